@@ -1,0 +1,98 @@
+"""The Model interface, the registry of providers, and `load_model`, which turns a spec string into a model."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+from evenhand.errors import UsageError
+from evenhand.registry import Registry
+from evenhand.types import Generation, Message, Params
+
+Feature = Literal["logprobs", "schema", "seed", "logits"]
+
+
+class Model(ABC):
+    """Generates: `await model.generate(messages, params)`; safe to call concurrently."""
+
+    spec: str
+    features: ClassVar[frozenset[Feature]] | frozenset[Feature] = frozenset()
+    """What requests may rely on. A model may drop a feature once it learns that its server lacks it."""
+    free: ClassVar[bool] = False
+    """Whether calls cost no money (in-process models)."""
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why this provider cannot be used here, with the way to mend it; None when it can."""
+        return None
+
+    @abstractmethod
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        """One request, retried where that can help; raises ModelError when it failed for good."""
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What identifies this model beyond its spec (endpoint, file hash, versions); no secrets."""
+        return {"spec": self.spec}
+
+    async def aclose(self) -> None:
+        """Release connections, threads and memory."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Options common to all providers; each uses those that concern it."""
+
+    base_url: str | None = None
+    concurrency: int = 64
+    """Most calls in flight; in-process models take it as a hint for their slots."""
+    timeout: float = 120.0
+    """Seconds to wait for an answer once connected."""
+    retries: int = 6
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Provider-specific settings, e.g. `context` for local models or `extra_body` for endpoints."""
+
+
+PROVIDERS: Registry[type[Model]] = Registry(
+    "model",
+    {
+        "openai": "evenhand.models.openai:OpenAIModel",
+        "local": "evenhand.models.local:LocalModel",
+        "hf": "evenhand.models.hf:HFModel",
+        "inspect": "evenhand.models.inspect:InspectModel",
+        "fake": "evenhand.models.fake:FakeModel",
+    },
+)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """`provider/name` → (provider, name)."""
+    provider, slash, name = spec.partition("/")
+    if provider == "fake" and not slash:
+        return "fake", "echo"
+    if not slash or not name:
+        raise UsageError(
+            f"{spec!r} is not a model spec; write provider/name, e.g. local/builtin or openai/gpt-4o-mini "
+            "(`evenhand models` lists the providers)."
+        )
+    return provider, name
+
+
+def load_model(spec: str, options: ModelOptions | None = None) -> Model:
+    """The model named by `spec`, ready to be called; every provider's class is built as `cls(name, options)`."""
+    provider, name = split_spec(spec)
+    factory: Any = PROVIDERS.get(provider)
+    return factory(name, options or ModelOptions())
+
+
+async def gather_closed(models: Sequence[Model]) -> None:
+    """Close all models, whatever happens to one of them."""
+    await asyncio.gather(*(model.aclose() for model in models), return_exceptions=True)

@@ -1,0 +1,63 @@
+"""Prompts are text files beside the code that uses them, with `{{variables}}` filled strictly.
+
+A prompt file holds one or more messages, each under a line `# system`, `# user` or `# assistant`. Its hash goes
+into every turn, so that a change of one word shows in the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from evenhand.errors import UsageError
+from evenhand.types import Message, Role
+
+_HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
+_VARIABLE = re.compile(r"\{\{(\w+)\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A parsed prompt file: `render(name=value, …)` gives its messages."""
+
+    id: str
+    hash: str
+    parts: tuple[tuple[Role, str], ...]
+    variables: frozenset[str]
+
+    def render(self, **values: str) -> tuple[Message, ...]:
+        """The messages with every variable filled; a missing or an unknown one is an error, not a blank."""
+        if values.keys() != self.variables:
+            wrong = ", ".join(sorted(values.keys() ^ self.variables))
+            raise UsageError(f"The prompt {self.id} takes {sorted(self.variables)}; check: {wrong}.")
+        return tuple(
+            Message(role, _VARIABLE.sub(lambda match: values[match.group(1)], text)) for role, text in self.parts
+        )
+
+
+@cache
+def load_prompt(beside: str, name: str) -> Prompt:
+    """The prompt `name`.md in the folder of the module file `beside` (pass `__file__`)."""
+    path = Path(beside).parent / f"{name}.md"
+    source = path.read_text(encoding="utf-8")
+    return parse_prompt(f"{path.parent.name}/{name}", source)
+
+
+def parse_prompt(prompt_id: str, source: str) -> Prompt:
+    """A prompt from its text; `prompt_id` names it in traces."""
+    pieces = _HEADING.split(source)
+    if len(pieces) < 3 or pieces[0].strip():
+        raise UsageError(f"The prompt {prompt_id} must begin with a line '# system' or '# user'.")
+    parts = tuple(
+        (cast(Role, role), text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)
+    )
+    return Prompt(
+        prompt_id,
+        hashlib.sha256(source.encode()).hexdigest()[:16],
+        parts,
+        frozenset(name for _, text in parts for name in _VARIABLE.findall(text)),
+    )
