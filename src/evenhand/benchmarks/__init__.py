@@ -1,0 +1,1 @@
+"""Benchmarks: samples, grades and metrics; a benchmark never sees which method ran."""

@@ -1,0 +1,112 @@
+"""The Benchmark interface: where samples come from, how outcomes are graded, and what is counted.
+
+A metric is two small functions: what one record adds to a vector of sums, and the value of such sums. From that
+alone the study computes estimates, intervals, breakdowns and paired differences, for every benchmark alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import UsageError
+from evenhand.registry import Registry
+from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+Better = Literal["higher", "lower", "zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a benchmark, defined on sums over records."""
+
+    name: str
+    title: str
+    count: Callable[[Record], Sequence[float] | None]
+    """What one record adds to the sums; None when the record does not belong to this metric."""
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    """Sums of shape (…, k) → values of shape (…); NaN where undefined."""
+    better: Better | None = None
+    share: bool = False
+    """The sums are (successes, trials): a Wilson interval applies."""
+    scale: float = 1.0
+    """Factor for display: 100 for percentages and for bias scores."""
+
+
+def share_metric(
+    name: str, title: str, success: Callable[[Record], bool | None], better: Better | None = None
+) -> Metric:
+    """A metric that is a share of records; `success` gives None for records that do not belong to it."""
+
+    def count(record: Record) -> tuple[float, float] | None:
+        value = success(record)
+        return None if value is None else (float(value), 1.0)
+
+    return Metric(name, title, count, ratio, better, share=True, scale=100.0)
+
+
+def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """First sum over second; NaN where the second is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which samples to take: `limit` in all, spread evenly over the benchmark's strata by `seed`."""
+
+    limit: int | None = None
+    seed: int = 0
+
+
+class Benchmark(ABC):
+    """Samples + grade + metrics."""
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    kind: ClassVar[SampleKind]
+    headline: ClassVar[str]
+    """The metric that the verdict is about."""
+    guardrails: ClassVar[tuple[str, ...]] = ()
+    """Metrics that must be read next to the headline."""
+    group_key: ClassVar[str] = "group"
+    """The metadata key whose values break the metrics down."""
+
+    @abstractmethod
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """The selected samples, streamed, in an order that depends on the selection alone."""
+
+    @abstractmethod
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        """The verdict on an outcome whose result is an Answer; refusals and failures never get here."""
+
+    @abstractmethod
+    def metrics(self) -> Sequence[Metric]:
+        """What is counted."""
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What identifies the data beyond the name (source, hashes, options)."""
+        return {"name": self.name, "version": self.version}
+
+
+BENCHMARKS: Registry[type[Benchmark]] = Registry(
+    "benchmark",
+    {
+        "bbq": "evenhand.benchmarks.bbq:BBQ",
+        "bbq_builtin": "evenhand.benchmarks.bbq:BuiltinBBQ",
+    },
+)
+
+
+def load_benchmark(name: str, **options: Any) -> Benchmark:
+    """The benchmark called `name`; options go to its constructor, which names the ones it takes."""
+    factory: Any = BENCHMARKS.get(name)
+    try:
+        return factory(**options)
+    except TypeError as error:
+        raise UsageError(f"The benchmark {name} does not take these options: {error}.") from error
