@@ -1,0 +1,1 @@
+"""Runs: the plan, the runner, the store and the study that compares what was stored."""

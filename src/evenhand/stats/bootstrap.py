@@ -1,0 +1,126 @@
+"""The cluster bootstrap for any statistic of summed per-cluster counts, alone or as a paired difference.
+
+Whole clusters are drawn, so items that share a template or scenario are never treated as independent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.stats._checks import check_at_least, check_fraction, finite_array
+from evenhand.stats.intervals import Interval
+
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Maps sums of shape (..., k) to values of shape (...); a value that is not finite means undefined."""
+
+# Bounds the weight matrix of one block to 2**21 numbers (16 MiB), however many clusters there are.
+_BLOCK_CELLS = 2**21
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """A percentile interval (n = clusters), its standard error and the two-sided p-value of "it is 0".
+
+    undefined_share is the share of resamples on which the statistic had no value, and which were dropped.
+    """
+
+    interval: Interval
+    standard_error: float | None
+    undefined_share: float
+    p_value: float | None
+
+
+def cluster_bootstrap(
+    counts: ArrayLike,
+    statistic: Statistic,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Bootstrap:
+    """Resample whole clusters of a (clusters, k) table of counts or sums and evaluate the statistic.
+
+    An undefined statistic gives an undefined result; fewer than two clusters give an estimate without limits.
+    """
+    check_fraction("confidence", confidence)
+    check_at_least("resamples", resamples, 1)
+    table = finite_array("counts", counts, 2)
+    clusters = table.shape[0]
+    estimate = float(_evaluate(statistic, table.sum(axis=0, keepdims=True))[0]) if clusters else np.nan
+    if not np.isfinite(estimate):
+        return Bootstrap(Interval(None, None, None, clusters), None, 1.0, None)
+    if clusters < 2:
+        return Bootstrap(Interval(estimate, None, None, clusters), None, 0.0, None)
+    drawn = _replicates(table, statistic, resamples, np.random.default_rng(seed))
+    replicates = drawn[np.isfinite(drawn)]
+    undefined_share = 1 - replicates.size / drawn.size
+    if replicates.size < 2:
+        return Bootstrap(Interval(estimate, None, None, clusters), None, undefined_share, None)
+    low, high = np.quantile(replicates, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Bootstrap(
+        Interval(estimate, float(low), float(high), clusters),
+        float(replicates.std(ddof=1)),
+        undefined_share,
+        _two_sided_p(replicates),
+    )
+
+
+def paired_cluster_bootstrap(
+    before: ArrayLike,
+    after: ArrayLike,
+    statistic: Statistic,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Bootstrap:
+    """Bootstrap statistic(after) - statistic(before), where row i of both tables is the same cluster."""
+    first = finite_array("before", before, 2)
+    second = finite_array("after", after, 2)
+    if first.shape != second.shape:
+        raise ValueError(f"before and after must have one shape, not {first.shape} and {second.shape}.")
+    columns = first.shape[1]
+
+    def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return statistic(sums[..., columns:]) - statistic(sums[..., :columns])
+
+    return cluster_bootstrap(
+        np.hstack([first, second]), difference, resamples=resamples, confidence=confidence, seed=seed
+    )
+
+
+def _replicates(
+    table: NDArray[np.float64], statistic: Statistic, resamples: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """The statistic on each resample, computed block by block as weights @ table."""
+    rows = max(1, _BLOCK_CELLS // table.shape[0])
+    blocks = [
+        _evaluate(statistic, _weights(min(rows, resamples - start), table.shape[0], rng) @ table)
+        for start in range(0, resamples, rows)
+    ]
+    return np.concatenate(blocks)
+
+
+def _weights(rows: int, clusters: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """How often each cluster is drawn in each resample: multinomial, by counting uniform draws."""
+    # Counting draws gives the same distribution as Generator.multinomial in less than half its time.
+    draws = rng.integers(0, clusters, size=(rows, clusters))
+    draws += np.arange(0, rows * clusters, clusters)[:, np.newaxis]
+    return np.bincount(draws.ravel(), minlength=rows * clusters).reshape(rows, clusters).astype(np.float64)
+
+
+def _evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The statistic of each row of sums; a division by zero is an undefined value, not a warning."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.asarray(statistic(sums), dtype=np.float64)
+    if values.shape != sums.shape[:-1]:
+        raise ValueError(f"statistic must return shape {sums.shape[:-1]} for {sums.shape}, not {values.shape}.")
+    return values
+
+
+def _two_sided_p(replicates: NDArray[np.float64]) -> float:
+    """Twice the smaller tail beyond 0, with one added to both counts so that p is never 0."""
+    tail = min(int((replicates <= 0).sum()), int((replicates >= 0).sum()))
+    return min(1.0, 2 * (tail + 1) / (replicates.size + 1))

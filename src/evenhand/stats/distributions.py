@@ -1,0 +1,99 @@
+"""Chi-square and Student t probabilities in plain Python, and two measures of distance from uniform counts."""
+
+import itertools
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.stats._checks import check_at_least, check_fraction, count_array
+
+_TINY = 1e-300
+_PRECISION = 1e-15
+
+
+class ChiSquare(NamedTuple):
+    """A chi-square test, where None means undefined (nothing was counted)."""
+
+    statistic: float | None
+    df: int
+    p_value: float | None
+
+
+def chi_square_sf(x: float, df: float) -> float:
+    """The probability that a chi-square variable with df degrees of freedom exceeds x."""
+    check_at_least("x", x, 0)
+    _check_df(df)
+    a, half = df / 2, x / 2
+    if half == 0:
+        return 1.0
+    scale = math.exp(a * math.log(half) - half - math.lgamma(a))
+    # Each expansion converges fast, and without cancellation, on its own side of the mean.
+    return 1 - scale * _lower_gamma_series(a, half) if half < a + 1 else scale * _upper_gamma_fraction(a, half)
+
+
+def chi_square_uniform(counts: ArrayLike) -> ChiSquare:
+    """Pearson's test of "all categories are equally likely"."""
+    array = _category_counts(counts)
+    df = array.size - 1
+    expected = float(array.mean())
+    if expected == 0:
+        return ChiSquare(None, df, None)
+    statistic = float(np.square(array - expected).sum()) / expected
+    return ChiSquare(statistic, df, chi_square_sf(statistic, df))
+
+
+def total_variation_from_uniform(counts: ArrayLike) -> float | None:
+    """Half the summed distance of the shares from uniform: 0 is uniform, 1 - 1/k is one category only."""
+    array = _category_counts(counts)
+    total = float(array.sum())
+    return float(np.abs(array / total - 1 / array.size).sum()) / 2 if total else None
+
+
+def student_t_quantile(p: float, df: float) -> float:
+    """The value that a Student t variable with df degrees of freedom stays below with probability p."""
+    check_fraction("p", p)
+    _check_df(df)
+    tail = min(p, 1 - p)
+    # The tail is convex and heavier than the normal one, so Newton climbs to the root from the normal
+    # quantile without overshooting; the loop ends when rounding stops the climb.
+    t = -NormalDist().inv_cdf(tail)
+    log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
+    while t > 0:
+        density = math.exp(log_scale - (df + 1) / 2 * math.log1p(t * t / df))
+        step = (_student_t_tail(t, df) - tail) / density
+        if step <= t * _PRECISION:
+            break
+        t += step
+    return t if p > 0.5 else -t
+
+
+def _check_df(df: float) -> None:
+    if not 0 < df < math.inf:
+        raise ValueError(f"df must be a finite number above 0, not {df}.")
+
+
+def _category_counts(counts: ArrayLike) -> NDArray[np.float64]:
+    array = count_array("counts", counts, 1)
+    if array.size < 2:
+        raise ValueError(f"counts must have at least 2 categories, not {array.size}.")
+    return array
+
+
+def _lower_gamma_series(a: float, x: float) -> float:
+    """The series of the lower incomplete gamma function, without its scale factor."""
+    term = total = 1 / a
+    for n in itertools.count(1):
+        term *= x / (a + n)
+        total += term
+        if term < total * _PRECISION:
+            break
+    return total
+
+
+def _upper_gamma_fraction(a: float, x: float) -> float:
+    """The continued fraction of the upper incomplete gamma function, without its scale factor."""
+    terms = ((-n * (n - a), x + 2 * n + 1 - a) for n in itertools.count(1))
+    return 1 / _continued_fraction(x + 1 - a, terms)

@@ -1,0 +1,88 @@
+"""The smallest effect a study of a given size can be expected to find, by the normal approximation.
+
+All tests are two-sided; None means that no effect of any possible size would be found with that power.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.stats._checks import check_at_least, check_fraction, check_share, count_array
+
+
+def mde_share(
+    n: int, share: float, *, alpha: float = 0.05, power: float = 0.8, design_effect: float = 1.0
+) -> float | None:
+    """The smallest detectable absolute change of a share away from a fixed value.
+
+    The change is the one towards 0.5, where the spread grows: the harder of the two directions.
+    """
+    check_share("share", share)
+    near = min(share, 1 - share)
+    return _smallest_detectable(
+        _effective_size(n, design_effect), (near * (1 - near), 1 - 2 * near), 1 - near, alpha, power
+    )
+
+
+def mde_paired_share(
+    n: int, discordant_share: float, *, alpha: float = 0.05, power: float = 0.8, design_effect: float = 1.0
+) -> float | None:
+    """The smallest detectable difference of two shares on the same n items (Connor's formula for McNemar).
+
+    discordant_share is the share of items on which the two disagree; the difference cannot exceed it.
+    """
+    check_share("discordant_share", discordant_share)
+    return _smallest_detectable(
+        _effective_size(n, design_effect), (discordant_share, 0.0), discordant_share, alpha, power
+    )
+
+
+def mde_from_standard_error(standard_error: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The smallest detectable effect of an estimate whose standard error is known, as from a bootstrap."""
+    check_at_least("standard_error", standard_error, 0)
+    z_alpha, z_power = _quantiles(alpha, power)
+    return (z_alpha + z_power) * standard_error
+
+
+def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> float:
+    """Kish's factor by which clustering inflates the variance of a mean, for clusters of any sizes."""
+    check_share("intraclass_correlation", intraclass_correlation)
+    sizes = count_array("cluster_sizes", cluster_sizes, 1)
+    if not sizes.any():
+        raise ValueError("cluster_sizes must hold at least one item.")
+    return 1 + (float(np.square(sizes).sum() / sizes.sum()) - 1) * intraclass_correlation
+
+
+def _effective_size(n: int, design_effect: float) -> float:
+    check_at_least("n", n, 0)
+    if not 0 < design_effect < math.inf:
+        raise ValueError(f"design_effect must be a finite number above 0, not {design_effect}.")
+    return n / design_effect
+
+
+def _quantiles(alpha: float, power: float) -> tuple[float, float]:
+    check_fraction("alpha", alpha)
+    if not 0.5 <= power < 1:
+        raise ValueError(f"power must lie between 0.5 and 1 (excluded), not {power}.")
+    return NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
+
+
+def _smallest_detectable(
+    size: float, variance: tuple[float, float], largest: float, alpha: float, power: float
+) -> float | None:
+    """The d that solves d·√size = z_alpha·√v(0) + z_power·√v(d), where v(d) = c0 + c1·d - d²."""
+    z_alpha, z_power = _quantiles(alpha, power)
+    c0, c1 = variance
+    critical = z_alpha * math.sqrt(c0)
+    # Squaring gives a quadratic; only its larger root can lie beyond the critical value of the test.
+    a = size + z_power**2
+    b = 2 * critical * math.sqrt(size) + z_power**2 * c1
+    c = critical**2 - z_power**2 * c0
+    discriminant = b * b - 4 * a * c
+    if size == 0 or discriminant < 0:
+        return None
+    effect = (b + math.sqrt(discriminant)) / (2 * a)
+    reachable = 0 < effect <= largest and effect * math.sqrt(size) >= critical
+    return effect if reachable else None
