@@ -70,7 +70,11 @@ class ModelError(EvenhandError):
 
 
 class EndpointError(ModelError):
-    """The endpoint cannot be reached or refuses the request."""
+    """The endpoint cannot be reached or refuses the request; `permanent` when trying again cannot help."""
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
 
 
 class BadResponseError(ModelError):

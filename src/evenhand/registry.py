@@ -1,14 +1,16 @@
 """One generic registry for everything that can be added: models, methods, benchmarks, scorers.
 
-Entries are registered by decorator, or lazily as "module:attribute" so that nothing heavy loads at start-up;
-third parties add theirs through entry points of the group `evenhand.<kind>s`.
+A thing registers itself by decorator. The modules of a kind live in one package and are imported only when a name is
+asked for; third parties add theirs through entry points of the group `evenhand.<kind>s`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Generic, TypeVar
 
 from evenhand.errors import UnknownNameError, UsageError
@@ -17,45 +19,46 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names → things of one kind."""
+    """Names → things of one kind, found in `package`."""
 
-    def __init__(self, kind: str, builtin: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
-        self._entries: dict[str, T | str | EntryPoint] = dict(builtin or {})
-        self._searched_entry_points = False
+        self.package = package
+        self._things: dict[str, T] = {}
+        self._complete = False
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorator that adds a thing under `name`; a name is given once."""
 
         def add(thing: T) -> T:
-            if isinstance(self._entries.get(name), str) or name not in self._entries:
-                self._entries[name] = thing
-                return thing
-            raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
+            if name in self._things:
+                raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
+            self._things[name] = thing
+            return thing
 
         return add
 
     def get(self, name: str) -> T:
-        """The thing called `name`, imported now if it was lazy."""
-        if name not in self._entries:
-            self._load_entry_points()
-        if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
-        entry = self._entries[name]
-        if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            entry = getattr(importlib.import_module(module), attribute)
-        elif isinstance(entry, EntryPoint):
-            entry = entry.load()
-        self._entries[name] = entry
-        return entry
+        """The thing called `name`; the module of that name is tried before all others are imported."""
+        if name not in self._things and name.isidentifier() and find_spec(f"{self.package}.{name}"):
+            importlib.import_module(f"{self.package}.{name}")
+        if name not in self._things:
+            self._import_all()
+        if name not in self._things:
+            raise UnknownNameError(self.kind, name, self._things)
+        return self._things[name]
 
     def names(self) -> list[str]:
-        self._load_entry_points()
-        return sorted(self._entries)
+        self._import_all()
+        return sorted(self._things)
 
-    def _load_entry_points(self) -> None:
-        if not self._searched_entry_points:
-            self._searched_entry_points = True
-            for point in entry_points(group=f"evenhand.{self.kind}s"):
-                self._entries.setdefault(point.name, point)
+    def _import_all(self) -> None:
+        if self._complete:
+            return
+        self._complete = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
+        for point in entry_points(group=f"evenhand.{self.kind}s"):
+            if point.name not in self._things:
+                self._things[point.name] = point.load()

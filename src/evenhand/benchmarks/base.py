@@ -36,10 +36,16 @@ class Metric:
     """The sums are (successes, trials): a Wilson interval applies."""
     scale: float = 1.0
     """Factor for display: 100 for percentages and for bias scores."""
+    chance: float | None = None
+    """What guessing gets; an arm that is not above it has not understood the task."""
 
 
 def share_metric(
-    name: str, title: str, success: Callable[[Record], bool | None], better: Better | None = None
+    name: str,
+    title: str,
+    success: Callable[[Record], bool | None],
+    better: Better | None = None,
+    chance: float | None = None,
 ) -> Metric:
     """A metric that is a share of records; `success` gives None for records that do not belong to it."""
 
@@ -47,7 +53,7 @@ def share_metric(
         value = success(record)
         return None if value is None else (float(value), 1.0)
 
-    return Metric(name, title, count, ratio, better, share=True, scale=100.0)
+    return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance)
 
 
 def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,18 +95,17 @@ class Benchmark(ABC):
     def metrics(self) -> Sequence[Metric]:
         """What is counted."""
 
+    def confusion(self, record: Record) -> tuple[str, str] | None:
+        """(expected kind of answer, kind given), where the benchmark has such kinds."""
+        del record
+        return None
+
     def fingerprint(self) -> Mapping[str, Any]:
         """What identifies the data beyond the name (source, hashes, options)."""
         return {"name": self.name, "version": self.version}
 
 
-BENCHMARKS: Registry[type[Benchmark]] = Registry(
-    "benchmark",
-    {
-        "bbq": "evenhand.benchmarks.bbq:BBQ",
-        "bbq_builtin": "evenhand.benchmarks.bbq:BuiltinBBQ",
-    },
-)
+BENCHMARKS: Registry[type[Benchmark]] = Registry("benchmark", package="evenhand.benchmarks")
 
 
 def load_benchmark(name: str, **options: Any) -> Benchmark:

@@ -1,0 +1,1 @@
+"""Methods: Sample → Outcome, one algorithm each, using models by role."""

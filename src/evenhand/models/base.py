@@ -61,16 +61,7 @@ class ModelOptions:
     """Provider-specific settings, e.g. `context` for local models or `extra_body` for endpoints."""
 
 
-PROVIDERS: Registry[type[Model]] = Registry(
-    "model",
-    {
-        "openai": "evenhand.models.openai:OpenAIModel",
-        "local": "evenhand.models.local:LocalModel",
-        "hf": "evenhand.models.hf:HFModel",
-        "inspect": "evenhand.models.inspect:InspectModel",
-        "fake": "evenhand.models.fake:FakeModel",
-    },
-)
+PROVIDERS: Registry[type[Model]] = Registry("model", package="evenhand.models")
 
 
 def split_spec(spec: str) -> tuple[str, str]:

@@ -31,6 +31,8 @@ class MetricInfo:
     """`higher`, `lower`, `zero` or None."""
     share: bool
     """A percentage, as against a score on a scale of its own."""
+    chance: float | None = None
+    """What guessing gets, scaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class ArmResult:
     usage: Mapping[str, Usage]
     """By model role."""
     seconds: float
-    """Wall time spent on the arm, all sessions together."""
+    """Time spent on the arm's samples, added up over all that ran side by side."""
     position: PositionBias | None = None
     confusion: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Expected kind of answer → kind given → count."""

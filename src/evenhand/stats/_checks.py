@@ -50,4 +50,4 @@ def cluster_sums(values: NDArray[np.float64], clusters: Iterable[Hashable] | Non
     codes = np.asarray([seen.setdefault(label, len(seen)) for label in clusters], dtype=np.intp)
     if codes.size != values.size:
         raise ValueError(f"There must be one cluster per value, not {codes.size} for {values.size} values.")
-    return np.bincount(codes, weights=values, minlength=len(seen))
+    return np.bincount(codes, weights=values, minlength=len(seen)).astype(np.float64)

@@ -1,7 +1,8 @@
-"""Chi-square and Student t probabilities in plain Python, and two measures of distance from uniform counts."""
+"""Chi-square and Student t probabilities in plain Python, and two distances of counts from uniform."""
 
 import itertools
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -31,7 +32,9 @@ def chi_square_sf(x: float, df: float) -> float:
         return 1.0
     scale = math.exp(a * math.log(half) - half - math.lgamma(a))
     # Each expansion converges fast, and without cancellation, on its own side of the mean.
-    return 1 - scale * _lower_gamma_series(a, half) if half < a + 1 else scale * _upper_gamma_fraction(a, half)
+    if half < a + 1:
+        return 1 - scale * _lower_gamma_series(a, half)
+    return scale * _upper_gamma_fraction(a, half)
 
 
 def chi_square_uniform(counts: ArrayLike) -> ChiSquare:
@@ -97,3 +100,36 @@ def _upper_gamma_fraction(a: float, x: float) -> float:
     """The continued fraction of the upper incomplete gamma function, without its scale factor."""
     terms = ((-n * (n - a), x + 2 * n + 1 - a) for n in itertools.count(1))
     return 1 / _continued_fraction(x + 1 - a, terms)
+
+
+def _student_t_tail(t: float, df: float) -> float:
+    """The probability that a Student t variable exceeds a positive t."""
+    x, y = df / (df + t * t), t * t / (df + t * t)
+    a, b = df / 2, 0.5
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    scale = math.exp(a * math.log(x) + b * math.log(y) - log_beta)
+    # The fraction converges fast only below the mean of the beta distribution; above it, use the other side.
+    if x < (a + 1) / (a + b + 2):
+        return scale / (2 * a * _beta_fraction(x, a, b))
+    return (1 - scale / (b * _beta_fraction(y, b, a))) / 2
+
+
+def _beta_fraction(x: float, a: float, b: float) -> float:
+    """The continued fraction of the incomplete beta function, without its scale factor."""
+    odd = (-(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)) for m in itertools.count(0))
+    even = (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)) for m in itertools.count(1))
+    return _continued_fraction(1.0, ((term, 1.0) for pair in zip(odd, even, strict=True) for term in pair))
+
+
+def _continued_fraction(start: float, terms: Iterable[tuple[float, float]]) -> float:
+    """The value of start + a1/(b1 + a2/(b2 + …)) by Lentz's method, from its endless terms (a, b)."""
+    value = c = start or _TINY
+    d = 0.0
+    for a, b in terms:
+        # A zero denominator is replaced by a tiny one: the next step takes its effect back.
+        d = 1 / (b + a * d or _TINY)
+        c = b + a / c or _TINY
+        value *= c * d
+        if abs(c * d - 1) < _PRECISION:
+            break
+    return value

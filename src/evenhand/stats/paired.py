@@ -1,5 +1,6 @@
 """Tests of a paired difference: two methods on the same items."""
 
+import itertools
 from collections.abc import Hashable, Iterable
 
 import numpy as np
@@ -10,7 +11,7 @@ from evenhand.stats._checks import check_at_least, cluster_sums, finite_array
 # Bounds the sign matrix of one block to 2**21 numbers (16 MiB), however many clusters there are.
 _BLOCK_CELLS = 2**21
 # Sums that are equal on paper differ by rounding; a tie must count as at least as extreme.
-_TIE = 1 - 1e-12
+_ROUNDING = 1e-12
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float:
@@ -36,13 +37,13 @@ def permutation_test_paired(
 ) -> float | None:
     """The two-sided p-value of "the mean difference is 0" from flipping the signs of whole clusters.
 
-    All sign patterns are tried where they are no more than the resamples; without differences it is undefined.
+    Where resamples would cover them, all sign patterns are tried once; without differences it is undefined.
     """
     check_at_least("resamples", resamples, 1)
     sums = cluster_sums(finite_array("differences", differences, 1), clusters)
     if sums.size == 0:
         return None
-    threshold = abs(float(sums.sum())) * _TIE
+    threshold = abs(float(sums.sum())) - _ROUNDING * float(np.abs(sums).sum())
     patterns = 2**sums.size
     if patterns <= resamples:
         return _as_extreme(_all_signs(sums.size) @ sums, threshold) / patterns
@@ -61,8 +62,7 @@ def _as_extreme(flipped: NDArray[np.float64], threshold: float) -> int:
 
 def _all_signs(clusters: int) -> NDArray[np.float64]:
     """Every pattern of signs, one per row."""
-    patterns = np.arange(2**clusters)[:, np.newaxis] >> np.arange(clusters)
-    return np.where(patterns & 1, -1.0, 1.0)
+    return np.array(list(itertools.product((-1.0, 1.0), repeat=clusters)))
 
 
 def _random_signs(rows: int, clusters: int, rng: np.random.Generator) -> NDArray[np.float64]:

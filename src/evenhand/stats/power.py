@@ -75,14 +75,13 @@ def _smallest_detectable(
     """The d that solves d·√size = z_alpha·√v(0) + z_power·√v(d), where v(d) = c0 + c1·d - d²."""
     z_alpha, z_power = _quantiles(alpha, power)
     c0, c1 = variance
+    root_size = math.sqrt(size)
     critical = z_alpha * math.sqrt(c0)
-    # Squaring gives a quadratic; only its larger root can lie beyond the critical value of the test.
-    a = size + z_power**2
-    b = 2 * critical * math.sqrt(size) + z_power**2 * c1
-    c = critical**2 - z_power**2 * c0
-    discriminant = b * b - 4 * a * c
-    if size == 0 or discriminant < 0:
+    if size == 0 or critical > largest * root_size:
         return None
-    effect = (b + math.sqrt(discriminant)) / (2 * a)
-    reachable = 0 < effect <= largest and effect * math.sqrt(size) >= critical
-    return effect if reachable else None
+    # Squaring gives a quadratic; only its larger root lies beyond the critical value of the test. The
+    # discriminant is written out, because at a power of 0.5 rounding could turn its exact 0 negative.
+    b = 2 * critical * root_size + z_power**2 * c1
+    discriminant = (critical * c1 + c0 * root_size) * root_size - critical**2 + z_power**2 * (c1**2 / 4 + c0)
+    effect = (b / 2 + z_power * math.sqrt(max(0.0, discriminant))) / (size + z_power**2)
+    return effect if 0 < effect <= largest else None

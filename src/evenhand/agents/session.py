@@ -1,0 +1,111 @@
+"""A Session is what a method works with on one sample: it asks models by role and records every turn.
+
+The runner, the guard and debates each make sessions; a method cannot tell which of them it works for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenhand.errors import ModelError, PlanError
+from evenhand.models.base import Model
+from evenhand.prompts import Prompt
+from evenhand.types import Generation, Message, Params, Sample, Turn
+
+BASE = "base"
+"""The role of the model that is audited or guarded."""
+
+TurnSink = Callable[[Turn], Awaitable[None]]
+LookUp = Callable[[str, Sequence[Message], Params], Generation | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How multiple-choice answers are asked for and read."""
+
+    orders: int = 1
+    """How many rotations of the shuffled options are asked; more of them average position bias away."""
+    reading: str = "auto"
+    """`auto`, `logprobs`, `constrained` or `text`."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The models, options and seed for one sample, and the trace so far."""
+
+    sample: Sample
+    models: Mapping[str, Model]
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    answering: Answering = Answering()
+    params: Params = Params()
+    """The run's own generation settings; they win over a method's defaults, not over its needs."""
+    on_turn: TurnSink | None = None
+    look_up: LookUp | None = None
+    """Finds the stored answer of a call that an interrupted run has made already."""
+    trace: list[Turn] = field(default_factory=list[Turn])
+
+    def model(self, role: str = BASE) -> Model:
+        """The model for `role`; roles without a model of their own use the base model."""
+        model = self.models.get(role) or self.models.get(BASE)
+        if model is None:
+            raise PlanError(f"No model is given for the role {role!r}; pass --model {role}=SPEC.")
+        return model
+
+    async def ask(
+        self,
+        prompt: Prompt,
+        messages: Sequence[Message],
+        params: Params,
+        *,
+        agent: str,
+        role: str = BASE,
+    ) -> Generation:
+        """One call, recorded whatever happens; `prompt` says which prompt the messages came from."""
+        params = self._seeded(params, agent)
+        turn = Turn(agent, role, prompt.id, prompt.hash, tuple(messages), params, None)
+        try:
+            generation = self.look_up(role, messages, params) if self.look_up else None
+            if generation is None:
+                generation = await self.model(role).generate(messages, params)
+        except ModelError as error:
+            await self._record(replace(turn, error=str(error)))
+            raise
+        await self._record(replace(turn, generation=generation))
+        return generation
+
+    def permutation(self, size: int) -> tuple[int, ...]:
+        """A seeded order of `size` things that depends on the sample and not on the method, so that runs pair up."""
+        order = list(range(size))
+        self.random("order").shuffle(order)
+        return tuple(order)
+
+    def random(self, purpose: str) -> random.Random:
+        """Seeded randomness for one purpose."""
+        return random.Random(self._derive(purpose))
+
+    def _seeded(self, params: Params, agent: str) -> Params:
+        """Sampled calls get a seed of their own; greedy ones none, so that equal requests stay equal."""
+        overrides: dict[str, Any] = {}
+        if self.params.temperature is not None and params.temperature is None:
+            overrides["temperature"] = self.params.temperature
+        if self.params.max_tokens is not None and params.max_tokens is None:
+            overrides["max_tokens"] = self.params.max_tokens
+        params = replace(params, **overrides) if overrides else params
+        if params.temperature == 0 or params.seed is not None:
+            return params
+        earlier = sum(turn.agent == agent for turn in self.trace)
+        return replace(params, seed=self._derive(f"{agent}/{earlier}") % 2**31)
+
+    def _derive(self, purpose: str) -> int:
+        text = f"{self.seed}/{self.sample.id}/{purpose}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+    async def _record(self, turn: Turn) -> None:
+        self.trace.append(turn)
+        if self.on_turn is not None:
+            await self.on_turn(turn)

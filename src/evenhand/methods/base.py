@@ -1,0 +1,66 @@
+"""The Method interface: an async function from a sample and a session to an outcome, with what it needs declared."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenhand.agents.session import Session
+from evenhand.errors import PlanError, UnknownNameError
+from evenhand.models.base import Feature
+from evenhand.registry import Registry
+from evenhand.types import Outcome, Sample, SampleKind
+
+Run = Callable[[Sample, Session], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A named algorithm with the sample kinds it serves, the model roles it uses and its options' defaults."""
+
+    name: str
+    summary: str
+    kinds: frozenset[SampleKind]
+    run: Run
+    roles: tuple[str, ...] = ("base",)
+    needs: frozenset[Feature] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def with_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults with the given options over them; an unknown option is refused by name."""
+        for name in given:
+            if name not in self.defaults:
+                raise UnknownNameError(f"option of the method {self.name}", name, self.defaults)
+        return {**self.defaults, **given}
+
+
+METHODS: Registry[Method] = Registry("method", package="evenhand.methods")
+
+
+def method(
+    name: str,
+    *,
+    kinds: set[SampleKind],
+    roles: tuple[str, ...] = ("base",),
+    needs: frozenset[Feature] = frozenset(),
+    **defaults: Any,
+) -> Callable[[Run], Method]:
+    """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
+
+    def wrap(run: Run) -> Method:
+        summary = (run.__doc__ or "").strip().partition("\n")[0]
+        made = Method(name, summary, frozenset(kinds), run, roles, needs, defaults)
+        return METHODS.register(name)(made)
+
+    return wrap
+
+
+def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
+    """Refuse a method that does not serve the benchmark's kind of sample, before any call is made."""
+    if kind not in chosen.kinds:
+        able = [name for name in METHODS.names() if kind in METHODS.get(name).kinds]
+        raise PlanError(
+            f"The method {chosen.name} does not serve {kind!r} samples, which {benchmark} has; "
+            f"methods that do: {', '.join(able)}."
+        )

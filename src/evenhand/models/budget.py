@@ -1,0 +1,145 @@
+"""Prices and budgets: what calls cost, and where spending stops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.models.base import Feature, Model
+from evenhand.models.fake import estimate_tokens
+from evenhand.types import Generation, Message, Params, Usage
+
+_DEFAULT_REPLY = 512
+"""Tokens set aside for a reply whose length is not bounded by the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Money per million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, usage: Usage) -> float:
+        return (usage.prompt_tokens * self.input + usage.completion_tokens * self.output) / 1e6
+
+
+FREE = Price(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that may be spent; None = no limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    money: float | None = None
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Limits:
+        """`500calls`, `2Mtokens`, `$5` or `5usd`, several allowed."""
+        limits = cls()
+        for text in texts:
+            if match := re.fullmatch(r"\$([\d.]+)|([\d.]+) ?usd", text.strip(), re.IGNORECASE):
+                limits = replace(limits, money=_number(match.group(1) or match.group(2), "", text))
+            elif match := re.fullmatch(r"([\d.]+) ?([kM]?) ?(calls|tokens)", text.strip()):
+                amount = _number(match.group(1), match.group(2), text)
+                limits = replace(limits, **{match.group(3): int(amount)})
+            else:
+                raise UsageError(f"{text!r} is not a budget; write e.g. '$5', '500 calls' or '2M tokens'.")
+        return limits
+
+
+def _number(digits: str, suffix: str, text: str) -> float:
+    try:
+        return float(digits) * {"": 1, "k": 1_000, "M": 1_000_000}[suffix]
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a budget; write e.g. '$5', '500 calls' or '2M tokens'.") from error
+
+
+class Budget:
+    """Counts what is spent and what is set aside for calls under way; refuses the call that could exceed a limit."""
+
+    def __init__(self, limits: Limits, spent: Usage | None = None) -> None:
+        self.limits = limits
+        self.spent = spent or Usage()
+        self.exhausted: str | None = None
+        self._reserved = Usage()
+
+    def reserve(self, estimate: Usage) -> None:
+        """Set the estimate aside, or raise BudgetExhausted."""
+        after = self.spent + self._reserved + estimate
+        for name, limit, value in (
+            ("calls", self.limits.calls, after.calls),
+            ("tokens", self.limits.tokens, after.tokens),
+            ("money", self.limits.money, after.cost),
+        ):
+            if limit is None:
+                continue
+            if value is None:
+                raise UsageError("A budget in money needs prices: pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+            if value > limit:
+                self.exhausted = f"the budget of {limit:g} {name} is used up"
+                raise BudgetExhausted(self.exhausted)
+        self._reserved += estimate
+
+    def settle(self, estimate: Usage, actual: Usage) -> None:
+        """Replace what was set aside by what was used."""
+        self._reserved = _minus(self._reserved, estimate)
+        self.spent += actual
+
+
+def _minus(left: Usage, right: Usage) -> Usage:
+    cost = None if left.cost is None or right.cost is None else left.cost - right.cost
+    return replace(
+        left,
+        calls=left.calls - right.calls,
+        prompt_tokens=left.prompt_tokens - right.prompt_tokens,
+        completion_tokens=left.completion_tokens - right.completion_tokens,
+        cost=cost,
+    )
+
+
+class MeteredModel(Model):
+    """A model with a price tag and, if one is given, a budget."""
+
+    def __init__(self, inner: Model, price: Price | None, budget: Budget) -> None:
+        self.inner = inner
+        self.spec = inner.spec
+        self.free = inner.free  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
+        self._price = price or (FREE if inner.free else None)
+        self._budget = budget
+        self._limited = budget.limits != Limits()
+
+    @property
+    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.features
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self.inner.fingerprint()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        estimate = self._estimate(messages, params) if self._limited else Usage()
+        if self._limited:
+            self._budget.reserve(estimate)
+        actual = Usage()
+        try:
+            generation = await self.inner.generate(messages, params)
+            actual = self._priced(generation.usage)
+        finally:
+            self._budget.settle(estimate, actual)
+        return replace(generation, usage=actual)
+
+    def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
+        prompt = sum(estimate_tokens(message.content) + 4 for message in messages)
+        reply = (params.max_tokens or _DEFAULT_REPLY) * params.n
+        return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
+
+    def _priced(self, usage: Usage) -> Usage:
+        return replace(usage, cost=None if self._price is None else self._price.of(usage))

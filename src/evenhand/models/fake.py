@@ -1,0 +1,81 @@
+"""Models that need no model: fixed, scripted and computed replies, for tests of methods and for dry runs.
+
+They are public API: `FunctionModel(lambda messages, params: "B")` stands in for any model in a user's own tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from evenhand.errors import UsageError
+from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.types import Completion, Generation, Message, Params, Usage
+
+Reply = str | Completion | Exception
+
+
+class FunctionModel(Model):
+    """Replies with whatever `function(messages, params)` returns; a returned exception is raised."""
+
+    free = True
+
+    def __init__(
+        self,
+        function: Callable[[Sequence[Message], Params], Reply],
+        *,
+        spec: str = "fake/function",
+        features: Iterable[Feature] = ("seed",),
+    ) -> None:
+        self.spec = spec
+        self.features = frozenset(features)
+        self.requests: list[tuple[tuple[Message, ...], Params]] = []
+        """Every request seen so far, for assertions."""
+        self._function = function
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        self.requests.append((tuple(messages), params))
+        completions: list[Completion] = []
+        for _ in range(params.n):
+            reply = self._function(messages, params)
+            if isinstance(reply, Exception):
+                raise reply
+            completions.append(Completion(reply) if isinstance(reply, str) else reply)
+        usage = Usage(
+            calls=1,
+            prompt_tokens=sum(estimate_tokens(message.content) for message in messages),
+            completion_tokens=sum(estimate_tokens(completion.text) for completion in completions),
+        )
+        return Generation(tuple(completions), self.spec, usage)
+
+
+class ScriptedModel(FunctionModel):
+    """Replies with the given texts in order; asking once more than there are replies is an error."""
+
+    def __init__(self, replies: Iterable[Reply], *, spec: str = "fake/script") -> None:
+        remaining = iter(replies)
+
+        def next_reply(_messages: Sequence[Message], _params: Params) -> Reply:
+            try:
+                return next(remaining)
+            except StopIteration:
+                return UsageError("The scripted model has no reply left; give it as many as calls are made.")
+
+        super().__init__(next_reply, spec=spec)
+
+
+@PROVIDERS.register("fake")
+class FakeModel(FunctionModel):
+    """The spec `fake/TEXT` always answers TEXT; `fake/echo` repeats the last message."""
+
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        del options
+
+        def reply(messages: Sequence[Message], _params: Params) -> str:
+            return messages[-1].content if name == "echo" else name
+
+        super().__init__(reply, spec=f"fake/{name}")
+
+
+def estimate_tokens(text: str) -> int:
+    """A rough token count (four characters each) where no tokenizer is at hand."""
+    return max(1, (len(text) + 3) // 4)

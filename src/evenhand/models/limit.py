@@ -1,0 +1,63 @@
+"""Adaptive concurrency: as many calls in flight as the endpoint takes, found by trying."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+
+
+class AdaptiveLimit:
+    """A semaphore whose size grows while calls succeed and halves when the endpoint pushes back.
+
+    Growth doubles the size per round trip until the first push-back, and adds one per round trip after it.
+    """
+
+    def __init__(self, maximum: int, start: int = 20) -> None:
+        self.maximum = max(1, maximum)
+        self.size = float(min(start, self.maximum))
+        self.in_flight = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._pushed_back = False
+        self._epoch = 0
+
+    async def __aenter__(self) -> int:
+        """Wait for room; the returned epoch goes back into `push_back`."""
+        while self.in_flight >= int(self.size):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()
+                raise
+        self.in_flight += 1
+        return self._epoch
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.in_flight -= 1
+        self._wake()
+
+    def succeeded(self) -> None:
+        """A call went well: make room for more, if the room there is was used."""
+        if self.size < self.maximum and self.in_flight >= int(self.size) - 1:
+            self.size = min(self.maximum, self.size + (1 / self.size if self._pushed_back else 1))
+            self._wake()
+
+    def push_back(self, epoch: int) -> None:
+        """The endpoint said 'too many'; calls that began before the last halving do not count again."""
+        if epoch == self._epoch:
+            self._epoch += 1
+            self._pushed_back = True
+            self.size = max(1.0, self.size / 2)
+
+    def _wake(self) -> None:
+        room = int(self.size) - self.in_flight
+        while room > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                room -= 1

@@ -1,0 +1,202 @@
+"""Any OpenAI-compatible endpoint (OpenAI, Azure, vLLM, Ollama, llama.cpp server, …) over one pooled aiohttp session.
+
+What a server does not support is learned from its first complaint and not asked again; `dropped` names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+import orjson
+
+from evenhand.errors import BadResponseError, EndpointError, ModelError, UsageError
+from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.limit import AdaptiveLimit
+from evenhand.models.openai_wire import parse_generation, request_body, unsupported_parameter
+from evenhand.models.retry import Retryable, RetryPolicy, retry_after
+from evenhand.types import Generation, Message, Params
+
+DEFAULT_URL = "https://api.openai.com/v1"
+CONNECT_TIMEOUT = 60.0
+_FIXES: Mapping[int, str] = {
+    401: "check the API key in the environment",
+    403: "check that the API key may use this model",
+    404: "check the model name and the base URL (it usually ends in /v1)",
+    405: "check the base URL (it usually ends in /v1)",
+}
+
+
+@PROVIDERS.register("openai")
+class OpenAIModel(Model):
+    """The spec `openai/NAME`; the endpoint comes from `--base-url` or OPENAI_BASE_URL, the key from OPENAI_API_KEY."""
+
+    all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
+
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        self.spec = f"openai/{name}"
+        self.name = name
+        self.url = endpoint_url(options.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
+        self.dropped: set[str] = set()
+        """Request parameters that this server turned out not to support."""
+        self.limit = AdaptiveLimit(options.concurrency)
+        self._key = os.environ.get(str(options.extra.get("key_env", "OPENAI_API_KEY")), "")
+        self._extra_body: Mapping[str, Any] = options.extra.get("extra_body", {})
+        self._policy = RetryPolicy(options.retries)
+        self._timeout = aiohttp.ClientTimeout(
+            total=CONNECT_TIMEOUT + options.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=options.timeout
+        )
+        self._session: aiohttp.ClientSession | None = None
+        if not self._key and self.url.startswith(DEFAULT_URL):
+            raise UsageError(
+                f"{self.spec} needs an API key: set OPENAI_API_KEY, or point --base-url to another endpoint."
+            )
+
+    @property
+    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return frozenset(
+            feature for feature, parameter in _FEATURE_PARAMETER.items() if parameter not in self.dropped
+        )
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body)}
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        started = time.perf_counter()
+        generation = await self._request(messages, params)
+        missing = params.n - len(generation.completions)
+        if missing > 0:
+            # The server has no `n`: ask for the others one by one, each with a seed of its own.
+            single = [
+                replace(params, n=1, seed=None if params.seed is None else params.seed + index + 1)
+                for index in range(len(generation.completions) - 1, params.n - 1)
+            ]
+            others = await asyncio.gather(*(self._request(messages, each) for each in single))
+            for other in others:
+                generation = replace(
+                    generation,
+                    completions=generation.completions + other.completions[:1],
+                    usage=generation.usage + other.usage,
+                )
+        return replace(generation, latency=time.perf_counter() - started)
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _request(self, messages: Sequence[Message], params: Params) -> Generation:
+        """One completed request: retries what may pass, drops what the server does not know."""
+        failures = 0
+        while True:
+            body = request_body(self.name, messages, params, self.dropped, self._extra_body)
+            try:
+                async with self.limit as epoch:
+                    generation = await self._post(body, epoch)
+                return replace(generation, usage=replace(generation.usage, retries=failures))
+            except _UnsupportedError as complaint:
+                self.dropped.add(complaint.parameter)
+            except Retryable as fault:
+                failures += 1
+                if failures > self._policy.retries:
+                    raise fault.error from fault
+                await asyncio.sleep(self._policy.delay(failures, fault.wait, fault.error))
+
+    async def _post(self, body: Mapping[str, Any], epoch: int) -> Generation:
+        session = self._session or self._open()
+        try:
+            # A redirect is not followed: it would carry the key elsewhere.
+            async with session.post(self.url, data=orjson.dumps(body), allow_redirects=False) as response:
+                payload = await response.read()
+                if response.status == 200:
+                    generation = self._parse(payload)
+                    self.limit.succeeded()
+                    return generation
+                raise self._fault(response.status, response.headers, payload, body, epoch)
+        except (aiohttp.ClientConnectorDNSError, aiohttp.InvalidURL) as error:
+            raise EndpointError(f"{self._where()} does not exist; check --base-url.", permanent=True) from error
+        except TimeoutError as error:
+            raise Retryable(EndpointError(f"{self._where()} did not answer in time; raise --timeout.")) from error
+        except (aiohttp.ClientError, OSError) as error:
+            text = self._redact(str(error) or type(error).__name__)
+            raise Retryable(
+                EndpointError(f"{self._where()} cannot be reached ({text}); is the server up?")
+            ) from error
+
+    def _parse(self, payload: bytes) -> Generation:
+        try:
+            return parse_generation(orjson.loads(payload), self.spec)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            start = self._redact(payload[:120].decode("utf-8", "replace"))
+            message = f"{self._where()} did not send a chat completion but {start!r}; check --base-url."
+            raise Retryable(BadResponseError(message)) from error
+
+    def _fault(
+        self, status: int, headers: Mapping[str, str], payload: bytes, body: Mapping[str, Any], epoch: int
+    ) -> Exception:
+        """What a status other than 200 means."""
+        text = self._redact(payload[:400].decode("utf-8", "replace")).strip()
+        where = self._where()
+        if status in (400, 422) and (parameter := unsupported_parameter(payload, body)):
+            return _UnsupportedError(parameter)
+        if status == 429:
+            self.limit.push_back(epoch)
+            if b"insufficient_quota" in payload:
+                return EndpointError(f"{where} says that the quota is used up; check the account's billing.", permanent=True)
+            return Retryable(EndpointError(f"{where} kept answering 429; lower --concurrency."), retry_after(headers))
+        if status in (408, 409, 425) or status >= 500:
+            return Retryable(EndpointError(f"{where} kept answering {status}: {text}"), retry_after(headers))
+        fix = _FIXES.get(status, "the endpoint refuses the request")
+        return EndpointError(f"{where} answered {status}; {fix}. It said: {text}", permanent=True)
+
+    def _open(self) -> aiohttp.ClientSession:
+        headers = {"Content-Type": "application/json", "User-Agent": "evenhand"}
+        if self._key:
+            azure = urlsplit(self.url).hostname or ""
+            headers |= (
+                {"api-key": self._key} if azure.endswith(".azure.com") else {"Authorization": f"Bearer {self._key}"}
+            )
+        # Proxy look-ups cost as much as a call; they are made only where a proxy is set.
+        proxied = any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))
+        self._session = aiohttp.ClientSession(
+            headers=headers,
+            timeout=self._timeout,
+            trust_env=proxied,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+    def _where(self) -> str:
+        return f"The endpoint {self.url} ({self.name})"
+
+    def _redact(self, text: str) -> str:
+        return text.replace(self._key, "[key]") if self._key else text
+
+
+class _UnsupportedError(ModelError):
+    """The server complained about one request parameter."""
+
+    def __init__(self, parameter: str) -> None:
+        super().__init__(parameter)
+        self.parameter = parameter
+
+
+_FEATURE_PARAMETER: Mapping[Feature, str] = {"logprobs": "logprobs", "schema": "response_format", "seed": "seed"}
+
+
+def endpoint_url(base: str) -> str:
+    """The chat completions address under `base`; a query (Azure's api-version) is kept at the end."""
+    parts = urlsplit(base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
+    if parts.username or parts.password:
+        raise UsageError("The base URL holds a password; put the key into OPENAI_API_KEY instead.")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

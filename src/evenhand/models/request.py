@@ -1,0 +1,71 @@
+"""Requests and generations as bytes: the cache key, and the compact form in which they are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Turn, Usage
+
+
+def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
+    """The full request as one hash; `identity` stands for the model (see `model_identity`)."""
+    return hashlib.sha256(identity + orjson.dumps((messages, params), option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def model_identity(fingerprint: Mapping[str, Any]) -> bytes:
+    """What distinguishes one model's answers from another's, as bytes."""
+    return hashlib.sha256(orjson.dumps(fingerprint, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def pack(value: Any) -> bytes:
+    """Any JSON-like value (dataclasses included), compressed."""
+    return zlib.compress(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), 1)
+
+
+def unpack(blob: bytes) -> Any:
+    return orjson.loads(zlib.decompress(blob))
+
+
+def generation_from(value: Any) -> Generation:
+    """A Generation back from its JSON form."""
+    return Generation(
+        tuple(
+            Completion(
+                each["text"],
+                each["finish"],
+                each["refusal"],
+                None
+                if each["logprobs"] is None
+                else tuple(
+                    TokenLogprob(token["token"], token["logprob"], tuple((text, p) for text, p in token["top"]))
+                    for token in each["logprobs"]
+                ),
+            )
+            for each in value["completions"]
+        ),
+        value["model"],
+        Usage(**value["usage"]),
+        value["latency"],
+        value["cached"],
+    )
+
+
+def turn_from(value: Any) -> Turn:
+    """A Turn back from its JSON form."""
+    params = dict(value["params"])
+    params["stop"] = tuple(params["stop"])
+    return Turn(
+        value["agent"],
+        value["role"],
+        value["prompt_id"],
+        value["prompt_hash"],
+        tuple(Message(**message) for message in value["messages"]),
+        Params(**params),
+        None if value["generation"] is None else generation_from(value["generation"]),
+        value["error"],
+    )

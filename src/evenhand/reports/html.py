@@ -1,0 +1,114 @@
+"""The report of a study as one HTML file that needs nothing else: no network, no server, no framework."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+from evenhand.reports.charts import sprite
+from evenhand.reports.markup import Html, tag
+from evenhand.reports.sections.answers import confusion, position
+from evenhand.reports.sections.browser import browser, navigation, sample_data
+from evenhand.reports.sections.changes import changes
+from evenhand.reports.sections.comparison import by_group, trade_off
+from evenhand.reports.sections.overview import overview
+from evenhand.reports.sections.process import cost, failures, how_made
+from evenhand.reports.view import View, view_of
+from evenhand.runs.results import ShownSample, StudyResult
+
+_STYLES = ("page.css", "tables.css", "charts.css", "browser.css")
+_SCRIPTS = ("page.js", "browser.js")
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
+    "%3Crect x='2' y='9' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E%3C/svg%3E"
+)
+_TITLES = (
+    ("overview", "Overview"),
+    ("trade-off", "Bias and accuracy"),
+    ("groups", "By group"),
+    ("changes", "Before and after"),
+    ("answers", "Answers"),
+    ("position", "Position"),
+    ("cost", "Cost"),
+    ("failures", "Failures"),
+    ("samples", "Samples"),
+    ("made", "How it was made"),
+)
+
+
+def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path) -> None:
+    """Write the report to `path`, all or nothing; `samples` are those to embed, chosen by the caller."""
+    page = render_report(study, samples)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
+    """The whole page as text."""
+    view = view_of(study)
+    embedded = list(samples)
+    style, script = _asset(_STYLES), _asset(_SCRIPTS)
+    body = tag(
+        "body",
+        tag("a", "Skip to the report", href="#overview", class_="skip"),
+        sprite(),
+        tag("div", navigation(_TITLES), _main(view, len(embedded)), class_="page"),
+        sample_data(view, embedded),
+        tag("script", script),
+    )
+    return f"<!doctype html>\n{tag('html', _head(study.title, style, script), body, lang='en')}\n"
+
+
+def _main(view: View, shown: int) -> Html:
+    return tag(
+        "main",
+        overview(view),
+        trade_off(view),
+        by_group(view),
+        changes(view),
+        confusion(view),
+        position(view),
+        cost(view),
+        failures(view),
+        browser(view, shown),
+        how_made(view),
+    )
+
+
+def _head(title: str, style: Html, script: Html) -> Html:
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"{title} – Evenhand"),
+        tag("link", rel="icon", href=_ICON),
+        tag("style", style),
+    )
+
+
+def _asset(names: Iterable[str]) -> Html:
+    """Our own files, joined; they are the only text that is not escaped."""
+    folder = files("evenhand.reports") / "assets"
+    return Html("\n".join((folder / name).read_text(encoding="utf-8") for name in names))
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

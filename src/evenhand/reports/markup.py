@@ -1,0 +1,98 @@
+"""Markup that is safe by construction: every string is escaped on its way in unless it already is `Html`.
+
+Text from models and data sets is untrusted. Characters that would be invisible or reorder their
+neighbours (controls, bidirectional marks, lone surrogates) are shown as visible symbols instead.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+Node: TypeAlias = "str | Iterable[Node] | None"
+Attribute: TypeAlias = "str | int | float | bool | None"
+
+_VOID = frozenset({"br", "hr", "input", "link", "meta"})
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+_JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def clean(text: str) -> str:
+    """The text with every unprintable or reordering character replaced by a visible symbol."""
+    return _UNSEEN.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"[U+{code:04X}]"
+
+
+def escape(text: str) -> Html:
+    """The text as markup that shows it literally."""
+    return text if isinstance(text, Html) else Html(html.escape(clean(text)))
+
+
+def join(*nodes: Node) -> Html:
+    """The nodes one after another."""
+    return Html("".join(_flat(nodes)))
+
+
+def _flat(node: Node) -> Iterable[str]:
+    if node is None:
+        return
+    if isinstance(node, str):
+        yield escape(node)
+    else:
+        for child in node:
+            yield from _flat(child)
+
+
+def tag(name: str, /, *children: Node, **attributes: Attribute) -> Html:
+    """An element; `class_` becomes class, `aria_label` becomes aria-label, None and False leave an attribute out."""
+    written = "".join(_attribute(key, value) for key, value in attributes.items())
+    return Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: cleaned strings, string keys, no NaN; anything else as its text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {clean(str(key)): plain(item) for key, item in items}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in cast("Iterable[Any]", value)]
+    return clean(str(value))
+
+
+def embedded_json(value: Any) -> Html:
+    """JSON that can stand inside a script element whatever strings it holds."""
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return Html(text.translate(_JSON_ESCAPES))

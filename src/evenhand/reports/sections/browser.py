@@ -1,0 +1,113 @@
+"""The sample browser: the empty frame that the script fills, and the data it fills it with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evenhand.reports.format import count, plural
+from evenhand.reports.markup import Html, Node, embedded_json, tag
+from evenhand.reports.sections.parts import nothing, section
+from evenhand.reports.view import PALETTE_SIZE, View, planned
+from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
+
+DATA_ID = "sample-data"
+
+
+def browser(view: View, shown: int) -> Html:
+    """Search, filters, list and detail view; without the script only a word of explanation."""
+    if not shown:
+        return section("samples", "Samples", None, nothing("No samples are embedded in this report."))
+    whole = planned(view.study)
+    lead = f"{plural(shown, 'sample')} of the {count(whole)} in the run are embedded here"
+    lead = f"{lead if shown < whole else f'All {plural(shown, "sample")} of the run are embedded here'}, "
+    lead += "with everything that was said. Arrow keys walk through the list."
+    panes = tag("div", _list(), _detail(), class_="panes")
+    off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
+    return section("samples", "Samples", lead, off, tag("div", _filters(), panes, class_="needs-js browser"))
+
+
+def _filters() -> Html:
+    return tag(
+        "form",
+        tag("label", "Search", tag("input", type="search", id="sample-search", placeholder="words, ids, answers")),
+        [_select(name) for name in ("group", "status", "arm")],
+        tag("label", tag("input", type="checkbox", id="sample-disagree"), "arms disagree", class_="check"),
+        tag("output", id="sample-count", role="status"),
+        class_="filters",
+        role="search",
+        aria_label="Filter samples",
+        autocomplete="off",
+    )
+
+
+def _select(name: str) -> Html:
+    every = tag("option", "any", value="")
+    return tag("label", name.capitalize(), tag("select", every, id=f"sample-{name}"))
+
+
+def _list() -> Html:
+    more = tag("button", "Show more", type="button", id="sample-more", hidden=True)
+    return tag("div", tag("ul", id="sample-list", aria_label="Samples"), more, class_="list")
+
+
+def _detail() -> Html:
+    hint = tag("p", "Choose a sample from the list.", class_="nothing")
+    return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample", aria_live="off")
+
+
+def sample_data(view: View, samples: Iterable[ShownSample]) -> Html:
+    """All samples as JSON in an inert script element."""
+    arms = [{"id": a.id, "label": a.label, "index": i % PALETTE_SIZE} for i, a in enumerate(view.arms)]
+    data = {"arms": arms, "samples": [_sample(s) for s in samples]}
+    return tag("script", embedded_json(data), type="application/json", id=DATA_ID)
+
+
+def _sample(sample: ShownSample) -> Mapping[str, Any]:
+    return {
+        "id": sample.id,
+        "group": sample.group,
+        "kind": sample.kind,
+        "context": sample.context,
+        "prompt": sample.prompt,
+        "choices": list(sample.choices),
+        "target": sample.target,
+        "metadata": sample.metadata,
+        "outcomes": [_outcome(o) for o in sample.outcomes],
+    }
+
+
+def _outcome(outcome: ShownOutcome) -> Mapping[str, Any]:
+    return {
+        "arm": outcome.arm,
+        "status": outcome.status,
+        "answer": outcome.answer,
+        "reason": outcome.reason,
+        "stop": outcome.stop,
+        "grade": outcome.grade,
+        "snapshots": [list(s) for s in outcome.snapshots],
+        "turns": [_turn(t) for t in outcome.turns],
+    }
+
+
+def _turn(turn: ShownTurn) -> Mapping[str, Any]:
+    return {
+        "agent": turn.agent,
+        "role": turn.role,
+        "model": turn.model,
+        "prompt": turn.prompt_id,
+        "hash": turn.prompt_hash,
+        "messages": [list(m) for m in turn.messages],
+        "outputs": list(turn.outputs),
+        "error": turn.error,
+        "tokens": turn.tokens,
+        "latency": turn.latency,
+        "cached": turn.cached,
+    }
+
+
+def navigation(titles: Iterable[tuple[str, str]]) -> Html:
+    """Links to the sections, and the switch between light and dark."""
+    links: list[Node] = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles]
+    switch = tag("button", "Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
+    return tag("nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections")

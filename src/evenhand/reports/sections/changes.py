@@ -1,0 +1,130 @@
+"""Before and after: the paired differences against the baseline."""
+
+from __future__ import annotations
+
+from evenhand.reports.axis import Axis, axis_for
+from evenhand.reports.charts import Lane, legend_mark, strip, tick_labels
+from evenhand.reports.format import DASH, count, finite, interval, limits, p_value, signed
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.parts import nothing, section, table
+from evenhand.reports.view import ALL, View, direction_is_good, group_label, metric_hint, metric_title
+from evenhand.runs.results import Effect, MetricInfo
+
+_ARROWS = {"fell": "↓", "rose": "↑"}
+
+
+def changes(view: View) -> Html:
+    """One table with a plot column per metric."""
+    tables = [block for metric in view.metrics if (block := _metric_table(view, metric))]
+    if not tables:
+        why = "With one arm there is nothing to compare." if len(view.arms) < 2 else "No comparison was made."
+        return section("changes", "Before and after", None, nothing(why))
+    lead = "Differences on the samples that both arms graded, so that every sample is its own control. "
+    lead += "“Undecided” means that this study cannot tell, not that nothing changed: the last column says how large "
+    lead += "a difference would have to be for this many samples to show it in four studies out of five."
+    return section("changes", "Before and after", lead, tables, _how_tested(view), _by_group(view))
+
+
+def _metric_table(view: View, metric: MetricInfo) -> Html | None:
+    effects = view.effects(metric.name)
+    if not effects:
+        return None
+    axis = axis_for(_drawn(effects), include_zero=True, steps=4)
+    names = ("Difference", "p, adjusted", "Reading", "Detectable")
+    header = tag(
+        "tr",
+        tag("th", "Arm", scope="col", role="columnheader"),
+        tag("th", tick_labels(axis), scope="col", role="columnheader", aria_label="Chart", class_="plotted"),
+        [tag("th", name, scope="col", role="columnheader") for name in names],
+        role="row",
+    )
+    rows = [_effect_row(view, metric, effect, axis) for effect in effects]
+    hint = metric_hint(metric)
+    return tag(
+        "table",
+        tag("caption", tag("strong", metric_title(metric)), f" – {hint}" if hint else None),
+        tag("thead", header, role="rowgroup"),
+        tag("tbody", rows, role="rowgroup"),
+        class_="effects",
+        role="table",
+    )
+
+
+def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> Html:
+    digits = view.digits[metric.name]
+    index = view.arm_index(effect.after)
+    name = view.arm_label(effect.after)
+    said = f"{name} minus {view.arm_label(effect.before)}: "
+    said += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
+    lane = Lane(index, effect.difference, effect.low, effect.high, said)
+    against = tag("small", f"against {view.arm_label(effect.before)}")
+    arm = tag("span", legend_mark(index), tag("span", name), class_="arm")
+    difference: list[Node] = [tag("span", signed(effect.difference, digits), class_="value")]
+    if finite(effect.difference) is not None:
+        difference.append(tag("span", limits(effect.low, effect.high, digits), class_="limits"))
+    difference.append(tag("span", f"n = {count(effect.n)}", class_="n"))
+    cells = {
+        "Difference": tag("span", difference, class_="estimate"),
+        "p, adjusted": p_value(effect.p_adjusted),
+        "Reading": _reading(effect, metric),
+        "Detectable": _detectable(effect, digits),
+    }
+    return tag(
+        "tr",
+        tag("th", arm, against, scope="row", role="rowheader"),
+        tag("td", strip(axis, [lane], said), role="cell", class_="plotted"),
+        [tag("td", cell, role="cell", data_label=label) for label, cell in cells.items()],
+        role="row",
+    )
+
+
+def _reading(effect: Effect, metric: MetricInfo) -> Html:
+    """The word, with its arrow, and whether that is an improvement."""
+    good = direction_is_good(effect.direction, metric)
+    arrow = _ARROWS.get(effect.direction, "")
+    word = "nearer 0" if metric.better == "zero" and good else effect.direction
+    word = "farther from 0" if metric.better == "zero" and good is False else word
+    verdict = {True: "better", False: "worse", None: ""}[good]
+    return tag(
+        "span",
+        f"{arrow} {effect.direction}".strip(),
+        tag("small", ", ".join(filter(None, [verdict, word if word != effect.direction else ""]))),
+        class_=f"reading {verdict or 'open'}",
+    )
+
+
+def _detectable(effect: Effect, digits: int) -> str:
+    value = finite(effect.detectable)
+    return DASH if value is None else f"±{abs(value):,.{digits}f}"
+
+
+def _how_tested(view: View) -> Html:
+    tests = dict.fromkeys(e.test for e in view.study.effects if e.test)
+    corrections = dict.fromkeys(e.correction for e in view.study.effects if e.correction)
+    parts = [f"Test: {', '.join(tests)}." if tests else "", f"Correction: {', '.join(corrections)}." if corrections else ""]
+    zero = any(m.better == "zero" for m in view.metrics)
+    parts.append("Where 0 is best, fell and rose speak of the distance from 0." if zero else "")
+    return tag("p", " ".join(filter(None, parts)), class_="footnote")
+
+
+def _by_group(view: View) -> Html | None:
+    """The differences within groups, as numbers."""
+    effects = [e for e in view.study.effects if e.group != ALL]
+    if not effects:
+        return None
+    head: list[Node] = ["Metric", "Group", "Arm", "Difference", "n", "p", "p, adjusted", "Reading"]
+    rows: list[list[Node]] = []
+    for e in effects:
+        digits = view.digits.get(e.metric, 1)
+        values = [signed(e.difference, digits)]
+        if finite(e.difference) is not None:
+            values.append(limits(e.low, e.high, digits))
+        tested = [count(e.n), p_value(e.p_value), p_value(e.p_adjusted), e.direction]
+        names = [view.info(e.metric).title, group_label(e.group), view.arm_label(e.after)]
+        rows.append([*names, " ".join(values), *tested])
+    summary = tag("summary", "Differences within groups, as a table")
+    return tag("details", summary, table(head, rows, "Differences within groups", "numbers words-3"))
+
+
+def _drawn(effects: list[Effect]) -> list[float | None]:
+    return [v for e in effects if finite(e.difference) is not None for v in (e.difference, e.low, e.high)]

@@ -1,0 +1,151 @@
+"""The two pictures of where the arms stand: bias against accuracy, and every metric by group."""
+
+from __future__ import annotations
+
+from evenhand.reports.axis import Axis, axis_for
+from evenhand.reports.charts import strip, tick_labels
+from evenhand.reports.format import DASH, estimate_text, finite, plural
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.scatter import Point, scatter
+from evenhand.reports.sections.parts import arm_name, lane_for, legend, nothing, section, table
+from evenhand.reports.view import ALL, View, group_label, metric_hint, metric_title
+from evenhand.runs.results import ArmResult, Estimate, MetricInfo
+
+ACCURACY = "accuracy_disambig"
+_UNDEFINED = Estimate("", "", None, None, None, 0)
+
+
+def trade_off(view: View) -> Html:
+    """The headline against the guardrail that a lazy method would sacrifice."""
+    guard = _guard(view)
+    title = "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
+    if not view.arms:
+        return section("trade-off", title, None, nothing("The study has no arms."))
+    if guard is None:
+        return section("trade-off", "The headline", _one_metric_lead(view), _one_metric(view))
+    lead = "A method that only ever answers “unknown” shows no bias and knows nothing: look at both at once. "
+    generic = "A better headline is worth little if the guardrail falls: look at both at once. "
+    reading = "Bars are confidence intervals."
+    return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard))
+
+
+def _guard(view: View) -> MetricInfo | None:
+    """The metric for the second axis: disambiguated accuracy, else the first guardrail that should be high."""
+    names = [ACCURACY] if any(m.name == ACCURACY for m in view.metrics) else []
+    guards = [view.info(name) for name in view.study.guardrails if name != view.study.headline]
+    names += [m.name for m in guards if m.better == "higher"] + [m.name for m in guards]
+    names = [name for name in names if name != view.study.headline]
+    return view.info(names[0]) if names else None
+
+
+def _one_metric_lead(view: View) -> str:
+    hint = metric_hint(view.headline)
+    return f"{metric_title(view.headline)}{f' ({hint})' if hint else ''}. Bars are confidence intervals."
+
+
+def _one_metric(view: View) -> Html:
+    axis = _axis(view, view.headline, [ALL])
+    return tag("div", [_row(view, axis, view.headline, ALL), _axis_row(axis)], class_="plot")
+
+
+def _scatter(view: View, guard: MetricInfo) -> Html:
+    head = view.headline
+    points: list[Point] = []
+    missing: list[ArmResult] = []
+    for i, arm in enumerate(view.arms):
+        x, y = arm.estimate(head.name) or _UNDEFINED, arm.estimate(guard.name) or _UNDEFINED
+        if finite(x.value) is None or finite(y.value) is None:
+            missing.append(arm)
+            continue
+        text = f"{head.title}: {estimate_text(x, view.digits[head.name])}; "
+        text += f"{guard.title}: {estimate_text(y, view.digits[guard.name])}"
+        points.append(Point(i, arm.label, x, y, f"{arm.label}. {text}"))
+    if not points:
+        return nothing("No arm has a value for both metrics.")
+    x_axis = axis_for(_drawn([p.x for p in points]), include_zero=head.better == "zero")
+    y_axis = axis_for(_drawn([p.y for p in points]))
+    note = "no measured bias" if guard.name == ACCURACY else "zero"
+    label = f"{guard.title} against {head.title}. " + " ".join(f"{p.text}." for p in points)
+    return tag(
+        "figure",
+        tag("p", f"↑ {metric_title(guard)}", _hint(guard), class_="axis-title"),
+        scatter(x_axis, y_axis, points, note if head.better == "zero" else None, label),
+        tag("p", f"{metric_title(head)} →", _hint(head), class_="axis-title below"),
+        tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing)) if missing else None,
+    )
+
+
+def _hint(info: MetricInfo) -> Html | None:
+    hint = metric_hint(info)
+    return tag("span", hint, class_="hint") if hint else None
+
+
+def by_group(view: View) -> Html:
+    """Dots and whiskers per group, one panel per metric; the script offers the others."""
+    if not view.arms:
+        return section("groups", "By group", None, nothing("The study has no arms."))
+    options = [tag("option", metric_title(m), value=str(i)) for i, m in enumerate(view.metrics)]
+    picker = tag(
+        "p",
+        tag("label", "Metric", for_="metric-picker"),
+        tag("select", options, id="metric-picker", autocomplete="off"),
+        class_="picker needs-js",
+    )
+    panels = [_panel(view, i, metric) for i, metric in enumerate(view.metrics)]
+    lead = "Small groups have wide intervals: a gap between two dots counts only as far as their bars allow."
+    return section("groups", "By group", lead, tag("div", picker, legend(view), class_="controls"), panels)
+
+
+def _panel(view: View, index: int, metric: MetricInfo) -> Html:
+    axis = _axis(view, metric, view.groups)
+    hint = metric_hint(metric)
+    rows = [_row(view, axis, metric, group) for group in view.groups]
+    return tag(
+        "figure",
+        tag("figcaption", tag("strong", metric_title(metric)), f" – {hint}" if hint else None),
+        tag("div", _axis_row(axis), rows, _axis_row(axis), class_="plot"),
+        tag("details", tag("summary", "The numbers as a table"), _numbers(view, metric)),
+        class_="panel",
+        data_panel=str(index),
+        hidden=index > 0,
+    )
+
+
+def _row(view: View, axis: Axis, metric: MetricInfo, group: str) -> Html:
+    lanes = [lane_for(view, arm, metric.name, group) for arm in view.arms]
+    label = f"{group_label(group)}, {metric.title}. " + "; ".join(lane.text for lane in lanes)
+    sizes = sorted({e.n for arm in view.arms if (e := arm.estimate(metric.name, group))})
+    n = f"n = {sizes[0]:,}" + (f"–{sizes[-1]:,}" if len(sizes) > 1 else "") if sizes else "n = 0"
+    name = tag("span", tag("span", group_label(group)), tag("small", n), class_="row-name")
+    return tag("div", name, strip(axis, lanes, label), class_="row all" if group == ALL else "row")
+
+
+def _axis_row(axis: Axis) -> Html:
+    return tag("div", tag("span", class_="row-name"), tick_labels(axis), class_="row axis")
+
+
+def _axis(view: View, metric: MetricInfo, groups: list[str]) -> Axis:
+    estimates = [e for arm in view.arms for group in groups if (e := arm.estimate(metric.name, group))]
+    return axis_for(_drawn(estimates), include_zero=metric.better == "zero")
+
+
+def _drawn(estimates: list[Estimate]) -> list[float | None]:
+    return [v for e in estimates if finite(e.value) is not None for v in (e.value, e.low, e.high)]
+
+
+def _numbers(view: View, metric: MetricInfo) -> Html:
+    """One number per cell, with plain minus signs, so that it can be pasted into a spreadsheet."""
+    head: list[Node] = ["Group", "Arm", "Value", "Low", "High", "n"]
+    rows: list[list[Node]] = []
+    for group in view.groups:
+        for arm in view.arms:
+            e = arm.estimate(metric.name, group) or _UNDEFINED
+            values = [_pasteable(v, view.digits[metric.name]) for v in (e.value, e.low, e.high)]
+            rows.append([group_label(group), arm_name(view, arm), *values, str(e.n)])
+    label = f"{metric.title} by group, {plural(len(rows), 'row')}"
+    return table(head, rows, label, "numbers")
+
+
+def _pasteable(value: float | None, digits: int) -> str:
+    value = finite(value)
+    return DASH if value is None else f"{value:.{digits}f}"

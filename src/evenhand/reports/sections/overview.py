@@ -1,0 +1,100 @@
+"""The first screen: what was compared, what was found, and the main table."""
+
+from __future__ import annotations
+
+from evenhand.reports.format import count, duration, plural
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.parts import NO_PRICE, arm_name, estimate_cell, money_cell, nothing
+from evenhand.reports.view import View, metric_hint, metric_title, planned, total_usage
+from evenhand.runs.results import ArmResult
+
+
+def overview(view: View) -> Html:
+    """Title, verdicts, warnings and one row per arm."""
+    study = view.study
+    return tag(
+        "section",
+        tag("p", "Evenhand report", tag("span", study.benchmark, class_="benchmark"), class_="eyebrow"),
+        tag("h1", study.title, id="overview-title"),
+        tag("p", _compared(view), class_="lead"),
+        _verdicts(view),
+        _warnings(view),
+        _main_table(view) if view.arms else nothing("The study has no arms."),
+        id="overview",
+        aria_labelledby="overview-title",
+    )
+
+
+def _compared(view: View) -> list[Node]:
+    arms = plural(len(view.arms), "arm")
+    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
+    if len(view.arms) > 1 and view.baseline is not None:
+        sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
+    sentence.append(f"The headline is {view.headline.title}.")
+    return sentence
+
+
+def _verdicts(view: View) -> Html | None:
+    if not view.study.verdicts:
+        return None
+    sentences = [tag("p", sentence) for sentence in view.study.verdicts]
+    return tag("div", sentences, class_="verdicts", role="group", aria_label="Verdict")
+
+
+def _warnings(view: View) -> Html | None:
+    if not view.study.warnings:
+        return None
+    items = [tag("li", warning) for warning in view.study.warnings]
+    heading = tag("h2", "Read with care" if len(items) > 1 else "Read this with care")
+    return tag("div", heading, tag("ul", items), class_="warnings", role="note")
+
+
+def _main_table(view: View) -> Html:
+    """A real table that becomes cards on a narrow screen, hence the explicit roles."""
+    heads = [
+        tag("th", metric_title(m), tag("small", metric_hint(m)), scope="col", role="columnheader")
+        for m in view.main_metrics
+    ]
+    costs = [tag("th", name, scope="col", role="columnheader") for name in ("Calls", "Tokens", "Money", "Time")]
+    header = tag("tr", tag("th", "Arm", scope="col", role="columnheader"), heads, costs, role="row")
+    body = [_row(view, arm) for arm in view.arms]
+    table = tag(
+        "table",
+        tag("thead", header, role="rowgroup"),
+        tag("tbody", body, role="rowgroup"),
+        class_="main",
+        role="table",
+        aria_label="Results by arm",
+    )
+    unpriced = any(total_usage(arm).cost is None for arm in view.arms)
+    notes = ["In brackets: confidence intervals. n: the samples a value rests on. A dash: undefined, which is not 0."]
+    if unpriced:
+        notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
+    return tag("div", table, tag("p", " ".join(notes), class_="footnote"), class_="main-table")
+
+
+def _row(view: View, arm: ArmResult) -> Html:
+    usage = total_usage(arm)
+    cells: list[Node] = [tag("th", arm_name(view, arm), _about(view, arm), scope="row", role="rowheader")]
+    for i, metric in enumerate(view.main_metrics):
+        cell = estimate_cell(arm.estimate(metric.name), view.digits[metric.name])
+        css = "headline" if i == 0 else None
+        cells.append(tag("td", cell, role="cell", data_label=metric_title(metric), class_=css))
+    amounts: list[tuple[str, Node]] = [
+        ("Calls", count(usage.calls)),
+        ("Tokens", count(usage.tokens)),
+        ("Money", money_cell(usage.cost)),
+        ("Time", duration(arm.seconds)),
+    ]
+    cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
+    return tag("tr", cells, role="row")
+
+
+def _about(view: View, arm: ArmResult) -> Html:
+    """The method and the models, where they say more than the label."""
+    lines = [tag("span", "baseline")] if arm.id == view.baseline and len(view.arms) > 1 else []
+    if arm.method != arm.label:
+        lines.append(tag("span", arm.method))
+    lines.extend(tag("span", f"{role}: {model}") for role, model in arm.models.items())
+    lines.append(tag("span", f"seed {arm.seed}"))
+    return tag("span", lines, class_="about")

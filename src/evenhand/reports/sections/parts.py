@@ -1,0 +1,79 @@
+"""Pieces that several sections use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evenhand.reports.charts import Lane, legend_mark
+from evenhand.reports.format import DASH, count, estimate_text, finite, limits, money, number
+from evenhand.reports.markup import Html, Node, join, tag
+from evenhand.reports.view import View
+from evenhand.runs.results import ArmResult, Estimate
+
+NO_PRICE = "No price is known for some of these calls."
+
+
+def section(name: str, title: str, lead: Node, *content: Node) -> Html:
+    """A section with a heading that the navigation can reach."""
+    heading = f"{name}-title"
+    return tag(
+        "section",
+        tag("h2", title, id=heading),
+        tag("p", lead, class_="lead") if lead else None,
+        content,
+        id=name,
+        aria_labelledby=heading,
+    )
+
+
+def nothing(text: str) -> Html:
+    """Said where a section has no data."""
+    return tag("p", text, class_="nothing")
+
+
+def arm_name(view: View, arm: ArmResult) -> Html:
+    """An arm's mark and label."""
+    return tag("span", legend_mark(view.arm_index(arm.id)), tag("span", arm.label), class_="arm")
+
+
+def legend(view: View) -> Html:
+    """All arms in a line."""
+    return tag("ul", [tag("li", arm_name(view, arm)) for arm in view.arms], class_="legend", aria_label="Arms")
+
+
+def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
+    """A value over its interval and n; a dash when undefined."""
+    if estimate is None:
+        return tag("span", DASH, class_="value undefined")
+    lines: list[Node] = [tag("span", number(estimate.value, digits), class_="value")]
+    if finite(estimate.value) is not None:
+        lines.append(tag("span", limits(estimate.low, estimate.high, digits), class_="limits"))
+    lines.append(tag("span", f"n = {count(estimate.n)}", class_="n"))
+    return tag("span", lines, class_="estimate")
+
+
+def money_cell(cost: float | None) -> Html:
+    """Money, or a dash that explains itself."""
+    return tag("abbr", DASH, title=NO_PRICE) if finite(cost) is None else join(money(cost))
+
+
+def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
+    """An arm's estimate as a lane of a chart."""
+    estimate = arm.estimate(metric, group)
+    text = f"{arm.label}: {estimate_text(estimate, view.digits[metric])}"
+    index = view.arm_index(arm.id)
+    if estimate is None:
+        return Lane(index, None, None, None, text)
+    return Lane(index, estimate.value, estimate.low, estimate.high, text)
+
+
+def table(head: Sequence[Node], rows: Iterable[Sequence[Node]], label: str, class_: str = "") -> Html:
+    """A table whose first column heads the rows, in a box that scrolls when it is too wide."""
+    header = tag("tr", [tag("th", cell, scope="col") for cell in head])
+    body = [tag("tr", tag("th", row[0], scope="row"), [tag("td", cell) for cell in row[1:]]) for row in rows]
+    return scrolling(tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label)
+
+
+def scrolling(content: Node, label: str) -> Html:
+    """A box that scrolls sideways by itself, reachable by keyboard, so that the page never does."""
+    return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=label)

@@ -1,0 +1,159 @@
+"""How the study went: cost, failures, and how it was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from evenhand.reports.charts import Segment, arm_class, bar, stacked
+from evenhand.reports.format import count, duration, plural, share
+from evenhand.reports.markup import Html, Node, plain, tag
+from evenhand.reports.sections.parts import arm_name, money_cell, nothing, section, table
+from evenhand.reports.view import View, finished, total_usage
+from evenhand.runs.results import ArmResult
+from evenhand.types import Status, Usage
+
+_STATUSES: tuple[Status, ...] = ("graded", "refused", "unscored", "failed")
+_MEANING = {
+    "graded": "an answer was read and graded",
+    "refused": "the model declined to answer",
+    "unscored": "no answer could be read from the output",
+    "failed": "a call or a step failed",
+    "pending": "not run",
+}
+
+
+def cost(view: View) -> Html:
+    """Who used what, by arm and role."""
+    if not view.arms:
+        return section("cost", "Cost", None, nothing("The study has no arms."))
+    head: list[Node] = ["Arm", "Role", "Calls", "Cached", "Retries", "Tokens in", "Tokens out", "Money", "Time"]
+    rows: list[list[Node]] = []
+    for arm in view.arms:
+        several = len(arm.usage) > 1
+        for i, (role, usage) in enumerate(arm.usage.items()):
+            time = "" if several else duration(arm.seconds)
+            rows.append([arm_name(view, arm) if i == 0 else None, role, *_amounts(usage), time])
+        if several or not arm.usage:
+            name = arm_name(view, arm) if not arm.usage else None
+            rows.append([name, "all roles", *_amounts(total_usage(arm)), duration(arm.seconds)])
+    lead = "Cached calls were answered from an earlier identical call and cost nothing again. "
+    lead += "Time is the wall time of the arm, all sessions together."
+    amounts = table(head, rows, "Cost by arm and role", "numbers words-2 costs")
+    return section("cost", "Cost", lead, _token_bars(view), amounts)
+
+
+def _amounts(usage: Usage) -> list[Node]:
+    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
+    numbers = [count(usage.calls), cached, count(usage.retries)]
+    tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
+    return [*numbers, *tokens, money_cell(usage.cost)]
+
+
+def _token_bars(view: View) -> Html:
+    most = max((total_usage(arm).tokens for arm in view.arms), default=0)
+    rows: list[Node] = []
+    for i, arm in enumerate(view.arms):
+        tokens = total_usage(arm).tokens
+        label = f"{arm.label}: {count(tokens)} tokens"
+        value = tag("span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value")
+        picture = bar(tokens / most if most else 0.0, None, arm_class(i), label)
+        rows.append(tag("div", arm_name(view, arm), picture, value, class_="bar-row"))
+    return tag("figure", tag("figcaption", "Tokens, in and out"), rows, class_="bars")
+
+
+def _per_sample(tokens: int, samples: int) -> str:
+    return f"{count(round(tokens / samples))} per sample" if samples else "no samples"
+
+
+def failures(view: View) -> Html:
+    """What was not graded, and why."""
+    if not view.arms:
+        return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
+    lead = "Coverage is the graded share of the samples that were run. What was refused, unreadable or failed is "
+    lead += "left out of every metric and counted here; it is never booked as an answer."
+    bars = [_status_bar(view, arm) for arm in view.arms]
+    pending = sum(arm.pending for arm in view.arms)
+    stopped = tag("p", _stopped(view), class_="stopped") if pending else None
+    return section("failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view))
+
+
+def _stopped(view: View) -> str:
+    parts = [f"{arm.label} {count(arm.pending)}" for arm in view.arms if arm.pending]
+    return f"The run was stopped before its end. Samples not run: {', '.join(parts)}."
+
+
+def _keys(view: View) -> Html:
+    names = [*_STATUSES, "pending"] if any(arm.pending for arm in view.arms) else list(_STATUSES)
+    items = [
+        tag("li", tag("span", class_=f"key part-{name}", aria_hidden="true"), tag("b", name), f" {_MEANING[name]}")
+        for name in names
+    ]
+    return tag("ul", items, class_="legend keys")
+
+
+def _status_bar(view: View, arm: ArmResult) -> Html:
+    counts: dict[str, int] = {name: arm.statuses.get(name, 0) for name in _STATUSES}
+    run = finished(arm)
+    counts["pending"] = arm.pending
+    segments = [Segment(name, n, f"{name}: {count(n)}") for name, n in counts.items()]
+    words = [f"{count(n)} {name}" for name, n in counts.items() if n]
+    summary = ", ".join(words) or "no samples"
+    return tag(
+        "div",
+        tag(
+            "p",
+            arm_name(view, arm),
+            tag("span", tag("b", share(counts["graded"], run)), f" coverage of {plural(run, 'sample')} run"),
+            class_="status-head",
+        ),
+        stacked(segments, f"{arm.label}: {summary}"),
+        tag("p", summary, class_="footnote"),
+        class_="status",
+    )
+
+
+def _reasons(view: View) -> Html | None:
+    rows: list[list[Node]] = [
+        [arm_name(view, arm), status, reason, count(n)] for arm in view.arms for status, reason, n in arm.reasons
+    ]
+    if not rows:
+        return None
+    return table(["Arm", "Status", "Reason", "Samples"], rows, "Reasons", "numbers words-3 reasons")
+
+
+def how_made(view: View) -> Html:
+    """The plan, versions and hashes."""
+    lead = "What is needed to repeat this study. The same plan, seed and cache give the same numbers."
+    facts = cast("dict[str, Any]", plain(view.study.provenance))
+    if not facts:
+        return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
+    raw = json.dumps(facts, ensure_ascii=False, indent=2)
+    details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
+    return section("made", "How it was made", lead, _facts(facts), details)
+
+
+def _facts(facts: Mapping[str, Any]) -> Html:
+    """A definition list, nested where the facts are."""
+    items: list[Node] = []
+    for key, value in facts.items():
+        items.append(tag("div", tag("dt", key.replace("_", " ")), tag("dd", _fact(value))))
+    return tag("dl", items, class_="facts")
+
+
+def _fact(value: Any) -> Node:
+    if isinstance(value, Mapping) and value:
+        return _facts(cast("Mapping[str, Any]", value))
+    if isinstance(value, list) and value:
+        items = cast("list[Any]", value)
+        if not any(isinstance(item, dict | list) for item in items):
+            return ", ".join(_word(item) for item in items)
+        return tag("ol", [tag("li", _fact(item)) for item in items], class_="fact-list")
+    return _word(value)
+
+
+def _word(value: Any) -> str:
+    if value is None or value in ({}, []):
+        return "–"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

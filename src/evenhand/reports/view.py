@@ -1,0 +1,116 @@
+"""A study as the report walks through it: metrics in reading order, arms with their colours, the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evenhand.reports.format import digits_for
+from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
+from evenhand.types import Usage
+
+ALL = "all"
+PALETTE_SIZE = 8
+"""How many colour and shape pairs the stylesheet knows; further arms start again."""
+
+_HINTS = {
+    "higher": "higher is better",
+    "lower": "lower is better",
+    "zero": "0 is best",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the sections share."""
+
+    study: StudyResult
+    metrics: tuple[MetricInfo, ...]
+    """The headline, then the guardrails, then the rest."""
+    digits: Mapping[str, int]
+    baseline: str | None
+
+    @property
+    def arms(self) -> Sequence[ArmResult]:
+        return self.study.arms
+
+    @property
+    def groups(self) -> list[str]:
+        """`all` first, then the breakdown."""
+        return [ALL, *(g for g in self.study.groups if g != ALL)]
+
+    @property
+    def headline(self) -> MetricInfo:
+        return self.info(self.study.headline)
+
+    @property
+    def main_metrics(self) -> tuple[MetricInfo, ...]:
+        """The headline and its guardrails."""
+        return self.metrics[: 1 + len(set(self.study.guardrails) - {self.study.headline})]
+
+    def info(self, metric: str) -> MetricInfo:
+        return next((m for m in self.metrics if m.name == metric), _unknown_metric(metric))
+
+    def arm_label(self, arm_id: str) -> str:
+        return next((arm.label for arm in self.arms if arm.id == arm_id), arm_id)
+
+    def arm_index(self, arm_id: str) -> int:
+        return next((i for i, arm in enumerate(self.arms) if arm.id == arm_id), 0)
+
+    def effects(self, metric: str, group: str = ALL) -> list[Effect]:
+        return [e for e in self.study.effects if e.metric == metric and e.group == group]
+
+
+def view_of(study: StudyResult) -> View:
+    """The study, put in order once for all sections."""
+    known = {m.name: m for m in study.metrics}
+    order = dict.fromkeys([study.headline, *study.guardrails, *known])
+    metrics = tuple(known.get(name) or _unknown_metric(name) for name in order)
+    first = study.arms[0].id if study.arms else None
+    baseline = study.effects[0].before if study.effects else first
+    return View(study, metrics, {m.name: digits_for(m, _estimates(study, m.name)) for m in metrics}, baseline)
+
+
+def _unknown_metric(name: str) -> MetricInfo:
+    return MetricInfo(name, name, None, share=False)
+
+
+def _estimates(study: StudyResult, metric: str) -> list[Estimate]:
+    return [e for arm in study.arms for e in arm.estimates if e.metric == metric]
+
+
+def metric_title(info: MetricInfo) -> str:
+    """The title with its unit."""
+    return f"{info.title}, %" if info.share else info.title
+
+
+def metric_hint(info: MetricInfo) -> str:
+    """Which way is better, in words."""
+    return _HINTS.get(info.better or "", "")
+
+
+def group_label(group: str) -> str:
+    """A data set's group name as a reader would write it."""
+    return "All samples" if group == ALL else group.replace("_x_", " × ").replace("_", " ")
+
+
+def total_usage(arm: ArmResult) -> Usage:
+    """What the arm consumed, all roles together."""
+    return sum(arm.usage.values(), Usage())
+
+
+def finished(arm: ArmResult) -> int:
+    """Samples that were run, however they ended."""
+    return sum(arm.statuses.values())
+
+
+def planned(study: StudyResult) -> int:
+    """Samples per arm in the plan."""
+    return max((finished(arm) + arm.pending for arm in study.arms), default=0)
+
+
+def direction_is_good(direction: str, info: MetricInfo) -> bool | None:
+    """Whether a movement is an improvement; None when undecided or when the metric has no better side."""
+    if direction not in ("fell", "rose") or info.better is None:
+        return None
+    return (direction == "rose") == (info.better == "higher")

@@ -1,0 +1,37 @@
+"""The store's schema as numbered, append-only steps; a store is brought up to date when it is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from evenhand.errors import PlanError
+
+STEPS: tuple[str, ...] = (
+    """
+    CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE samples (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body BLOB NOT NULL);
+    CREATE TABLE turns (
+        id INTEGER PRIMARY KEY, sample INTEGER NOT NULL, arm INTEGER NOT NULL, role TEXT NOT NULL, key BLOB NOT NULL,
+        calls INTEGER NOT NULL, cached INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL, retries INTEGER NOT NULL, cost REAL, latency REAL NOT NULL, body BLOB NOT NULL
+    );
+    CREATE INDEX turns_of_sample ON turns (sample, arm);
+    CREATE TABLE outcomes (
+        sample INTEGER NOT NULL, arm INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT, seconds REAL NOT NULL,
+        body BLOB, PRIMARY KEY (sample, arm)
+    );
+    CREATE TABLE scores (
+        sample INTEGER NOT NULL, arm INTEGER NOT NULL, scorer TEXT NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (sample, arm, scorer)
+    );
+    """,
+)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Run the steps that this store has not seen; a store from a newer version is left alone."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(STEPS):
+        raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.")
+    for number, step in enumerate(STEPS[version:], version + 1):
+        db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")

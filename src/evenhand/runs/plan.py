@@ -1,0 +1,158 @@
+"""The plan: benchmark × methods × models × seeds, checked as a whole before anything is called.
+
+One class serves flags, files and Python; its hash, with the fingerprints of data and models, identifies a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from evenhand.errors import DataError, PlanError
+from evenhand.models.base import split_spec
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class ModelPlan(BaseModel):
+    """A model and how to reach it; a plain string is a spec."""
+
+    model_config = _FROZEN
+    spec: str
+    base_url: str | None = None
+    timeout: float = Field(120.0, gt=0)
+    retries: int = Field(6, ge=0)
+    extra: dict[str, Any] = {}
+
+
+class MethodPlan(BaseModel):
+    """A method and its options; a plain string is a name."""
+
+    model_config = _FROZEN
+    name: str
+    options: dict[str, Any] = {}
+
+
+def _model(value: Any) -> Any:
+    return {"spec": value} if isinstance(value, str) else value
+
+
+def _models(value: Any) -> Any:
+    """A list of role → model maps; a model without a role is the base model."""
+    values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    return [
+        {"base": each} if isinstance(each, str) or (isinstance(each, dict) and "spec" in each) else each
+        for each in values
+    ]
+
+
+def _methods(value: Any) -> Any:
+    values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    return [{"name": each} if isinstance(each, str) else each for each in values]
+
+
+Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
+
+
+class Plan(BaseModel):
+    """What to run. Everything here changes results; how fast and how safely to run is in `Settings`."""
+
+    model_config = _FROZEN
+    benchmark: str = "bbq_builtin"
+    benchmark_options: dict[str, Any] = {}
+    methods: Annotated[list[MethodPlan], BeforeValidator(_methods), Field(min_length=1)] = [
+        MethodPlan(name="default")
+    ]
+    models: Annotated[list[Assignment], BeforeValidator(_models), Field(min_length=1)]
+    seeds: Annotated[list[int], Field(min_length=1)] = [0]
+    limit: Annotated[int, Field(ge=1)] | None = None
+    orders: Annotated[int, Field(ge=1)] = 1
+    reading: Literal["auto", "logprobs", "constrained", "text"] = "auto"
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    def arms(self) -> list[Arm]:
+        """Every combination, numbered from 1 in a stable order."""
+        combinations = list(itertools.product(self.models, self.methods, self.seeds))
+        arms = [
+            Arm(number, *combination, self._label(*combination)) for number, combination in enumerate(combinations, 1)
+        ]
+        labels = [arm.label for arm in arms]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise PlanError(f"The plan names the same arm twice: {', '.join(sorted(twice))}.")
+        return arms
+
+    def _label(self, models: Assignment, method: MethodPlan, seed: int) -> str:
+        """As short as it can be and still tell this plan's arms apart."""
+        parts = [method.name]
+        if sum(each.name == method.name for each in self.methods) > 1:
+            parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
+        if len(self.models) > 1:
+            parts.append("+".join(model.spec for model in models.values()))
+        if len(self.seeds) > 1:
+            parts.append(f"seed {seed}")
+        return " · ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One method on one set of models with one seed."""
+
+    number: int
+    models: Mapping[str, ModelPlan]
+    method: MethodPlan
+    seed: int
+    label: str
+
+
+def make_plan(values: Mapping[str, Any]) -> Plan:
+    """A checked plan; what is wrong is said in one sentence."""
+    try:
+        plan = Plan.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the plan"
+        if first["type"] == "extra_forbidden":
+            raise PlanError(f"A plan has no field {place!r}; it has {', '.join(Plan.model_fields)}.") from error
+        if first["type"] == "missing" and place == "models":
+            raise PlanError("The plan names no model; pass --model, e.g. --model local/builtin.") from error
+        raise PlanError(f"The plan is wrong at {place}: {first['msg'].lower()}.") from error
+    for assignment in plan.models:
+        if "base" not in assignment:
+            raise PlanError("Only models for extra roles are given; the audited one is missing: pass --model SPEC.")
+        for model in assignment.values():
+            split_spec(model.spec)
+    return plan
+
+
+def read_plan_file(path: Path) -> dict[str, Any]:
+    """The raw fields of a YAML or TOML plan file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        value: Any = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the plan cannot be read: {error}.", file=path) from error
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        what = "TOML" if path.suffix == ".toml" else "YAML"
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        line = None if mark is None else mark.line + 1
+        raise DataError(f"this is not valid {what}: {reason}.", file=path, line=line) from error
+    if not isinstance(value, dict):
+        raise DataError("a plan is a list of 'field: value' lines, e.g. 'benchmark: bbq_builtin'.", file=path)
+    return {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def identity(plan: Plan, benchmark: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> str:
+    """The hash of all that determines a run's results."""
+    whole = {"plan": plan.model_dump(), "benchmark": benchmark, "models": models}
+    return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()

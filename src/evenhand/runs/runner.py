@@ -1,0 +1,348 @@
+"""The runner: takes a plan through its samples, many at a time, and stores all that happens.
+
+One bad sample never ends a run; what ends one is the budget, the user, a store that cannot be written, or an endpoint
+that has never worked. Each of these leaves a run that can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand.agents.session import Answering, Session
+from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
+from evenhand.errors import BudgetExhausted, EndpointError, ModelError, PlanError, StoreError, UsageError
+from evenhand.methods.base import METHODS, Method, check_fit
+from evenhand.models.base import Model, ModelOptions, gather_closed, load_model
+from evenhand.models.budget import Budget, Limits, MeteredModel, Price
+from evenhand.models.cache import CachedModel, ResponseCache
+from evenhand.models.request import model_identity, request_key
+from evenhand.runs.lock import locked
+from evenhand.runs.plan import Arm, ModelPlan, Plan, identity
+from evenhand.runs.store import FILE_NAME, Finished, Store
+from evenhand.types import Answer, Generation, Grade, Message, Outcome, Params, Refusal, Sample, Status, Turn, Usage
+from evenhand.version import versions
+
+HOPELESS = 20
+"""Failures by the endpoint, without one success, after which the run stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run a plan; nothing here changes results."""
+
+    concurrency: int = 64
+    budget: Limits = Limits()
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    cache: Path | None = None
+    resume: bool = False
+    retry_failed: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What an observer sees while a run goes on."""
+
+    total: int = 0
+    done: int = 0
+    already: int = 0
+    """Done before this session."""
+    statuses: Counter[Status] = field(default_factory=Counter[Status])
+    spent: Usage = Usage()
+    stopped: str | None = None
+    """Why the run ended early."""
+
+
+Observer = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class _Arm:
+    """An arm with its parts loaded."""
+
+    arm: Arm
+    method: Method
+    options: Mapping[str, Any]
+    models: Mapping[str, Model]
+    identities: Mapping[str, bytes]
+
+
+class Runner:
+    """One execution of one plan in one directory."""
+
+    def __init__(self, plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> None:
+        self.plan = plan
+        self.directory = directory
+        self.settings = settings
+        self.progress = Progress()
+        self._observer = observer or (lambda _progress: None)
+        self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
+        self._scorer = scorer_id(self._benchmark)
+        self._replay = False
+        self._calls_succeeded = 0
+        self._endpoint_failures = 0
+        self._stop = asyncio.Event()
+        self._fatal: Exception | None = None
+
+    async def run(self) -> Progress:
+        """Run all that is not done yet; raises only what the user must mend."""
+        arms = check_plan(self.plan, self._benchmark)
+        budget = Budget(self.settings.budget)
+        cache = ResponseCache(self.settings.cache) if self.settings.cache else None
+        models: dict[str, Model] = {}
+        try:
+            models = _load_models(self.plan, self.settings, cache, budget)
+            with self._opened(models) as store:
+                budget.spent = sum(store.usage().values(), Usage())
+                loaded = [_load_arm(arm, method, options, models) for arm, method, options in arms]
+                await self._work(store, loaded, budget)
+        finally:
+            await gather_closed(list(models.values()))
+            if cache is not None:
+                cache.close()
+        if self._fatal is not None:
+            raise self._fatal
+        return self.progress
+
+    @contextlib.contextmanager
+    def _opened(self, models: Mapping[str, Model]) -> Iterator[Store]:
+        """The store of this plan, new or resumed; a new one that got nowhere is removed again."""
+        fingerprints = {key: model.fingerprint() for key, model in models.items()}
+        wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints)
+        existed, folder_existed = (self.directory / FILE_NAME).exists(), self.directory.exists()
+        if existed and not self.settings.resume:
+            raise PlanError(f"{self.directory} holds a run already; pass --resume to go on with it, or another --out.")
+        if not existed and folder_existed and any(self.directory.iterdir()):
+            raise PlanError(f"{self.directory} is not empty and holds no run; choose another --out.")
+        useful = False
+        store = Store(self.directory, create=True)
+        try:
+            with locked(self.directory):
+                if existed:
+                    _check_identity(store, wanted, self.directory)
+                self._prepare(store, wanted, fingerprints)
+                yield store
+                useful = True
+        finally:
+            useful = useful or store.has_turns()
+            store.close()
+            if not useful and not existed:
+                _remove(self.directory, keep_folder=folder_existed)
+
+    def _prepare(self, store: Store, wanted: str, fingerprints: Mapping[str, Mapping[str, Any]]) -> None:
+        if store.get("samples") is None:
+            count = store.add_samples(self._benchmark.samples(Selection(self.plan.limit, self.plan.seeds[0])))
+            if count == 0:
+                raise PlanError(f"The benchmark {self.plan.benchmark} selected no sample; loosen its options.")
+            store.put(
+                identity=wanted,
+                plan=self.plan.model_dump(),
+                benchmark=dict(self._benchmark.fingerprint()),
+                models={key: dict(value) for key, value in fingerprints.items()},
+                versions=versions(),
+                created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                scorer=self._scorer,
+                arms={str(arm.number): arm.label for arm in self.plan.arms()},
+            )
+        if self.settings.retry_failed:
+            store.forget("failed")
+        self._replay = store.has_turns()
+
+    async def _work(self, store: Store, arms: Sequence[_Arm], budget: Budget) -> None:
+        by_number = {each.arm.number: each for each in arms}
+        before = [store.counts(number) for number in by_number]
+        self.progress.total = store.get("samples") * len(arms)
+        self.progress.already = self.progress.done = sum(sum(each.values()) for each in before)
+        for each in before:
+            self.progress.statuses.update(each)
+        todo = store.pending(list(by_number))
+        started = time.perf_counter()
+        self._tell(budget)
+        # More samples than calls may be under way: while one is being stored, another's call is in the air.
+        workers = self.settings.concurrency + max(4, self.settings.concurrency // 4)
+        workers = min(workers, max(1, self.progress.total - self.progress.done))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._worker(store, by_number, todo, budget))
+        finally:
+            earlier = store.get("seconds") or 0.0
+            with contextlib.suppress(StoreError):
+                store.put(seconds=earlier + time.perf_counter() - started)
+
+    async def _worker(
+        self,
+        store: Store,
+        arms: Mapping[int, _Arm],
+        todo: Iterator[tuple[int, int, Sample]],
+        budget: Budget,
+    ) -> None:
+        while not self._stop.is_set() and (task := next(todo, None)) is not None:
+            number, sample_number, sample = task
+            try:
+                finished = await self._one(store, arms[number], sample_number, sample)
+                await store.record_outcome(finished)
+            except BudgetExhausted as error:
+                self.progress.stopped = str(error)
+                self._stop.set()
+                return
+            except (UsageError, StoreError, EndpointError) as error:
+                self._fatal = self._fatal or error
+                self._stop.set()
+                return
+            self.progress.done += 1
+            self.progress.statuses[finished.status] += 1
+            self._tell(budget)
+
+    async def _one(self, store: Store, arm: _Arm, number: int, sample: Sample) -> Finished:
+        """One sample under one arm, from question to grade."""
+        started = time.perf_counter()
+        session = self._session(store, arm, number, sample)
+        outcome: Outcome | None = None
+        grade: Mapping[str, Any] | None = None
+        try:
+            outcome = await arm.method.run(sample, session)
+            status, reason, grade = self._grade(sample, outcome)
+        except (BudgetExhausted, UsageError, StoreError):
+            raise
+        except ModelError as error:
+            self._give_up_if_hopeless(error)
+            status, reason = "failed", str(error)
+        except Exception as error:
+            # A method's or grader's own fault on one sample is that sample's failure, not the run's.
+            status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
+        seconds = time.perf_counter() - started
+        return Finished(number, arm.arm.number, status, reason, seconds, outcome, self._scorer, grade)
+
+    def _session(self, store: Store, arm: _Arm, number: int, sample: Sample) -> Session:
+        made_already: dict[bytes, list[Generation]] = {}
+        if self._replay:
+            for key, turn in store.turns(number, arm.arm.number):
+                if turn.generation is not None:
+                    made_already.setdefault(key, []).append(turn.generation)
+        replayed: set[int] = set()
+
+        def key_of(role: str, messages: Sequence[Message], params: Params) -> bytes:
+            return request_key(arm.identities.get(role) or arm.identities["base"], messages, params)
+
+        def look_up(role: str, messages: Sequence[Message], params: Params) -> Generation | None:
+            found = made_already.get(key_of(role, messages, params))
+            if not found:
+                return None
+            generation = found.pop(0)
+            replayed.add(id(generation))
+            return generation
+
+        async def on_turn(turn: Turn) -> None:
+            if turn.generation is not None:
+                if id(turn.generation) in replayed:
+                    return
+                self._calls_succeeded += 1
+            key = key_of(turn.role, turn.messages, turn.params)
+            await store.record_turn(number, arm.arm.number, key, turn)
+
+        return Session(
+            sample,
+            arm.models,
+            arm.arm.seed,
+            arm.options,
+            Answering(self.plan.orders, self.plan.reading),
+            Params(temperature=self.plan.temperature, max_tokens=self.plan.max_tokens),
+            on_turn,
+            look_up if made_already else None,
+        )
+
+    def _grade(self, sample: Sample, outcome: Outcome) -> tuple[Status, str | None, Mapping[str, Any] | None]:
+        result = outcome.result
+        if isinstance(result, Refusal):
+            return "refused", "the model declined to answer", None
+        if isinstance(result, Answer):
+            grade = self._benchmark.grade(sample, outcome)
+            if isinstance(grade, Grade):
+                return "graded", None, grade.values
+            return "unscored", grade.reason, None
+        return "unscored", result.reason, None
+
+    def _give_up_if_hopeless(self, error: ModelError) -> None:
+        """An endpoint that has never answered is a mistake in the plan, not in the samples."""
+        if isinstance(error, EndpointError) and self._calls_succeeded == 0:
+            self._endpoint_failures += 1
+            if error.permanent or self._endpoint_failures >= HOPELESS:
+                raise error
+
+    def _tell(self, budget: Budget) -> None:
+        self.progress.spent = budget.spent
+        self._observer(self.progress)
+
+
+def scorer_id(benchmark: Benchmark) -> str:
+    """Under which name a benchmark's grades are stored."""
+    return f"{benchmark.name}@{benchmark.version}"
+
+
+def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Mapping[str, Any]]]:
+    """The arms with their methods, refused here if anything does not fit, before any call is made."""
+    checked: list[tuple[Arm, Method, Mapping[str, Any]]] = []
+    for arm in plan.arms():
+        method = METHODS.get(arm.method.name)
+        check_fit(method, benchmark.kind, benchmark.name)
+        checked.append((arm, method, method.with_options(arm.method.options)))
+    for role in {role for assignment in plan.models for role in assignment} - {"base"}:
+        if not any(role in method.roles for _, method, _ in checked):
+            raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
+    return checked
+
+
+def model_key(model: ModelPlan) -> str:
+    """Models that are configured alike are loaded once."""
+    return model.model_dump_json()
+
+
+def _load_models(
+    plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget
+) -> dict[str, Model]:
+    wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
+    loaded: dict[str, Model] = {}
+    for key, each in wanted.items():
+        options = ModelOptions(each.base_url, settings.concurrency, each.timeout, each.retries, each.extra)
+        model: Model = MeteredModel(load_model(each.spec, options), settings.prices.get(each.spec), budget)
+        loaded[key] = CachedModel(model, cache) if cache is not None else model
+    return loaded
+
+
+def _load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> _Arm:
+    chosen = {role: models[model_key(model)] for role, model in arm.models.items()}
+    for role in method.roles:
+        model = chosen.get(role, chosen["base"])
+        if missing := method.needs - model.features:
+            raise PlanError(
+                f"The method {method.name} needs {', '.join(missing)} of its model, which {model.spec} does not "
+                "give; use an hf/ model."
+            )
+    identities = {role: model_identity(model.fingerprint()) for role, model in chosen.items()}
+    return _Arm(arm, method, options, chosen, identities)
+
+
+def _check_identity(store: Store, wanted: str, directory: Path) -> None:
+    found = store.get("identity")
+    if found is not None and found != wanted:
+        raise PlanError(
+            f"{directory} holds a run of another plan (or of other data or weights); choose another --out, or run "
+            "the plan it was made with (`evenhand show` prints it)."
+        )
+
+
+def _remove(directory: Path, *, keep_folder: bool) -> None:
+    """Take back a store that holds nothing yet."""
+    for file in directory.glob(f"{FILE_NAME}*"):
+        file.unlink(missing_ok=True)
+    (directory / "lock").unlink(missing_ok=True)
+    if not keep_folder:
+        with contextlib.suppress(OSError):
+            directory.rmdir()

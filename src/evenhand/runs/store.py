@@ -1,0 +1,349 @@
+"""The store: one SQLite file per run directory that holds the plan, the samples and all that came of them.
+
+Writes go through one batching writer in a thread of its own. Awaiting `record` means that the row is committed, so
+a call whose turn was awaited is never repeated, whatever kills the process afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import PlanError, StoreError
+from evenhand.models.request import pack, turn_from, unpack
+from evenhand.runs.migrations import migrate
+from evenhand.types import Outcome, Record, Sample, Status, Turn, Usage
+
+FILE_NAME = "run.sqlite"
+GATHER_SECONDS = 0.004
+"""How long the writer waits for company before it commits."""
+
+_INSERT_TURN = (
+    "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, retries, cost,"
+    " latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+_INSERT_OUTCOME = (
+    "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
+)
+_INSERT_SCORE = "INSERT OR REPLACE INTO scores (sample, arm, scorer, body) VALUES (?,?,?,?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An outcome ready to be stored."""
+
+    sample: int
+    arm: int
+    status: Status
+    reason: str | None
+    seconds: float
+    outcome: Outcome | None
+    scorer: str
+    grade: Mapping[str, Any] | None
+
+
+class _Batch:
+    """Rows that are committed together, and the future that all of them wait for."""
+
+    __slots__ = ("done", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, bytes, Turn] | Finished] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Store:
+    """One run directory's data; reads are synchronous and cheap, writes are awaited."""
+
+    def __init__(self, directory: Path, *, create: bool = False) -> None:
+        self.directory = directory
+        self.path = directory / FILE_NAME
+        if not create and not self.path.is_file():
+            raise PlanError(f"{directory} holds no run (there is no {FILE_NAME} in it).")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._read = self._connect()
+            migrate(self._read)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+        self._writer: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._batch: _Batch | None = None
+        self._flushing: asyncio.Task[None] | None = None
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA foreign_keys=OFF")
+        return db
+
+    def close(self) -> None:
+        """Close all; what was handed over but not yet committed (after an interrupt) is committed now."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+            self._thread = None
+        if self._batch is not None:
+            self._commit(self._batch.rows)
+            self._batch = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._read.close()
+
+    # --- facts about the run ---
+
+    def get(self, key: str) -> Any:
+        """A fact by name, None when it was never set."""
+        row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
+        return None if row is None else orjson.loads(row[0])
+
+    def put(self, **facts: Any) -> None:
+        with _store_errors(self.directory):
+            self._read.execute("BEGIN IMMEDIATE")
+            self._read.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
+                [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
+            )
+            self._read.execute("COMMIT")
+
+    def add_samples(self, samples: Iterable[Sample]) -> int:
+        """Store the samples of the plan, streamed, all or none; returns how many."""
+        count = 0
+        with _store_errors(self.directory):
+            self._read.execute("BEGIN IMMEDIATE")
+            try:
+                self._read.execute("DELETE FROM samples")
+                for count, sample in enumerate(samples, 1):  # noqa: B007 - the last count is the result
+                    self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
+                self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
+                self._read.execute("COMMIT")
+            except BaseException:
+                self._read.execute("ROLLBACK")
+                raise
+        return count
+
+    # --- writing results ---
+
+    async def record_turn(self, sample: int, arm: int, key: bytes, turn: Turn) -> None:
+        """Commit one turn."""
+        await self._submit((sample, arm, key, turn))
+
+    async def record_outcome(self, finished: Finished) -> None:
+        """Commit one outcome with its grade."""
+        await self._submit(finished)
+
+    async def _submit(self, row: tuple[int, int, bytes, Turn] | Finished) -> None:
+        if self._batch is None:
+            self._batch = _Batch()
+        batch = self._batch
+        batch.rows.append(row)
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+        # Many wait for one batch: a cancelled one must not cancel it for the others.
+        await asyncio.shield(batch.done)
+
+    async def _flush(self) -> None:
+        """Commit batch after batch until nothing is left."""
+        loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="evenhand-store")
+        while self._batch is not None:
+            await asyncio.sleep(GATHER_SECONDS)
+            batch, self._batch = self._batch, None
+            try:
+                await loop.run_in_executor(self._thread, self._commit, batch.rows)
+            except Exception as error:
+                failure = error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}.")
+                batch.done.set_exception(failure)
+                batch.done.exception()  # a waiter may have been cancelled
+            else:
+                batch.done.set_result(None)
+        self._flushing = None
+
+    def _commit(self, rows: Sequence[tuple[int, int, bytes, Turn] | Finished]) -> None:
+        turns = [_turn_row(*row) for row in rows if isinstance(row, tuple)]
+        finished = [row for row in rows if isinstance(row, Finished)]
+        with _store_errors(self.directory):
+            if self._writer is None:
+                self._writer = self._connect()
+            db = self._writer
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                db.executemany(_INSERT_TURN, turns)
+                db.executemany(_INSERT_OUTCOME, [_outcome_row(each) for each in finished])
+                db.executemany(
+                    _INSERT_SCORE,
+                    [
+                        (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
+                        for each in finished
+                        if each.grade is not None
+                    ],
+                )
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def forget(self, status: Status) -> int:
+        """Drop the outcomes with this status so that they are run again; their turns stay in the record."""
+        with _store_errors(self.directory):
+            return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
+
+    # --- reading ---
+
+    def pending(self, arms: Sequence[int], page: int = 256) -> Iterator[tuple[int, int, Sample]]:
+        """(arm, sample number, sample) for all that has no outcome yet, sample by sample, read in pages."""
+        last = 0
+        while True:
+            rows = self._read.execute(
+                "SELECT number, body FROM samples WHERE number > ? ORDER BY number LIMIT ?", (last, page)
+            ).fetchall()
+            if not rows:
+                return
+            first, last = rows[0][0], rows[-1][0]
+            done = set(
+                self._read.execute("SELECT sample, arm FROM outcomes WHERE sample BETWEEN ? AND ?", (first, last))
+            )
+            for number, body in rows:
+                missing = [arm for arm in arms if (number, arm) not in done]
+                if missing:
+                    sample = sample_from(unpack(body))
+                    for arm in missing:
+                        yield arm, number, sample
+
+    def turns(self, sample: int, arm: int) -> list[tuple[bytes, Turn]]:
+        """The recorded turns of one sample in one arm, oldest first, with their request keys."""
+        rows = self._read.execute(
+            "SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm)
+        )
+        return [(key, turn_from(unpack(body))) for key, body in rows]
+
+    def has_turns(self) -> bool:
+        return self._read.execute("SELECT 1 FROM turns LIMIT 1").fetchone() is not None
+
+    def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
+        row = self._read.execute("SELECT number, body FROM samples WHERE id = ?", (sample_id,)).fetchone()
+        return None if row is None else (row[0], sample_from(unpack(row[1])))
+
+    def samples(self) -> Iterator[tuple[int, Sample]]:
+        """All samples by id, the order in which several stores can be walked side by side."""
+        for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
+            yield number, sample_from(unpack(body))
+
+    def record(self, number: int, arm: int, sample: Sample, scorer: str) -> Record | None:
+        """The finished sample as the metrics see it, None while it is pending."""
+        row = self._read.execute(
+            "SELECT o.status, o.reason, s.body FROM outcomes o LEFT JOIN scores s"
+            " ON s.sample = o.sample AND s.arm = o.arm AND s.scorer = ? WHERE o.sample = ? AND o.arm = ?",
+            (scorer, number, arm),
+        ).fetchone()
+        if row is None:
+            return None
+        grade = None if row[2] is None else orjson.loads(row[2])
+        return Record(sample.id, sample.cluster, row[0], sample.metadata, grade, row[1])
+
+    def outcome(self, number: int, arm: int) -> tuple[Status, str | None, float, Any] | None:
+        """(status, reason, seconds, outcome as JSON) of one sample in one arm."""
+        row = self._read.execute(
+            "SELECT status, reason, seconds, body FROM outcomes WHERE sample = ? AND arm = ?", (number, arm)
+        ).fetchone()
+        return None if row is None else (row[0], row[1], row[2], None if row[3] is None else unpack(row[3]))
+
+    def counts(self, arm: int) -> dict[Status, int]:
+        rows = self._read.execute("SELECT status, COUNT(*) FROM outcomes WHERE arm = ? GROUP BY status", (arm,))
+        return dict(rows.fetchall())
+
+    def reasons(self, arm: int, most: int = 20) -> list[tuple[Status, str, int]]:
+        return self._read.execute(
+            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ? AND reason IS NOT NULL"
+            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT ?",
+            (arm, most),
+        ).fetchall()
+
+    def busy_seconds(self, arm: int) -> float:
+        """Time spent on the arm's samples, added up over all that ran side by side."""
+        return self._read.execute("SELECT TOTAL(seconds) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]
+
+    def usage(self, arm: int | None = None) -> dict[str, Usage]:
+        """What was consumed, by model role; of one arm or of the whole run."""
+        rows = self._read.execute(
+            "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
+            " SUM(cost), SUM(cost IS NULL) FROM turns WHERE ?1 IS NULL OR arm = ?1 GROUP BY role ORDER BY role",
+            (arm,),
+        )
+        return {
+            role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0)
+            for role, calls, prompt, completion, cached, retries, cost, unknown in rows
+        }
+
+
+def _turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
+    generation = turn.generation
+    usage = generation.usage if generation else Usage()
+    return (
+        sample,
+        arm,
+        turn.role,
+        key,
+        usage.calls,
+        usage.cached_calls,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.retries,
+        usage.cost,
+        generation.latency if generation else 0.0,
+        pack(turn),
+    )
+
+
+def _outcome_row(each: Finished) -> tuple[Any, ...]:
+    body = None if each.outcome is None else pack(outcome_json(each.outcome))
+    return (each.sample, each.arm, each.status, each.reason, each.seconds, body)
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain values; the kind of each result is named, since a refusal is not an answer."""
+    return {
+        "result": {"type": type(outcome.result).__name__, "value": outcome.result},
+        "stop": outcome.stop,
+        "snapshots": [
+            {
+                "iteration": snapshot.iteration,
+                "result": {"type": type(snapshot.result).__name__, "value": snapshot.result},
+                "notes": snapshot.notes,
+            }
+            for snapshot in outcome.snapshots
+        ],
+        "notes": outcome.notes,
+    }
+
+
+def sample_from(value: Any) -> Sample:
+    """A Sample back from its JSON form."""
+    return Sample(**{**value, "choices": tuple(value["choices"])})
+
+
+class _store_errors:  # noqa: N801 - reads as a statement
+    """Turns SQLite's complaints into one sentence that says what to do."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (sqlite3.Error, OSError)):
+            raise StoreError(
+                f"The run in {self._directory} cannot be written ({error}); free some space and resume with --resume. "
+                "Everything finished so far is kept."
+            ) from error

@@ -1,0 +1,307 @@
+"""The study: what stored runs show, each arm by itself and each against the baseline, sample by sample.
+
+Everything is computed from the store in one pass; no model is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
+from evenhand.errors import PlanError
+from evenhand.runs.plan import Arm, Plan, make_plan
+from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, PositionBias, StudyResult
+from evenhand.runs.runner import scorer_id
+from evenhand.runs.store import Store
+from evenhand.runs.tally import ALL, Key, PairTally, Tally
+from evenhand.runs.verdict import verdicts, warnings_about
+from evenhand.stats import (
+    benjamini_hochberg,
+    chi_square_uniform,
+    cluster_bootstrap,
+    holm,
+    mcnemar_exact,
+    mde_from_standard_error,
+    paired_cluster_bootstrap,
+    total_variation_from_uniform,
+    wilson,
+)
+from evenhand.types import Record, Sample
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSource:
+    """One arm and the store it lies in."""
+
+    id: str
+    label: str
+    store: Store
+    arm: Arm
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run directory opened for reading."""
+
+    directory: Path
+    store: Store
+    plan: Plan
+
+    @classmethod
+    def open(cls, directory: Path) -> StoredRun:
+        store = Store(directory)
+        stored = store.get("plan")
+        if stored is None:
+            raise PlanError(f"The run in {directory} never got as far as its plan; run it again.")
+        return cls(directory, store, make_plan(stored))
+
+    def benchmark(self) -> Benchmark:
+        """The benchmark's grading and metrics; its data is in the store and not needed again."""
+        return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
+
+
+def study(directories: Sequence[Path], *, baseline: str | None = None, correction: str = "holm") -> StudyResult:
+    """Study one run directory, or several of the same benchmark side by side."""
+    with contextlib.ExitStack() as stack:
+        runs = [StoredRun.open(directory) for directory in directories]
+        for run in runs:
+            stack.callback(run.store.close)
+        if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
+            raise PlanError("These runs are of different benchmarks, whose numbers cannot be compared.")
+        benchmark = runs[0].benchmark()
+        sources = _sources(runs)
+        reference = _baseline(sources, baseline)
+        return _compute(runs, benchmark, sources, reference, correction)
+
+
+def _sources(runs: Sequence[StoredRun]) -> list[ArmSource]:
+    sources: list[ArmSource] = []
+    for number, run in enumerate(runs, 1):
+        for arm in run.plan.arms():
+            label = arm.label if len(runs) == 1 else f"{run.directory.name}: {arm.label}"
+            sources.append(ArmSource(f"{number}.{arm.number}", label, run.store, arm))
+    return sources
+
+
+def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
+    """The arm that others are compared with: the one asked for, else the first `default`, else the first."""
+    if wanted is None:
+        return next((each for each in sources if each.arm.method.name == "default"), sources[0])
+    for each in sources:
+        if wanted in (each.id, each.label, each.arm.method.name):
+            return each
+    raise PlanError(f"There is no arm {wanted!r}; there are {', '.join(each.label for each in sources)}.")
+
+
+def walk(sources: Sequence[ArmSource], scorer: str) -> Iterator[tuple[Sample, dict[str, Record]]]:
+    """Every sample with the records of all arms that finished it, walking all stores side by side by sample id."""
+    stores = list({id(source.store): source.store for source in sources}.values())
+    cursors = [store.samples() for store in stores]
+    heads = [next(cursor, None) for cursor in cursors]
+    while present := [head for head in heads if head is not None]:
+        sample = min((each for _, each in present), key=lambda each: each.id)
+        records: dict[str, Record] = {}
+        for index, (store, head) in enumerate(zip(stores, heads, strict=True)):
+            if head is None or head[1].id != sample.id:
+                continue
+            if head[1] != sample:
+                raise PlanError(f"The sample {sample.id} differs between these runs; they used different data.")
+            for source in sources:
+                if source.store is store:
+                    record = store.record(head[0], source.arm.number, sample, scorer)
+                    if record is not None:
+                        records[source.id] = record
+            heads[index] = next(cursors[index], None)
+        yield sample, records
+
+
+def _compute(
+    runs: Sequence[StoredRun],
+    benchmark: Benchmark,
+    sources: Sequence[ArmSource],
+    reference: ArmSource,
+    correction: str,
+) -> StudyResult:
+    metrics = benchmark.metrics()
+    alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
+    pairs = {
+        source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id
+    }
+    positions: dict[str, Counter[int]] = defaultdict(Counter)
+    confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    groups: dict[str, None] = {}
+    width = 0
+    for sample, records in walk(sources, scorer_id(benchmark)):
+        groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
+        width = max(width, len(sample.choices))
+        for source_id, record in records.items():
+            alone[source_id].add(record)
+            if record.grade is not None and record.grade.get("position") is not None:
+                positions[source_id][record.grade["position"]] += 1
+            if kinds := benchmark.confusion(record):
+                confusion[source_id][kinds[0]][kinds[1]] += 1
+            if source_id in pairs and reference.id in records:
+                pairs[source_id].add(records[reference.id], record)
+    arms = [
+        _arm_result(source, metrics, alone[source.id], positions[source.id], width, confusion[source.id])
+        for source in sources
+    ]
+    effects = _effects(benchmark, metrics, reference, pairs, correction)
+    result = StudyResult(
+        title=f"{benchmark.name}: {', '.join(source.label for source in sources)}",
+        benchmark=benchmark.name,
+        headline=benchmark.headline,
+        guardrails=benchmark.guardrails,
+        metrics=[
+            MetricInfo(m.name, m.title, m.better, m.share, None if m.chance is None else m.chance * m.scale)
+            for m in metrics
+        ],
+        groups=sorted(groups),
+        arms=arms,
+        effects=effects,
+        verdicts=(),
+        warnings=(),
+        provenance=_provenance(runs),
+    )
+    return replace(result, verdicts=verdicts(result), warnings=warnings_about(result))
+
+
+def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
+    facts = ("identity", "created", "plan", "benchmark", "models", "versions", "seconds", "samples")
+    return {run.directory.name: {key: run.store.get(key) for key in facts} for run in runs}
+
+
+def _arm_result(
+    source: ArmSource,
+    metrics: Sequence[Metric],
+    tally: Tally,
+    positions: Counter[int],
+    width: int,
+    confusion: Mapping[str, Mapping[str, int]],
+) -> ArmResult:
+    statuses = source.store.counts(source.arm.number)
+    total = source.store.get("samples") or 0
+    return ArmResult(
+        id=source.id,
+        label=source.label,
+        method=source.arm.method.name,
+        models={role: model.spec for role, model in source.arm.models.items()},
+        seed=source.arm.seed,
+        estimates=[
+            _estimate(metric, group, tally) for metric in metrics for group in _groups_of(metric.name, tally)
+        ],
+        statuses=statuses,
+        pending=total - sum(statuses.values()),
+        reasons=source.store.reasons(source.arm.number),
+        usage=source.store.usage(source.arm.number),
+        seconds=source.store.busy_seconds(source.arm.number),
+        position=_position(positions, width),
+        confusion={expected: dict(given) for expected, given in confusion.items()},
+    )
+
+
+def _groups_of(metric: str, tally: Tally) -> list[str]:
+    groups = [group for name, group in tally.sums if name == metric]
+    return sorted(groups, key=lambda group: (group != ALL, group))
+
+
+def _estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
+    key: Key = (metric.name, group)
+    table = tally.table(key)
+    if metric.share:
+        sums = table.sum(axis=0)
+        interval = wilson(round(sums[0]), round(sums[1]))
+    else:
+        interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
+    scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
+    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key])
+
+
+def _position(counts: Counter[int], width: int) -> PositionBias | None:
+    if not counts or width < 2:
+        return None
+    shown = [counts[position] for position in range(width)]
+    return PositionBias(tuple(shown), chi_square_uniform(shown).p_value, total_variation_from_uniform(shown))
+
+
+def _effects(
+    benchmark: Benchmark,
+    metrics: Sequence[Metric],
+    reference: ArmSource,
+    pairs: Mapping[str, PairTally],
+    correction: str,
+) -> list[Effect]:
+    """Two families, corrected apart: the headline and guardrails overall, and the headline group by group."""
+    watched = {benchmark.headline, *benchmark.guardrails}
+    overall: list[Effect] = []
+    by_group: list[Effect] = []
+    for arm_id, pair in pairs.items():
+        for metric in metrics:
+            for group in _groups_of(metric.name, pair.before):
+                if group == ALL and metric.name in watched:
+                    overall.append(_effect(metric, group, reference.id, arm_id, pair, correction))
+                elif group != ALL and metric.name == benchmark.headline:
+                    by_group.append(_effect(metric, group, reference.id, arm_id, pair, correction))
+    return [*_corrected(overall, correction), *_corrected(by_group, correction)]
+
+
+def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally, correction: str) -> Effect:
+    key: Key = (metric.name, group)
+
+    def distance(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.abs(metric.statistic(sums))
+
+    statistic = distance if metric.better == "zero" else metric.statistic
+    found = paired_cluster_bootstrap(
+        pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES
+    )
+    p_value, test = found.p_value, "clustered bootstrap"
+    if metric.share:
+        p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
+    error = found.standard_error
+    values = (found.interval.estimate, found.interval.low, found.interval.high)
+    difference, low, high = (None if value is None else value * metric.scale for value in values)
+    return Effect(
+        before=before,
+        after=after,
+        metric=metric.name,
+        group=group,
+        difference=difference,
+        low=low,
+        high=high,
+        n=pair.before.n[key],
+        p_value=p_value,
+        p_adjusted=None,
+        correction=correction,
+        test=test,
+        detectable=None if error is None else mde_from_standard_error(error) * metric.scale,
+        direction="undecided",
+    )
+
+
+def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:
+    """The family with adjusted p-values, and the direction that these and the interval agree on."""
+    adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
+    adjusted = adjust([effect.p_value for effect in effects])
+    return [
+        replace(effect, p_adjusted=p, direction=_direction(effect, p))
+        for effect, p in zip(effects, adjusted, strict=True)
+    ]
+
+
+def _direction(effect: Effect, p_adjusted: float | None) -> str:
+    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > 0.05:
+        return "undecided"
+    if effect.high < 0:
+        return "fell"
+    return "rose" if effect.low > 0 else "undecided"

@@ -1,0 +1,105 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats import inter_rater
+
+from evenhand.stats import cohen_kappa, fleiss_kappa, pearson, spearman
+
+
+@pytest.fixture
+def correlated() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(0, 1, 80)
+    return x, np.exp(x) + rng.normal(0, 1, 80)
+
+
+def test_correlations_equal_scipy(correlated: tuple[np.ndarray, np.ndarray]):
+    assert pearson(*correlated) == pytest.approx(scipy_stats.pearsonr(*correlated).statistic)
+    assert spearman(*correlated) == pytest.approx(scipy_stats.spearmanr(*correlated).statistic)
+
+
+def test_spearman_with_ties_equals_scipy():
+    x, y = np.random.default_rng(2).integers(1, 5, (2, 60))
+
+    assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y).statistic)
+
+
+def test_correlations_by_hand():
+    assert pearson([1, 2, 3], [6, 4, 2]) == pytest.approx(-1)
+    assert pearson([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
+    assert spearman([1, 2, 3], [1, 10, 1000]) == pytest.approx(1)
+
+
+def test_rounding_never_carries_a_correlation_beyond_one():
+    for values in np.random.default_rng(5).normal(0, 1, (50, 7)):
+        assert pearson(values, 3 * values) <= 1
+        assert pearson(values, -3 * values) >= -1
+
+
+@pytest.mark.parametrize("correlate", [pearson, spearman])
+def test_a_correlation_without_variation_is_undefined(correlate: Callable[..., float | None]):
+    assert correlate([0.1, 0.1, 0.1], [1, 2, 3]) is None
+    assert correlate([1, 2, 3], [0.1, 0.1, 0.1]) is None
+    assert correlate([1], [2]) is None
+    assert correlate([], []) is None
+
+
+@pytest.mark.parametrize("correlate", [pearson, spearman])
+def test_correlations_refuse_bad_input(correlate: Callable[..., float | None]):
+    with pytest.raises(ValueError, match="one length"):
+        correlate([1, 2], [1, 2, 3])
+    with pytest.raises(ValueError, match="finite"):
+        correlate([1, float("nan")], [1, 2])
+
+
+def test_cohen_kappa_equals_statsmodels():
+    a, b = np.random.default_rng(3).integers(0, 4, (2, 90))
+    b[:45] = a[:45]
+    table = np.zeros((4, 4))
+    np.add.at(table, (a, b), 1)
+
+    assert cohen_kappa(a.tolist(), b.tolist()) == pytest.approx(inter_rater.cohens_kappa(table).kappa)
+
+
+def test_cohen_kappa_by_hand():
+    # They agree on 3 of 4; chance is 1/2 · 3/4 + 1/2 · 1/4 = 1/2.
+    assert cohen_kappa(["yes", "yes", "no", "no"], ["yes", "yes", "yes", "no"]) == pytest.approx(0.5)
+    assert cohen_kappa(["yes", "no"], ["no", "yes"]) == pytest.approx(-1)
+
+
+def test_cohen_kappa_without_variation_is_undefined():
+    assert cohen_kappa(["yes"] * 3, ["yes"] * 3) is None
+    assert cohen_kappa([], []) is None
+
+
+def test_cohen_kappa_refuses_unequal_lengths():
+    with pytest.raises(ValueError, match="one length"):
+        cohen_kappa(["yes"], [])
+
+
+def test_fleiss_kappa_equals_statsmodels():
+    table = np.random.default_rng(4).multinomial(6, [0.5, 0.3, 0.2], size=40)
+
+    assert fleiss_kappa(table) == pytest.approx(inter_rater.fleiss_kappa(table))
+
+
+def test_fleiss_kappa_by_hand():
+    assert fleiss_kappa([[3, 0], [0, 3]]) == pytest.approx(1)
+    # Within an item 1 of 3 pairs agree, chance is 1/2.
+    assert fleiss_kappa([[2, 1], [1, 2]]) == pytest.approx((1 / 3 - 1 / 2) / (1 / 2))
+
+
+@pytest.mark.parametrize("table", [[[3, 0], [3, 0]], [[1, 0], [0, 1]], np.zeros((0, 2))])
+def test_fleiss_kappa_without_variation_or_a_second_rater_is_undefined(table: object):
+    assert fleiss_kappa(table) is None
+
+
+def test_fleiss_kappa_refuses_bad_tables():
+    with pytest.raises(ValueError, match="same number of ratings"):
+        fleiss_kappa([[2, 1], [1, 1]])
+    with pytest.raises(ValueError, match="whole numbers of at least 0"):
+        fleiss_kappa([[4, -1], [1, 2]])
+    with pytest.raises(ValueError, match="dimension"):
+        fleiss_kappa([3, 0])

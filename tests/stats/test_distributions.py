@@ -1,0 +1,73 @@
+from collections.abc import Callable
+
+import pytest
+from scipy import stats as scipy_stats
+
+from evenhand.stats import (
+    ChiSquare,
+    chi_square_sf,
+    chi_square_uniform,
+    student_t_quantile,
+    total_variation_from_uniform,
+)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 10, 51.5, 400, 20_000])
+@pytest.mark.parametrize("ratio", [1e-6, 0.3, 0.9, 1.0, 1.1, 2.0, 20.0])
+def test_chi_square_tail_equals_scipy(df: float, ratio: float):
+    expected = scipy_stats.chi2.sf(df * ratio, df)
+
+    assert chi_square_sf(df * ratio, df) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_chi_square_tail_by_hand():
+    assert chi_square_sf(0, 3) == 1.0
+    assert chi_square_sf(3.841458820694124, 1) == pytest.approx(0.05)
+    assert chi_square_sf(10, 2) == pytest.approx(2.718281828459045**-5)
+
+
+@pytest.mark.parametrize("counts", [[10, 20, 30], [0, 7], [5, 5, 5, 5], [1000, 1003, 961, 1040, 999]])
+def test_chi_square_of_uniform_counts_equals_scipy(counts: list[int]):
+    result = chi_square_uniform(counts)
+
+    expected = scipy_stats.chisquare(counts)
+    assert result == pytest.approx((expected.statistic, len(counts) - 1, expected.pvalue))
+
+
+def test_chi_square_without_counts_is_undefined():
+    assert chi_square_uniform([0, 0, 0]) == ChiSquare(None, 2, None)
+
+
+def test_total_variation_by_hand():
+    assert total_variation_from_uniform([5, 5, 5]) == 0
+    assert total_variation_from_uniform([8, 0, 0, 0]) == pytest.approx(0.75)
+    assert total_variation_from_uniform([3, 1]) == pytest.approx(0.25)
+
+
+def test_total_variation_without_counts_is_undefined():
+    assert total_variation_from_uniform([0, 0]) is None
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 7.5, 29, 300, 50_000, 1_000_000])
+@pytest.mark.parametrize("p", [1e-9, 0.005, 0.1, 0.4999, 0.5, 0.6, 0.9, 0.975, 0.9995])
+def test_student_t_quantile_equals_scipy(p: float, df: float):
+    assert student_t_quantile(p, df) == pytest.approx(scipy_stats.t.ppf(p, df), rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chi_square_sf(-1, 2), "x must be"),
+        (lambda: chi_square_sf(float("nan"), 2), "x must be"),
+        (lambda: chi_square_sf(1, 0), "df"),
+        (lambda: chi_square_uniform([3, -1]), "whole numbers of at least 0"),
+        (lambda: chi_square_uniform([3, 1.5]), "whole numbers of at least 0"),
+        (lambda: chi_square_uniform([3]), "at least 2 categories"),
+        (lambda: total_variation_from_uniform([]), "at least 2 categories"),
+        (lambda: student_t_quantile(1, 3), "p must lie"),
+        (lambda: student_t_quantile(0.5, -1), "df"),
+    ],
+)
+def test_bad_input_is_refused(call: Callable[[], object], message: str):
+    with pytest.raises(ValueError, match=message):
+        call()
