@@ -21,7 +21,7 @@ from evenhand.benchmarks.bbq_score import METRICS, answer_kind, position_counts
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
 from evenhand.data.locate import find_set
 from evenhand.errors import UnknownNameError, UsageError
-from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["BBQ", "SUBSETS", "BuiltinBBQ", "group_of", "position_counts", "sample_of", "stratum_order"]
 
@@ -39,7 +39,6 @@ _CELLS: tuple[tuple[Condition, Polarity], ...] = (
 )
 
 
-@BENCHMARKS.register("bbq")
 class BBQ(Benchmark):
     """The official questions, 58,492 in eleven categories."""
 
@@ -61,7 +60,7 @@ class BBQ(Benchmark):
         categories: str | Sequence[str] | None = None,
         subset: str | None = None,
     ) -> None:
-        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: `mabrf_110`."""
+        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: mabrf_110."""
         if subset is not None and subset not in SUBSETS:
             raise UnknownNameError("BBQ subset", subset, SUBSETS)
         self.categories = _category_names(categories)
@@ -74,6 +73,10 @@ class BBQ(Benchmark):
         return OfficialFiles(find_set("bbq", self._data))
 
     def fingerprint(self) -> Mapping[str, Any]:
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
         return {
             "name": self.name,
             "version": self.version,
@@ -125,6 +128,9 @@ class BBQ(Benchmark):
     def metrics(self) -> Sequence[Metric]:
         return METRICS
 
+    def confusion(self, record: Record) -> tuple[str, str] | None:
+        return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
+
     def _belongs(self, item: Item) -> bool:
         return self._ids is None or item.example_id in self._ids.get(item.category, ())
 
@@ -149,7 +155,6 @@ class BBQ(Benchmark):
         return strata
 
 
-@BENCHMARKS.register("bbq_builtin")
 class BuiltinBBQ(BBQ):
     """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
 
@@ -161,6 +166,11 @@ class BuiltinBBQ(BBQ):
     @cached_property
     def source(self) -> Source:
         return BuiltinRows()
+
+
+# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+BENCHMARKS.register(BBQ.name)(BBQ)
+BENCHMARKS.register(BuiltinBBQ.name)(BuiltinBBQ)
 
 
 def sample_of(item: Item) -> Sample:

@@ -141,7 +141,7 @@ def _checked(row: Mapping[str, Any], benchmark: BBQ) -> tuple[str, int, int | No
     category, example_id, choice = row["category"], row["example_id"], row["prediction"]
     if category not in benchmark.categories:
         near = difflib.get_close_matches(str(category), benchmark.categories, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(benchmark.categories)}"
+        hint = f"the nearest is {near[0]}" if near else f"known: {', '.join(benchmark.categories)}"
         raise ValueError(f"{category!r} is not a category of this benchmark; {hint}")
     # bool is an int in Python: true would pass for option 1.
     if type(example_id) is not int:

@@ -146,7 +146,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             line=number + 1,
         ) from error
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}.", file=path, line=number + 1) from error
+        raise DataError(f"cannot be read: {error.strerror}.", file=path, line=number or None) from error
 
 
 def seekable(path: Path) -> IO[bytes]:

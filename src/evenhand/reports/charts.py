@@ -68,10 +68,10 @@ def legend_mark(index: int) -> Html:
     return tag("svg", shape, class_="mark", width=16, height=16, aria_hidden="true")
 
 
-def strip(axis: Axis, lanes: Sequence[Lane], label: str) -> Html:
+def strip(axis: Axis, lanes: Sequence[Lane], label: str, margin: int = STRIP_MARGIN) -> Html:
     """Dots with whiskers, one lane per arm, on the axis's grid."""
-    height = 2 * STRIP_MARGIN + LANE * len(lanes)
-    rows = [_lane(axis, lane, STRIP_MARGIN + LANE * (i + 0.5)) for i, lane in enumerate(lanes)]
+    height = 2 * margin + LANE * len(lanes)
+    rows = [_lane(axis, lane, margin + LANE * (i + 0.5)) for i, lane in enumerate(lanes)]
     return _svg(height, label, _grid(axis, height), rows, class_="strip")
 
 
@@ -103,14 +103,23 @@ def stacked(segments: Sequence[Segment], label: str) -> Html:
     for segment in segments:
         width = 100 * segment.count / total if total else 0.0
         if width:
-            box = tag("rect", x=_percent(start), y=2, width=_percent(width), height=16, class_=f"part-{segment.kind}")
+            box = tag(
+                "rect",
+                x=_percent(start),
+                y=2,
+                width=_percent(width),
+                height=16,
+                class_=f"part-{segment.kind}",
+            )
             parts.append(tag("g", tag("title", segment.text), box))
         start += width
     return _svg(20, label, parts, class_="stack")
 
 
 def _svg(height: float, label: str, *content: Node, class_: str) -> Html:
-    return tag("svg", content, class_=class_, width="100%", height=f"{height:g}", role="img", aria_label=label)
+    return tag(
+        "svg", content, class_=class_, width="100%", height=f"{height:g}", role="img", aria_label=label
+    )
 
 
 def _x(axis: Axis, value: float) -> str:
@@ -135,8 +144,10 @@ def _lane(axis: Axis, lane: Lane, y: float) -> Html:
     value, low, high = finite(lane.value), finite(lane.low), finite(lane.high)
     parts: list[Node] = [tag("title", lane.text), target]
     if value is None:
-        # At the edge and not on the scale: an undefined value has no place there, least of all at 0.
-        parts.append(tag("text", DASH, x=_percent(SIDE / 3), y=f"{y + 4:g}", class_="undefined"))
+        # In words and at the edge: an undefined value has no place on the scale, least of all at 0.
+        parts.append(
+            tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined")
+        )
     else:
         if low is not None and high is not None:
             x1, x2 = _x(axis, low), _x(axis, high)

@@ -68,7 +68,9 @@ def _flat(node: Node) -> Iterable[str]:
 def tag(name: str, /, *children: Node, **attributes: Attribute) -> Html:
     """An element; `class_` becomes class, `aria_label` becomes aria-label, None and False leave an attribute out."""
     written = "".join(_attribute(key, value) for key, value in attributes.items())
-    return Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
+    return (
+        Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
+    )
 
 
 def _attribute(key: str, value: Attribute) -> str:

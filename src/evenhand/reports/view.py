@@ -81,7 +81,7 @@ def _estimates(study: StudyResult, metric: str) -> list[Estimate]:
 
 def metric_title(info: MetricInfo) -> str:
     """The title with its unit."""
-    return f"{info.title}, %" if info.share else info.title
+    return f"{info.title},\u00a0%" if info.share else info.title
 
 
 def metric_hint(info: MetricInfo) -> str:

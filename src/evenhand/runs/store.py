@@ -269,6 +269,16 @@ class Store:
             (arm, most),
         ).fetchall()
 
+    def sample_usage(self, sample: int, arm: int) -> dict[str, Any]:
+        """Calls, tokens and money of one sample in one arm."""
+        names = ("calls", "cached_calls", "prompt_tokens", "completion_tokens", "cost")
+        row = self._read.execute(
+            "SELECT TOTAL(calls), TOTAL(cached), TOTAL(prompt_tokens), TOTAL(completion_tokens),"
+            " CASE WHEN SUM(cost IS NULL) > 0 THEN NULL ELSE TOTAL(cost) END FROM turns WHERE sample = ? AND arm = ?",
+            (sample, arm),
+        ).fetchone()
+        return {name: value if name == "cost" else int(value) for name, value in zip(names, row, strict=True)}
+
     def busy_seconds(self, arm: int) -> float:
         """Time spent on the arm's samples, added up over all that ran side by side."""
         return self._read.execute("SELECT TOTAL(seconds) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]

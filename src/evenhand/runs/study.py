@@ -70,18 +70,24 @@ class StoredRun:
         return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
 
 
-def study(directories: Sequence[Path], *, baseline: str | None = None, correction: str = "holm") -> StudyResult:
-    """Study one run directory, or several of the same benchmark side by side."""
+@contextlib.contextmanager
+def open_sources(directories: Sequence[Path]) -> Iterator[tuple[list[StoredRun], list[ArmSource]]]:
+    """The run directories, opened for reading, and all their arms."""
     with contextlib.ExitStack() as stack:
-        runs = [StoredRun.open(directory) for directory in directories]
-        for run in runs:
+        runs: list[StoredRun] = []
+        for directory in directories:
+            run = StoredRun.open(directory)
             stack.callback(run.store.close)
+            runs.append(run)
         if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
             raise PlanError("These runs are of different benchmarks, whose numbers cannot be compared.")
-        benchmark = runs[0].benchmark()
-        sources = _sources(runs)
-        reference = _baseline(sources, baseline)
-        return _compute(runs, benchmark, sources, reference, correction)
+        yield runs, _sources(runs)
+
+
+def study(directories: Sequence[Path], *, baseline: str | None = None, correction: str = "holm") -> StudyResult:
+    """Study one run directory, or several of the same benchmark side by side."""
+    with open_sources(directories) as (runs, sources):
+        return _compute(runs, runs[0].benchmark(), sources, _baseline(sources, baseline), correction)
 
 
 def _sources(runs: Sequence[StoredRun]) -> list[ArmSource]:

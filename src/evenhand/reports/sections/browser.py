@@ -19,8 +19,13 @@ def browser(view: View, shown: int) -> Html:
     if not shown:
         return section("samples", "Samples", None, nothing("No samples are embedded in this report."))
     whole = planned(view.study)
-    lead = f"{plural(shown, 'sample')} of the {count(whole)} in the run are embedded here"
-    lead = f"{lead if shown < whole else f'All {plural(shown, "sample")} of the run are embedded here'}, "
+    samples = plural(shown, "sample")
+    part = (
+        f"{samples} of the {count(whole)} in the run are"
+        if shown < whole
+        else f"All {samples} of the run are"
+    )
+    lead = f"{part} embedded here, "
     lead += "with everything that was said. Arrow keys walk through the list."
     panes = tag("div", _list(), _detail(), class_="panes")
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
@@ -30,7 +35,11 @@ def browser(view: View, shown: int) -> Html:
 def _filters() -> Html:
     return tag(
         "form",
-        tag("label", "Search", tag("input", type="search", id="sample-search", placeholder="words, ids, answers")),
+        tag(
+            "label",
+            "Search",
+            tag("input", type="search", id="sample-search", placeholder="words, ids, answers"),
+        ),
         [_select(name) for name in ("group", "status", "arm")],
         tag("label", tag("input", type="checkbox", id="sample-disagree"), "arms disagree", class_="check"),
         tag("output", id="sample-count", role="status"),
@@ -109,5 +118,7 @@ def _turn(turn: ShownTurn) -> Mapping[str, Any]:
 def navigation(titles: Iterable[tuple[str, str]]) -> Html:
     """Links to the sections, and the switch between light and dark."""
     links: list[Node] = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles]
-    switch = tag("button", "Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
-    return tag("nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections")
+    switch = tag("button", "◐ Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
+    return tag(
+        "nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections"
+    )

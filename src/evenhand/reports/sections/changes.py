@@ -11,6 +11,8 @@ from evenhand.reports.view import ALL, View, direction_is_good, group_label, met
 from evenhand.runs.results import Effect, MetricInfo
 
 _ARROWS = {"fell": "↓", "rose": "↑"}
+_ROOM = 26
+"""Above and below the mark, so that the grid runs through the height of a row."""
 
 
 def changes(view: View) -> Html:
@@ -72,7 +74,7 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
     return tag(
         "tr",
         tag("th", arm, against, scope="row", role="rowheader"),
-        tag("td", strip(axis, [lane], said), role="cell", class_="plotted"),
+        tag("td", strip(axis, [lane], said, margin=_ROOM), role="cell", class_="plotted"),
         [tag("td", cell, role="cell", data_label=label) for label, cell in cells.items()],
         role="row",
     )
@@ -101,7 +103,10 @@ def _detectable(effect: Effect, digits: int) -> str:
 def _how_tested(view: View) -> Html:
     tests = dict.fromkeys(e.test for e in view.study.effects if e.test)
     corrections = dict.fromkeys(e.correction for e in view.study.effects if e.correction)
-    parts = [f"Test: {', '.join(tests)}." if tests else "", f"Correction: {', '.join(corrections)}." if corrections else ""]
+    parts = [
+        f"Test: {', '.join(tests)}." if tests else "",
+        f"Correction: {', '.join(corrections)}." if corrections else "",
+    ]
     zero = any(m.better == "zero" for m in view.metrics)
     parts.append("Where 0 is best, fell and rose speak of the distance from 0." if zero else "")
     return tag("p", " ".join(filter(None, parts)), class_="footnote")

@@ -18,7 +18,9 @@ _UNDEFINED = Estimate("", "", None, None, None, 0)
 def trade_off(view: View) -> Html:
     """The headline against the guardrail that a lazy method would sacrifice."""
     guard = _guard(view)
-    title = "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
+    title = (
+        "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
+    )
     if not view.arms:
         return section("trade-off", title, None, nothing("The study has no arms."))
     if guard is None:
@@ -26,7 +28,9 @@ def trade_off(view: View) -> Html:
     lead = "A method that only ever answers “unknown” shows no bias and knows nothing: look at both at once. "
     generic = "A better headline is worth little if the guardrail falls: look at both at once. "
     reading = "Bars are confidence intervals."
-    return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard))
+    return section(
+        "trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard)
+    )
 
 
 def _guard(view: View) -> MetricInfo | None:
@@ -71,7 +75,9 @@ def _scatter(view: View, guard: MetricInfo) -> Html:
         tag("p", f"↑ {metric_title(guard)}", _hint(guard), class_="axis-title"),
         scatter(x_axis, y_axis, points, note if head.better == "zero" else None, label),
         tag("p", f"{metric_title(head)} →", _hint(head), class_="axis-title below"),
-        tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing)) if missing else None,
+        tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing))
+        if missing
+        else None,
     )
 
 

@@ -28,7 +28,17 @@ def cost(view: View) -> Html:
     """Who used what, by arm and role."""
     if not view.arms:
         return section("cost", "Cost", None, nothing("The study has no arms."))
-    head: list[Node] = ["Arm", "Role", "Calls", "Cached", "Retries", "Tokens in", "Tokens out", "Money", "Time"]
+    head: list[Node] = [
+        "Arm",
+        "Role",
+        "Calls",
+        "Cached",
+        "Retries",
+        "Tokens in",
+        "Tokens out",
+        "Money",
+        "Time",
+    ]
     rows: list[list[Node]] = []
     for arm in view.arms:
         several = len(arm.usage) > 1
@@ -45,7 +55,9 @@ def cost(view: View) -> Html:
 
 
 def _amounts(usage: Usage) -> list[Node]:
-    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
+    cached = (
+        f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
+    )
     numbers = [count(usage.calls), cached, count(usage.retries)]
     tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
     return [*numbers, *tokens, money_cell(usage.cost)]
@@ -57,7 +69,9 @@ def _token_bars(view: View) -> Html:
     for i, arm in enumerate(view.arms):
         tokens = total_usage(arm).tokens
         label = f"{arm.label}: {count(tokens)} tokens"
-        value = tag("span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value")
+        value = tag(
+            "span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value"
+        )
         picture = bar(tokens / most if most else 0.0, None, arm_class(i), label)
         rows.append(tag("div", arm_name(view, arm), picture, value, class_="bar-row"))
     return tag("figure", tag("figcaption", "Tokens, in and out"), rows, class_="bars")
@@ -76,7 +90,9 @@ def failures(view: View) -> Html:
     bars = [_status_bar(view, arm) for arm in view.arms]
     pending = sum(arm.pending for arm in view.arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
-    return section("failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view))
+    return section(
+        "failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view)
+    )
 
 
 def _stopped(view: View) -> str:
@@ -87,7 +103,12 @@ def _stopped(view: View) -> str:
 def _keys(view: View) -> Html:
     names = [*_STATUSES, "pending"] if any(arm.pending for arm in view.arms) else list(_STATUSES)
     items = [
-        tag("li", tag("span", class_=f"key part-{name}", aria_hidden="true"), tag("b", name), f" {_MEANING[name]}")
+        tag(
+            "li",
+            tag("span", class_=f"key part-{name}", aria_hidden="true"),
+            tag("b", name),
+            f" {_MEANING[name]}",
+        )
         for name in names
     ]
     return tag("ul", items, class_="legend keys")
@@ -116,7 +137,9 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
 
 def _reasons(view: View) -> Html | None:
     rows: list[list[Node]] = [
-        [arm_name(view, arm), status, reason, count(n)] for arm in view.arms for status, reason, n in arm.reasons
+        [arm_name(view, arm), status, reason, count(n)]
+        for arm in view.arms
+        for status, reason, n in arm.reasons
     ]
     if not rows:
         return None
@@ -128,7 +151,9 @@ def how_made(view: View) -> Html:
     lead = "What is needed to repeat this study. The same plan, seed and cache give the same numbers."
     facts = cast("dict[str, Any]", plain(view.study.provenance))
     if not facts:
-        return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
+        return section(
+            "made", "How it was made", None, nothing("Nothing was recorded about how it was made.")
+        )
     raw = json.dumps(facts, ensure_ascii=False, indent=2)
     details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
     return section("made", "How it was made", lead, _facts(facts), details)
@@ -138,7 +163,7 @@ def _facts(facts: Mapping[str, Any]) -> Html:
     """A definition list, nested where the facts are."""
     items: list[Node] = []
     for key, value in facts.items():
-        items.append(tag("div", tag("dt", key.replace("_", " ")), tag("dd", _fact(value))))
+        items.append(tag("div", tag("dt", key), tag("dd", _fact(value))))
     return tag("dl", items, class_="facts")
 
 

@@ -1,0 +1,71 @@
+"""Evenhand doing the work of `cases.py`: the real runner with store, response cache, retries, limit and budget.
+
+The benchmark and the method are registered with the public decorators, as a third party would do it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cases import CRITIQUE, MAX_TOKENS, REVISE, SYSTEM, question
+
+from evenhand.agents.session import Session
+from evenhand.aio import run as run_loop
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
+from evenhand.methods.base import method
+from evenhand.prompts import parse_prompt
+from evenhand.runs.plan import make_plan
+from evenhand.runs.runner import Runner, Settings
+from evenhand.types import Answer, Grade, Message, Outcome, Params, Sample, Unscored
+
+_DRAFT = parse_prompt("bench/draft", f"# system\n{SYSTEM}\n\n# user\n{{{{text}}}}")
+_CRITIQUE = parse_prompt("bench/critique", f"# user\n{CRITIQUE}")
+_REVISE = parse_prompt("bench/revise", f"# user\n{REVISE}")
+
+
+@BENCHMARKS.register("bench_cases")
+class Cases(Benchmark):
+    """Any number of open questions; an answer is right when it says that it cannot be told."""
+
+    name = "bench_cases"
+    version = "1"
+    kind = "answer"
+    headline = "right"
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        for number in range(selection.limit or 100):
+            yield Sample(f"case-{number}", "answer", question(number), target="told", cluster=str(number % 97))
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        assert isinstance(outcome.result, Answer)
+        return Grade({"right": sample.target in outcome.result.text})
+
+    def metrics(self) -> Sequence[Metric]:
+        return [share_metric("right", "Right", lambda record: bool(record.grade and record.grade["right"]))]
+
+
+@method("bench_revise", kinds={"answer"})
+async def revise(sample: Sample, session: Session) -> Outcome:
+    """Draft, critique, revision: three calls in one conversation."""
+    params = Params(temperature=0.0, max_tokens=MAX_TOKENS)
+    messages = _DRAFT.render(text=sample.prompt)
+    for asked, following in ((_DRAFT, _CRITIQUE), (_CRITIQUE, _REVISE)):
+        generation = await session.ask(asked, messages, params, agent="answerer")
+        messages += (Message("assistant", generation.text), *following.render())
+    generation = await session.ask(_REVISE, messages, params, agent="answerer")
+    return Outcome(Answer(generation.text))
+
+
+def run_plan(url: str, samples: int, concurrency: int, scratch: Path, cache: Path | None) -> None:
+    """One run of the plan in a directory of its own."""
+    model = {"spec": "openai/stub", "base_url": url}
+    plan = make_plan({"benchmark": "bench_cases", "methods": "bench_revise", "models": model, "limit": samples})
+    settings = Settings(concurrency=concurrency, cache=cache)
+
+    async def work() -> None:
+        progress = await Runner(plan, scratch / f"run-{time.monotonic_ns()}", settings).run()
+        assert progress.statuses["graded"] == samples, progress
+
+    run_loop(work())

@@ -1,0 +1,46 @@
+"""The public functions: one synchronous façade over the async house."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand import aio
+from evenhand.runs.plan import Plan, make_plan
+from evenhand.runs.results import StudyResult
+from evenhand.runs.runner import Progress, Runner, Settings
+from evenhand.runs.show import shown_samples
+from evenhand.runs.study import study
+
+
+def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
+    """Run a plan (the fields of a plan file) and store it in the directory `out`."""
+    checked = plan if isinstance(plan, Plan) else make_plan(plan)
+    return aio.run(Runner(checked, Path(out), settings or Settings()).run())
+
+
+def audit(
+    model: str,
+    *,
+    out: str | Path,
+    benchmark: str = "bbq_builtin",
+    methods: Sequence[str] = ("default",),
+    settings: Settings | None = None,
+    **plan: Any,
+) -> StudyResult:
+    """Measure a model: run it and return what the study found; more fields of the plan go in by name."""
+    run({"models": [model], "benchmark": benchmark, "methods": list(methods), **plan}, out, settings)
+    return compare(out)
+
+
+def compare(*runs: str | Path, baseline: str | None = None, correction: str = "holm") -> StudyResult:
+    """Study stored runs side by side, sample by sample; no model is called."""
+    return study([Path(each) for each in runs], baseline=baseline, correction=correction)
+
+
+def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | Path, *, samples: int = 300) -> None:
+    """Write the HTML report of a study of `runs`."""
+    from evenhand.reports import html
+
+    html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))

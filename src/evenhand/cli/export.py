@@ -1,0 +1,25 @@
+"""`evenhand export`: a run's results as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evenhand.runs.export import FORMATS, TABLES
+from evenhand.runs.export import export as write
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--table", type=click.Choice(TABLES), default="outcomes", show_default=True)
+@click.option("--format", "file_format", type=click.Choice(FORMATS), help="Default: by the ending of --out, else csv.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="The file (default TABLE.FORMAT in the run).")
+@click.option("--usage", is_flag=True, help="Add calls, tokens, money and time to outcomes.")
+def export(run: Path, table: str, file_format: str | None, out: Path | None, usage: bool) -> None:
+    """Write RUN's outcomes, turns, metrics or effects as CSV, Parquet or JSON Lines."""
+    ending = out.suffix.removeprefix(".") if out else ""
+    chosen = file_format or (ending if ending in FORMATS else "csv")
+    target = out or run / f"{table}.{chosen}"
+    count = write(run, table, chosen, target, usage=usage)
+    click.echo(f"{target}: {count:,} rows")

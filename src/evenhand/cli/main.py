@@ -1,0 +1,95 @@
+"""The command `evenhand`: finds the command, runs it, and turns every expected failure into one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from evenhand.errors import EvenhandError
+
+# Name → (module:attribute, one line for --help). The line is kept here so that --help imports no command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
+    "compare": ("evenhand.cli.run:compare", "Compare methods or models, or runs made before; write a report."),
+    "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
+    "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
+    "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's trace."),
+    "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+    "metrics": ("evenhand.cli.metrics:metrics", "Score answers that were produced elsewhere."),
+    "data": ("evenhand.cli.data:data", "List and download public data sets."),
+    "models": ("evenhand.cli.models:models", "List what models can be used; download weights."),
+    "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
+    "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks."),
+    "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; see evenhand --help."
+            ctx.fail(f"There is no command {cmd_name!r}{hint}")
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="evenhand")
+def main() -> None:
+    """Measure and reduce social bias and toxicity of language models.
+
+    \b
+    First steps, all offline:
+      evenhand models pull builtin                    fetch the small built-in model
+      evenhand audit local/builtin --limit 220        measure it on the built-in questions
+      evenhand compare --model local/builtin --method default --method cot --limit 220
+
+    A model is named provider/name: local/builtin, local/PATH.gguf, openai/NAME (any OpenAI-compatible
+    endpoint, with --base-url), hf/PATH, inspect/PROVIDER/NAME, fake/TEXT.
+    """
+
+
+def entry() -> NoReturn:
+    """Run the command line; exit code 2 and one sentence for whatever the user can mend."""
+    try:
+        code: Any = main(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("Interrupted.", 130)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", 130)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" Try '{context.command_path} --help'." if context is not None else ""
+        _fail(error.format_message() + hint)
+    except EvenhandError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    if os.environ.get("EVENHAND_DEBUG"):
+        raise  # noqa: PLE0704 - called while an exception is handled
+    click.echo(f"evenhand: {message}", err=True)
+    sys.exit(code)

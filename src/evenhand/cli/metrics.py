@@ -1,0 +1,67 @@
+"""`evenhand metrics`: scores of answers that were produced elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.benchmarks.base import load_benchmark
+from evenhand.cli.options import key_values
+
+
+@click.group()
+def metrics() -> None:
+    """Score answers that were produced elsewhere."""
+
+
+@metrics.command()
+@click.argument("predictions", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--data", metavar="FOLDER", help="Where BBQ lies (default EVENHAND_DATA, then what was pulled).")
+@click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to BBQ.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+    """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
+
+    Bias is the official score × 100 with a 95 % interval, bootstrapped by template. Items with proper names are
+    scored apart, as CATEGORY (names). Answers that could not be read (null) count in coverage only.
+    """
+    import orjson
+
+    from evenhand.benchmarks.bbq_predictions import score_predictions
+
+    options = key_values([f"data={data}"] if data else [], "--data")
+    benchmark: Any = load_benchmark("bbq_builtin" if builtin else "bbq", **options)
+    scores = score_predictions(predictions, benchmark, seed=seed)
+    if as_json:
+        click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = ("category", "context", "n", "coverage", "accuracy", "target", "non-target", "unknown", "bias", "95 %")
+    table = Table(*columns, title="BBQ, official scores")
+    for category, cells in scores.items():
+        for context, cell in cells.items():
+            table.add_row(category, context, *_cells(cell))
+    Console().print(table)
+
+
+def _cells(cell: dict[str, Any]) -> list[str]:
+    interval = cell["bias_interval"]
+    return [
+        f"{cell['n']:,}",
+        _percent(cell["coverage"]),
+        _percent(cell["accuracy"]),
+        f"{cell['target']:,}",
+        f"{cell['non_target']:,}",
+        _percent(cell["unknown_share"]),
+        "–" if cell["bias"] is None else f"{cell['bias']:.1f}",
+        "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"

@@ -1,0 +1,171 @@
+"""The options that describe a plan and how to run it, shared by run, audit and compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from evenhand.errors import UsageError
+from evenhand.models.budget import Limits, Price
+from evenhand.paths import cache_folder
+from evenhand.runs.plan import Plan, make_plan, read_plan_file
+from evenhand.runs.runner import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: Sequence[Callable[[F], F]] = (  # pyright: ignore[reportGeneralTypeIssues]
+    click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
+    click.option("--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."),
+    click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."),
+    click.option("--data", metavar="FOLDER", help="Where the benchmark's public data lies."),
+    click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="A model; repeat to compare."),
+    click.option(
+        "--method", "-m", "methods", multiple=True, metavar="NAME[:KEY=VALUE,…]", help="A method; repeat to compare."
+    ),
+    click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."),
+    click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
+    click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
+    click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
+    click.option("--limit", type=int, help="This many samples, spread evenly over categories and contexts."),
+    click.option("--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."),
+    click.option(
+        "--reading", type=click.Choice(["auto", "logprobs", "constrained", "text"]), help="How letters are read."
+    ),
+    click.option("--temperature", type=float, help="For calls whose temperature the method leaves open."),
+    click.option("--max-tokens", type=int, help="For calls whose length the method leaves open."),
+    click.option("--out", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
+    click.option("--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Calls at once."),
+    click.option("--budget", multiple=True, metavar="LIMIT", help="'$5', '500 calls' or '2M tokens'; then stop."),
+    click.option(
+        "--price", "prices", multiple=True, metavar="SPEC=IN/OUT", help="Money per million tokens in and out."
+    ),
+    click.option("--cache", type=click.Path(path_type=Path), help="Response cache file (default in the cache folder)."),
+    click.option("--no-cache", is_flag=True, help="Ask every time, remember nothing between runs."),
+    click.option("--resume", is_flag=True, help="Go on with the run in --out."),
+    click.option("--retry-failed", is_flag=True, help="With --resume: run failed samples again."),
+    click.option("--dry-run", is_flag=True, help="Print calls, tokens and money, and stop."),
+)
+
+
+def plan_options(command: F) -> F:
+    """Decorator: the options above."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for, checked."""
+
+    plan: Plan
+    settings: Settings
+    out: Path
+    dry_run: bool
+
+
+def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> Order:
+    """Flags over file over defaults."""
+    fields = read_plan_file(given["config"]) if given["config"] else {}
+    out = fields.pop("out", None)
+    prices = _prices([*_texts(fields.pop("prices", ())), *given["prices"]])
+    budget = [*_texts(fields.pop("budget", ())), *given["budget"]]
+    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"):
+        if given[name] is not None:
+            fields[name] = given[name]
+    if given["seeds"]:
+        fields["seeds"] = list(given["seeds"])
+    options = {**fields.get("benchmark_options", {}), **key_values(given["settings"], "--set")}
+    if given["data"]:
+        options["data"] = given["data"]
+    fields["benchmark_options"] = options
+    if given["methods"]:
+        fields["methods"] = [_method(text) for text in given["methods"]]
+    fields.setdefault("methods", list(default_methods))
+    _apply_models(fields, given)
+    plan = make_plan(fields)
+    settings = Settings(
+        concurrency=given["concurrency"],
+        budget=Limits.parse(budget),
+        prices=prices,
+        cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
+        resume=given["resume"],
+        retry_failed=given["retry_failed"],
+    )
+    return Order(plan, settings, given["out"] or Path(out or _default_out(plan)), given["dry_run"])
+
+
+def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
+    """KEY=VALUE pairs; values are read like YAML scalars, so 3 is a number and true a truth."""
+    pairs: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{flag} takes KEY=VALUE, not {text!r}.")
+        try:
+            pairs[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            pairs[key.strip()] = value
+    return pairs
+
+
+def _apply_models(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
+    bases: list[Any] = []
+    roles: dict[str, Any] = {}
+    for text in given["models"]:
+        match = re.match(r"([a-z_]+)=(.+)", text)
+        if match and match.group(1) != "base":
+            roles[match.group(1)] = match.group(2)
+        else:
+            bases.append(match.group(2) if match else text)
+    reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
+    if bases:
+        fields["models"] = [{"base": base, **roles} for base in bases]
+    elif roles and isinstance(fields.get("models"), list):
+        fields["models"] = [{**(each if isinstance(each, dict) else {"base": each}), **roles} for each in fields["models"]]
+    if reach and isinstance(fields.get("models"), list):
+        fields["models"] = [_reached(each, reach) for each in fields["models"]]
+
+
+def _reached(assignment: Any, reach: Mapping[str, Any]) -> Any:
+    """The same models with the flags' endpoint and patience."""
+    if isinstance(assignment, str) or (isinstance(assignment, dict) and "spec" in assignment):
+        assignment = {"base": assignment}
+    return {
+        role: {**({"spec": model} if isinstance(model, str) else model), **reach} for role, model in assignment.items()
+    }
+
+
+def _method(text: str) -> Any:
+    name, _, options = text.partition(":")
+    return {"name": name, "options": key_values([each for each in options.split(",") if each], "--method")}
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]  # pyright: ignore[reportUnknownVariableType]
+    return [str(each) for each in (value if isinstance(value, (list, tuple)) else [value])]  # pyright: ignore
+
+
+def _prices(texts: Sequence[str]) -> dict[str, Price]:
+    prices: dict[str, Price] = {}
+    for text in texts:
+        match = re.fullmatch(r"(.+)=([\d.]+)/([\d.]+)", text)
+        try:
+            prices[match.group(1)] = Price(float(match.group(2)), float(match.group(3)))  # pyright: ignore
+        except (AttributeError, ValueError) as error:
+            raise UsageError(f"--price takes SPEC=INPUT/OUTPUT, e.g. openai/gpt-4o-mini=0.15/0.60, not {text!r}.") from error
+    return prices
+
+
+def _default_out(plan: Plan) -> Path:
+    import hashlib
+
+    digest = hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:8]
+    return Path("runs") / f"{plan.benchmark}-{digest}"

@@ -1,0 +1,57 @@
+"""`evenhand report`, and the study with its tables and report, which audit and compare end with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evenhand.runs.results import StudyResult
+from evenhand.runs.show import shown_samples
+from evenhand.runs.study import study
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default report.html in the first run).")
+@click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
+@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option("--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to browse.")
+def report(runs: tuple[Path, ...], out: Path | None, baseline: str | None, correction: str, samples: int) -> None:
+    """Study stored RUNS again and write the report; no model is called."""
+    target = out or report_path(runs[0])
+    print_study(*study_and_report(list(runs), target, baseline=baseline, correction=correction, samples=samples))
+
+
+def report_path(directory: Path) -> Path:
+    return directory / "report.html"
+
+
+def study_and_report(
+    runs: Sequence[Path], target: Path, *, baseline: str | None, correction: str, samples: int = 300
+) -> tuple[StudyResult, Path]:
+    """Compute the study and write its report to `target`."""
+    from evenhand.reports.html import write_report
+
+    result = study(runs, baseline=baseline, correction=correction)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_report(result, shown_samples(runs, samples), target)
+    return result, target
+
+
+def print_study(result: StudyResult, target: Path) -> None:
+    """The tables, the verdicts and the warnings on standard output."""
+    from rich.console import Console
+
+    from evenhand.reports.tables import arm_table, effect_table
+
+    console = Console()
+    console.print(arm_table(result))
+    if result.effects:
+        console.print(effect_table(result))
+    for verdict in result.verdicts:
+        console.print(f"• {verdict}", markup=False, highlight=False)
+    for warning in result.warnings:
+        console.print(f"! {warning}", markup=False, highlight=False)
+    click.echo(f"Report: {target}")

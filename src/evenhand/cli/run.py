@@ -1,0 +1,117 @@
+"""`evenhand run`, `audit` and `compare`: execute a plan; the last two go on to the study and its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand import aio
+from evenhand.cli.options import Order, plan_options, read_order
+from evenhand.cli.progress import shown_progress
+from evenhand.cli.report import print_study, report_path, study_and_report
+from evenhand.errors import UsageError
+from evenhand.runs.dry import forecast
+from evenhand.runs.runner import Progress, Runner
+
+STOPPED = 3
+"""Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
+
+
+@click.command()
+@plan_options
+def run(**given: Any) -> int:
+    """Run a plan and store it, without a report.
+
+    \b
+    Examples:
+      evenhand run --model local/builtin --method default --method cot --limit 220 --out runs/first
+      evenhand run --config plan.yaml --dry-run
+      evenhand run --config plan.yaml --budget '$5' --resume
+    """
+    return _execute(read_order(given, default_methods=["default"]), report=False)
+
+
+@click.command()
+@click.argument("model", required=False)
+@plan_options
+def audit(model: str | None, **given: Any) -> int:
+    """Measure one model on a benchmark: run, verdict and report.
+
+    \b
+    Examples:
+      evenhand audit local/builtin --limit 220
+      evenhand audit openai/gpt-4o-mini --benchmark bbq --limit 1100 --dry-run
+      evenhand audit openai/my-model --base-url http://localhost:8000/v1 --benchmark bbq --orders 3
+    """
+    if model is not None:
+        given["models"] = (model, *given["models"])
+    return _execute(read_order(given, default_methods=["default"]), report=True)
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
+@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@plan_options
+def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, **given: Any) -> int:
+    """Compare methods or models, sample by sample: run them first, or name RUNS made before.
+
+    \b
+    Examples:
+      evenhand compare --model local/builtin --limit 220          (default, fair_prompt and cot)
+      evenhand compare -M local/a.gguf -M local/b.gguf -m default --benchmark bbq --limit 1100
+      evenhand compare runs/before runs/after
+    """
+    if runs:
+        if given["models"] or given["config"]:
+            raise UsageError("Give either runs made before or a plan to run, not both.")
+        out = given["out"] or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
+        print_study(*study_and_report(list(runs), report_path(out), baseline=baseline, correction=correction))
+        return 0
+    order = read_order(given, default_methods=["default", "fair_prompt", "cot"])
+    return _execute(order, report=True, baseline=baseline, correction=correction)
+
+
+def _execute(order: Order, *, report: bool, baseline: str | None = None, correction: str = "holm") -> int:
+    if order.dry_run:
+        _print_forecast(order)
+        return 0
+    with shown_progress() as observer:
+        runner = Runner(order.plan, order.out, order.settings, observer)
+        progress = aio.run(runner.run())
+    _print_end(order, progress)
+    if report and progress.statuses.total():
+        print_study(*study_and_report([order.out], report_path(order.out), baseline=baseline, correction=correction))
+    elif not report:
+        click.echo(f"Next: evenhand report {order.out}")
+    return STOPPED if progress.stopped else 0
+
+
+def _print_end(order: Order, progress: Progress) -> None:
+    states = ", ".join(f"{count:,} {status}" for status, count in progress.statuses.most_common())
+    click.echo(f"{order.out}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
+    if progress.stopped:
+        click.echo(f"Stopped: {progress.stopped}. Go on with a larger --budget and --resume --out {order.out}")
+    elif progress.statuses["failed"]:
+        click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {order.out}")
+
+
+def _print_forecast(order: Order) -> None:
+    """A table of what would be spent."""
+    from rich.console import Console
+    from rich.table import Table
+
+    forecasts = aio.run(forecast(order.plan, order.settings.prices))
+    table = Table("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
+    for each in forecasts:
+        usage = each.usage
+        money = "price unknown" if usage.cost is None else f"${usage.cost:,.2f}"
+        cells = (each.samples, usage.calls, usage.prompt_tokens, usage.completion_tokens)
+        table.add_row(each.label, *(f"{cell:,}" for cell in cells), money)
+    Console().print(table)
+    click.echo("Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries")
+    click.echo("come on top. Tokens are estimated from text length; replies are counted at the most they may take.")
+    if any(each.usage.cost is None for each in forecasts):
+        click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")

@@ -1,0 +1,86 @@
+"""`evenhand show`: a run's plan and state, or one sample's trace as a story."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.runs.show import find_sample
+from evenhand.runs.study import open_sources
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("sample", required=False)
+@click.option("--list", "listed", is_flag=True, help="Print the ids of the samples.")
+def show(run: Path, sample: str | None, listed: bool) -> None:
+    """Print RUN's plan and state, or the trace of one SAMPLE (its id) in every arm."""
+    if sample is not None:
+        click.echo("\n".join(_story(find_sample(run, sample), _labels(run))))
+    elif listed:
+        with open_sources([run]) as (_, sources):
+            for _, each in sources[0].store.samples():
+                click.echo(each.id)
+    else:
+        _print_run(run)
+
+
+def _labels(run: Path) -> dict[str, str]:
+    with open_sources([run]) as (_, sources):
+        return {source.id: source.label for source in sources}
+
+
+def _print_run(directory: Path) -> None:
+    import yaml
+
+    with open_sources([directory]) as (runs, sources):
+        store = runs[0].store
+        click.echo(yaml.safe_dump(runs[0].plan.model_dump(exclude_defaults=True), sort_keys=False).rstrip())
+        click.echo(f"# identity {store.get('identity')[:16]}, created {store.get('created')}")
+        for source in sources:
+            counts = store.counts(source.arm.number)
+            pending = store.get("samples") - sum(counts.values())
+            states = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
+            click.echo(f"# {source.label}: {states or 'nothing yet'}, {pending:,} pending")
+        first = next((sample.id for _, sample in store.samples()), "")
+        click.echo(f"# one sample: evenhand show {directory} {first}")
+
+
+def _story(sample: ShownSample, labels: dict[str, str]) -> list[str]:
+    lines = [f"{sample.id} ({sample.group})", "", sample.context, sample.prompt]
+    for index, choice in enumerate(sample.choices):
+        lines.append(f"  {'→' if index == sample.target else ' '} {choice}")
+    for outcome in sample.outcomes:
+        lines += ["", *_outcome(outcome, labels[outcome.arm])]
+    return [_printable(line) for line in lines]
+
+
+def _outcome(outcome: ShownOutcome, label: str) -> list[str]:
+    lines = [f"── {label} " + "─" * max(3, 70 - len(label))]
+    for turn in outcome.turns:
+        lines += _turn(turn)
+    verdict = ", ".join(f"{key} {value}" for key, value in outcome.grade.items() if value is not None)
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    return [*lines, f"⇒ {outcome.status}{reason}: {outcome.answer or 'no answer'}", *([f"  {verdict}"] if verdict else [])]
+
+
+def _turn(turn: ShownTurn) -> list[str]:
+    price = "from the cache" if turn.cached else f"{turn.tokens} tokens, {turn.latency:.2f} s"
+    lines = [f"{turn.agent} ({turn.model or turn.role}; prompt {turn.prompt_id}@{turn.prompt_hash}; {price})"]
+    for role, content in turn.messages:
+        lines += _block(f"{role}: ", content)
+    for output in turn.outputs:
+        lines += _block("answered: ", output)
+    return [*lines, *([f"  failed: {turn.error}"] if turn.error else [])]
+
+
+def _block(label: str, text: str) -> list[str]:
+    first, *rest = text.splitlines() or [""]
+    return [f"  {label}{first}", *(f"    {line}" for line in rest)]
+
+
+def _printable(line: str) -> str:
+    """Model text may hold terminal control sequences; they are shown, not obeyed."""
+    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)

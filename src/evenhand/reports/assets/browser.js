@@ -1,0 +1,227 @@
+"use strict";
+// The sample browser. Everything it shows is untrusted, so text reaches the page as text nodes only.
+(() => {
+  const list = document.getElementById("sample-list");
+  if (!list) return;
+  const data = JSON.parse(document.getElementById("sample-data").textContent);
+  const arms = new Map(data.arms.map((arm) => [arm.id, arm]));
+  const detail = document.getElementById("sample-detail");
+  const more = document.getElementById("sample-more");
+  const control = (name) => document.getElementById("sample-" + name);
+  const PAGE = 100;
+  const SVG = "http://www.w3.org/2000/svg";
+  let found = [];
+  let shown = 0;
+
+  const make = (name, className, ...children) => {
+    const node = document.createElement(name);
+    if (className) node.className = className;
+    node.append(...children.filter((child) => child !== null && child !== undefined));
+    return node;
+  };
+  const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
+  const label = (id) => (arms.has(id) ? arms.get(id).label : id);
+  const mark = (id) => {
+    const index = arms.has(id) ? arms.get(id).index : 0;
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("class", "mark");
+    svg.setAttribute("width", "16");
+    svg.setAttribute("height", "16");
+    svg.setAttribute("aria-hidden", "true");
+    const use = document.createElementNS(SVG, "use");
+    use.setAttribute("href", "#mark-" + index);
+    use.setAttribute("x", "8");
+    use.setAttribute("y", "8");
+    use.setAttribute("class", "dot arm-" + index);
+    svg.append(use);
+    return svg;
+  };
+  const pairs = (values) => {
+    const entries = Object.entries(values || {});
+    if (!entries.length) return null;
+    const rows = entries.map(([key, value]) => make("div", "", make("dt", "", key), make("dd", "", words(value))));
+    return make("dl", "pairs", ...rows);
+  };
+  const folded = (title, ...children) => make("details", "", make("summary", "", title), ...children);
+
+  // Filtering
+
+  const strings = (value) => {
+    if (typeof value === "string") return value;
+    return value && typeof value === "object" ? Object.values(value).map(strings).join("\n") : "";
+  };
+  const haystack = new Map();
+  const textOf = (sample) => {
+    if (!haystack.has(sample)) haystack.set(sample, strings(sample).toLowerCase());
+    return haystack.get(sample);
+  };
+  const disagree = (sample) => new Set(sample.outcomes.map((o) => o.status + "\n" + o.answer)).size > 1;
+  const matches = (sample) => {
+    const [group, status, arm] = ["group", "status", "arm"].map((name) => control(name).value);
+    const needle = control("search").value.trim().toLowerCase();
+    const outcomes = sample.outcomes.filter((o) => !arm || o.arm === arm);
+    return (
+      (!group || sample.group === group) &&
+      outcomes.some((o) => !status || o.status === status) &&
+      (!control("disagree").checked || disagree(sample)) &&
+      (!needle || textOf(sample).includes(needle))
+    );
+  };
+
+  // The list
+
+  const item = (sample) => {
+    const byEnd = new Map();
+    for (const o of sample.outcomes) {
+      const end = o.status === "graded" ? o.answer : o.status;
+      byEnd.set(end, [...(byEnd.get(end) || []), mark(o.arm)]);
+    }
+    const ends = [...byEnd].map(([end, marks]) => {
+      return make("span", "", ...marks, make("span", "", end.length > 30 ? end.slice(0, 29) + "…" : end));
+    });
+    const head = make("span", "item-head", make("span", "", sample.group), make("span", "", sample.id));
+    const text = (sample.context + " " + sample.prompt).trim().slice(0, 400);
+    const button = make("button", "", head, make("span", "item-text", text), make("span", "item-arms", ...ends));
+    button.type = "button";
+    button.addEventListener("click", () => open(sample, button, true));
+    return make("li", "", button);
+  };
+  const grow = () => {
+    list.append(...found.slice(shown, shown + PAGE).map(item));
+    shown = Math.min(found.length, shown + PAGE);
+    more.hidden = shown >= found.length;
+  };
+  const refresh = () => {
+    found = data.samples.filter(matches);
+    shown = 0;
+    list.replaceChildren();
+    list.parentElement.scrollTop = 0;
+    grow();
+    const all = plural(data.samples.length, "sample");
+    control("count").textContent = found.length === data.samples.length ? all : found.length + " of " + all;
+    const first = list.querySelector("button");
+    if (first) open(found[0], first, false);
+    else detail.replaceChildren(make("p", "nothing", "No sample matches. Take a filter away to see more."));
+  };
+  const step = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (!by || !(event.target instanceof HTMLButtonElement)) return;
+    event.preventDefault();
+    const buttons = [...list.querySelectorAll("button")];
+    const place = Math.min(buttons.length - 1, Math.max(0, buttons.indexOf(event.target) + by));
+    buttons[place].focus();
+    open(found[place], buttons[place], false);
+  };
+
+  // One sample
+
+  const choices = (sample) => {
+    if (!sample.choices.length) {
+      return sample.target === null ? null : make("p", "sample-meta", "Target: " + words(sample.target));
+    }
+    const rows = sample.choices.map((choice, i) => {
+      const isTarget = sample.target === i || sample.target === choice;
+      const by = sample.outcomes.filter((o) => o.status === "graded" && o.answer.trim() === choice.trim());
+      const chosen = by.map((o) => make("span", "tag chosen", mark(o.arm), label(o.arm)));
+      const row = make("li", isTarget ? "target-choice" : "", make("span", "", choice), ...chosen);
+      if (isTarget) row.append(make("span", "tag", "✓ target"));
+      return row;
+    });
+    return make("ul", "choices", ...rows);
+  };
+  const said = (kind, who, text) => {
+    const pre = make("pre", "", text);
+    pre.tabIndex = 0;
+    return make("div", "say " + kind, make("span", "", who), pre);
+  };
+  // What a turn repeats of the turn before is folded away, so that the trace reads on instead of starting over.
+  const repeated = (turn, before) => {
+    let n = 0;
+    while (before && n < turn.messages.length - 1 && n < before.messages.length) {
+      if (turn.messages[n].join("\n") !== before.messages[n].join("\n")) break;
+      n += 1;
+    }
+    return n;
+  };
+  const turnView = (turn, before, number) => {
+    const facts = [
+      turn.prompt + (turn.hash ? " @ " + turn.hash.slice(0, 12) : ""),
+      plural(turn.tokens, "token"),
+      turn.cached ? "from the cache" : turn.latency.toFixed(1) + " s",
+    ];
+    const said_ = turn.messages.map(([role, text]) => said("", role, text));
+    const same = repeated(turn, before);
+    const old = same ? folded("As in the turn before: " + plural(same, "message"), ...said_.slice(0, same)) : null;
+    const outputs = turn.outputs.map((text, i) =>
+      said("output", turn.agent + " answers" + (turn.outputs.length > 1 ? ", " + (i + 1) : ""), text || "(nothing)"),
+    );
+    const model = make("span", "", " – " + turn.role + ", " + turn.model);
+    const head = make("p", "turn-head", number + ". " + turn.agent, model);
+    const meta = make("p", "turn-meta", facts.join(" · "));
+    const error = turn.error === null ? null : said("error", "error", turn.error);
+    return make("div", "turn", head, meta, old, ...said_.slice(same), ...outputs, error);
+  };
+  const trace = (outcome) => {
+    const turns = outcome.turns;
+    if (!turns.length) return null;
+    const tokens = turns.reduce((sum, turn) => sum + turn.tokens, 0);
+    const title = "Trace: " + plural(turns.length, "turn") + ", " + plural(tokens, "token");
+    return folded(title, ...turns.map((turn, i) => turnView(turn, turns[i - 1], i + 1)));
+  };
+  const outcomeView = (outcome) => {
+    const arm = make("span", "arm", mark(outcome.arm), make("span", "", label(outcome.arm)));
+    const stop = outcome.stop && outcome.stop !== "done" ? ", stopped: " + outcome.stop : "";
+    const state = make("span", "state state-" + outcome.status, outcome.status + stop);
+    const steps = outcome.snapshots.map(([n, text]) => said("", "after iteration " + n, text));
+    return make(
+      "section",
+      "outcome",
+      make("div", "outcome-head", arm, state),
+      make("p", "answer", outcome.answer || "–"),
+      outcome.reason ? make("p", "why", outcome.reason) : null,
+      pairs(outcome.grade),
+      steps.length ? folded("Answers on the way: " + steps.length, ...steps) : null,
+      trace(outcome),
+    );
+  };
+  const open = (sample, button, byPointer) => {
+    for (const old of list.querySelectorAll("[aria-current]")) old.removeAttribute("aria-current");
+    button.setAttribute("aria-current", "true");
+    const back = make("button", "back", "Back to the list");
+    back.type = "button";
+    back.addEventListener("click", () => button.focus());
+    const metadata = pairs(sample.metadata);
+    detail.replaceChildren(
+      back,
+      make("h3", "", sample.id),
+      make("p", "sample-meta", sample.group + " · " + sample.kind),
+      sample.context ? make("p", "asked", sample.context) : "",
+      make("p", "asked question", sample.prompt),
+      choices(sample) || "",
+      metadata ? folded("Metadata", metadata) : "",
+      ...sample.outcomes.map(outcomeView),
+    );
+    detail.scrollTop = 0;
+    // On a narrow screen the detail lies under the list: a chosen sample should come into view.
+    if (byPointer && getComputedStyle(back).display !== "none") detail.scrollIntoView({ block: "start" });
+  };
+
+  const fill = (name, values) => {
+    for (const [value, text] of values) {
+      const option = make("option", "", text);
+      option.value = value;
+      control(name).append(option);
+    }
+  };
+  const distinct = (values) => [...new Set(values)].sort().map((value) => [value, value]);
+  fill("group", distinct(data.samples.map((sample) => sample.group)));
+  fill("status", distinct(data.samples.flatMap((sample) => sample.outcomes.map((o) => o.status))));
+  fill("arm", data.arms.map((arm) => [arm.id, arm.label]));
+  const form = control("search").closest("form");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", refresh);
+  list.addEventListener("keydown", step);
+  more.addEventListener("click", grow);
+  refresh();
+})();

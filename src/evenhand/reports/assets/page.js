@@ -1,0 +1,60 @@
+"use strict";
+// The page as a whole: light and dark, the place in the navigation, the metric that the group chart shows.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  const theme = document.getElementById("theme");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const showTheme = () => {
+    theme.textContent = isDark() ? "◐ Light" : "◐ Dark";
+    theme.setAttribute("aria-pressed", String(isDark()));
+    theme.setAttribute("aria-label", isDark() ? "Switch to light colours" : "Switch to dark colours");
+  };
+  theme.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    showTheme();
+  });
+  system.addEventListener("change", showTheme);
+  showTheme();
+
+  const picker = document.getElementById("metric-picker");
+  if (picker) {
+    picker.addEventListener("change", () => {
+      for (const panel of document.querySelectorAll("[data-panel]")) {
+        panel.hidden = panel.dataset.panel !== picker.value;
+      }
+    });
+  }
+
+  const links = new Map();
+  for (const link of document.querySelectorAll("nav a")) links.set(link.hash.slice(1), link);
+  const sections = [...document.querySelectorAll("main > section")];
+  let current = null;
+  const follow = () => {
+    const line = window.innerHeight * 0.3;
+    const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 4;
+    const passed = sections.filter((section) => section.getBoundingClientRect().top <= line);
+    const section = atEnd ? sections.at(-1) : passed.at(-1) || sections[0];
+    const link = links.get(section.id);
+    if (!link || link === current) return;
+    if (current) current.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "true");
+    current = link;
+    const bar = link.closest("ul");
+    if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = link.offsetLeft - bar.clientWidth / 3;
+  };
+  let waiting = false;
+  const later = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      follow();
+    });
+  };
+  window.addEventListener("scroll", later, { passive: true });
+  window.addEventListener("resize", later);
+  follow();
+})();
