@@ -52,7 +52,7 @@ def parse_prompt(prompt_id: str, source: str) -> Prompt:
     pieces = _HEADING.split(source)
     if len(pieces) < 3 or pieces[0].strip():
         raise UsageError(f"The prompt {prompt_id} must begin with a line '# system' or '# user'.")
-    parts = tuple(
+    parts: tuple[tuple[Role, str], ...] = tuple(
         (cast(Role, role), text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)
     )
     return Prompt(

@@ -296,9 +296,7 @@ def test_a_smaller_limit_is_the_beginning_of_a_larger_one() -> None:
 
 
 def test_the_seed_decides() -> None:
-    first, again, other = (
-        [sample.id for sample in BENCHMARK.samples(Selection(40, seed))] for seed in (1, 1, 2)
-    )
+    first, again, other = ([sample.id for sample in BENCHMARK.samples(Selection(40, seed))] for seed in (1, 1, 2))
 
     assert first == again
     assert first != other
@@ -370,7 +368,5 @@ class TestOfficialData:
             (tmp_path / name).write_bytes(b"".join(line for _, line in lines(path)))
         plain = BBQ(data=str(tmp_path), categories="Religion")
 
-        assert list(islice(plain.samples(Selection(seed=2)), 50)) == list(
-            packed.samples(Selection(50, seed=2))
-        )
+        assert list(islice(plain.samples(Selection(seed=2)), 50)) == list(packed.samples(Selection(50, seed=2)))
         assert plain.fingerprint() == packed.fingerprint()

@@ -96,9 +96,7 @@ def test_the_interval_is_drawn_over_questions_and_repeats_with_its_seed(tmp_path
     rows = [row(item, pick(item, kind)) for item, kind in zip(items, kinds, strict=True)]
     path = write(tmp_path / "p.jsonl", rows)
 
-    cells = [
-        score_predictions(path, BENCHMARK, resamples=500, seed=seed)["Age"]["disambig"] for seed in (1, 1, 2)
-    ]
+    cells = [score_predictions(path, BENCHMARK, resamples=500, seed=seed)["Age"]["disambig"] for seed in (1, 1, 2)]
 
     assert cells[0] == cells[1] != cells[2]
     low, high = cells[0]["bias_interval"]
@@ -162,7 +160,7 @@ def test_a_missing_and_an_empty_file_are_refused(tmp_path: Path) -> None:
 
 
 def published_choice(row: dict[str, Any], prediction: str) -> int | None:
-    """The option that the authors' analysis reads from an answer; braces and a last full stop do not count."""
+    """The option that the authors' analysis reads from an answer; braces and a last full stop are ignored."""
 
     def plain(text: str) -> str:
         return text.replace("}", "").removesuffix(".").strip().lower()
@@ -195,9 +193,7 @@ def test_the_published_predictions_give_the_published_scores(
     official: Path, tmp_path: Path, category: str, form: str, bias: float
 ) -> None:
     rows = published(official, category, form)
-    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)), resamples=200)[
-        category
-    ]
+    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)), resamples=200)[category]
 
     assert round(scores["ambig"]["bias"], 1) == bias
     low, high = scores["ambig"]["bias_interval"]
@@ -209,9 +205,7 @@ def test_rows_without_a_target_are_left_out_and_counted(official: Path, tmp_path
     benchmark = BBQ(data=str(official))
     items = [item for item in benchmark.items("Gender_identity") if item.target_loc is None]
 
-    scores = score_predictions(
-        write(tmp_path / "p.jsonl", [row(item, item.label) for item in items]), benchmark
-    )
+    scores = score_predictions(write(tmp_path / "p.jsonl", [row(item, item.label) for item in items]), benchmark)
 
     cells = scores["Gender_identity"].values()
     assert sum(cell["left_out"] for cell in cells) == 16

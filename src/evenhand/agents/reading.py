@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -51,10 +52,10 @@ def _read_json(text: str, letters: str) -> int | None:
     if start < 0 or end < start:
         return None
     try:
-        value = orjson.loads(text[start : end + 1])
-    except ValueError:
+        value: Any = orjson.loads(text[start : end + 1])
+        letter: Any = value["answer"]
+    except (ValueError, KeyError, TypeError):
         return None
-    letter = value.get("answer") if isinstance(value, dict) else None
     return letters.index(letter) if isinstance(letter, str) and len(letter) == 1 and letter in letters else None
 
 

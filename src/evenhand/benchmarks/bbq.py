@@ -101,9 +101,7 @@ class BBQ(Benchmark):
         with ExitStack() as stack:
             shelves = {name: stack.enter_context(self.source.shelf(name)) for name in self.categories}
             strata = self._strata(shelves, selection.seed)
-            order = [
-                stratum for stratum in stratum_order(self.categories, selection.seed) if stratum in strata
-            ]
+            order = [stratum for stratum in stratum_order(self.categories, selection.seed) if stratum in strata]
             for (category, _, _), place in islice(_in_turn(order, strata), selection.limit):
                 yield sample_of(shelves[category].at(place))
 
@@ -149,9 +147,7 @@ class BBQ(Benchmark):
                 if self._belongs(item):
                     stratum = (category, item.condition, item.polarity)
                     drawn.setdefault(stratum, []).append((_draw(seed, item.id), place))
-            strata |= {
-                stratum: array("q", (place for _, place in sorted(rows))) for stratum, rows in drawn.items()
-            }
+            strata |= {stratum: array("q", (place for _, place in sorted(rows))) for stratum, rows in drawn.items()}
         return strata
 
 
@@ -216,9 +212,7 @@ def stratum_order(categories: Sequence[str], seed: int) -> list[Stratum]:
     ]
 
 
-def _in_turn(
-    order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]
-) -> Iterator[tuple[Stratum, int]]:
+def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) -> Iterator[tuple[Stratum, int]]:
     longest = max((len(places) for places in strata.values()), default=0)
     for number in range(longest):
         for stratum in order:

@@ -62,9 +62,7 @@ class _Cell:
             "unknown": self.unknown,
             "unknown_share": _share(self.unknown, read),
             "bias": None if bias.estimate is None else 100 * bias.estimate,
-            "bias_interval": None
-            if bias.low is None or bias.high is None
-            else [100 * bias.low, 100 * bias.high],
+            "bias_interval": None if bias.low is None or bias.high is None else [100 * bias.low, 100 * bias.high],
             "left_out": self.left_out,
         }
 
@@ -135,9 +133,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _checked(row: Mapping[str, Any], benchmark: BBQ) -> tuple[str, int, int | None]:
     for name in ("category", "example_id", "prediction"):
         if name not in row:
-            raise ValueError(
-                f'the field "{name}" is missing; each row needs category, example_id and prediction'
-            )
+            raise ValueError(f'the field "{name}" is missing; each row needs category, example_id and prediction')
     category, example_id, choice = row["category"], row["example_id"], row["prediction"]
     if category not in benchmark.categories:
         near = difflib.get_close_matches(str(category), benchmark.categories, n=1, cutoff=0.5)
@@ -147,9 +143,7 @@ def _checked(row: Mapping[str, Any], benchmark: BBQ) -> tuple[str, int, int | No
     if type(example_id) is not int:
         raise ValueError(f"example_id is {example_id!r}, not a whole number")
     if choice is not None and (type(choice) is not int or not 0 <= choice <= 2):
-        raise ValueError(
-            f"prediction is {choice!r}; it must be 0, 1 or 2, or null where no answer could be read"
-        )
+        raise ValueError(f"prediction is {choice!r}; it must be 0, 1 or 2, or null where no answer could be read")
     return category, example_id, choice
 
 

@@ -15,7 +15,10 @@ from evenhand.errors import EvenhandError
 # Name → (module:attribute, one line for --help). The line is kept here so that --help imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
-    "compare": ("evenhand.cli.run:compare", "Compare methods or models, or runs made before; write a report."),
+    "compare": (
+        "evenhand.cli.run:compare",
+        "Compare methods or models, or runs made before; write a report.",
+    ),
     "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
     "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's trace."),

@@ -41,7 +41,18 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     from rich.console import Console
     from rich.table import Table
 
-    columns = ("category", "context", "n", "coverage", "accuracy", "target", "non-target", "unknown", "bias", "95 %")
+    columns = (
+        "category",
+        "context",
+        "n",
+        "coverage",
+        "accuracy",
+        "target",
+        "non-target",
+        "unknown",
+        "bias",
+        "95 %",
+    )
     table = Table(*columns, title="BBQ, official scores")
     for category, cells in scores.items():
         for context, cell in cells.items():

@@ -19,14 +19,19 @@ from evenhand.runs.runner import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: Sequence[Callable[[F], F]] = (  # pyright: ignore[reportGeneralTypeIssues]
+_OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
     click.option("--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."),
     click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."),
     click.option("--data", metavar="FOLDER", help="Where the benchmark's public data lies."),
     click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="A model; repeat to compare."),
     click.option(
-        "--method", "-m", "methods", multiple=True, metavar="NAME[:KEY=VALUE,…]", help="A method; repeat to compare."
+        "--method",
+        "-m",
+        "methods",
+        multiple=True,
+        metavar="NAME[:KEY=VALUE,…]",
+        help="A method; repeat to compare.",
     ),
     click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."),
     click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
@@ -35,7 +40,9 @@ _OPTIONS: Sequence[Callable[[F], F]] = (  # pyright: ignore[reportGeneralTypeIss
     click.option("--limit", type=int, help="This many samples, spread evenly over categories and contexts."),
     click.option("--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."),
     click.option(
-        "--reading", type=click.Choice(["auto", "logprobs", "constrained", "text"]), help="How letters are read."
+        "--reading",
+        type=click.Choice(["auto", "logprobs", "constrained", "text"]),
+        help="How letters are read.",
     ),
     click.option("--temperature", type=float, help="For calls whose temperature the method leaves open."),
     click.option("--max-tokens", type=int, help="For calls whose length the method leaves open."),
@@ -88,8 +95,7 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
     if given["methods"]:
         fields["methods"] = [_method(text) for text in given["methods"]]
     fields.setdefault("methods", list(default_methods))
-    _apply_models(fields, given)
-    plan = make_plan(fields)
+    plan = _with_models(fields, given)
     settings = Settings(
         concurrency=given["concurrency"],
         budget=Limits.parse(budget),
@@ -115,31 +121,23 @@ def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
     return pairs
 
 
-def _apply_models(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
-    bases: list[Any] = []
-    roles: dict[str, Any] = {}
-    for text in given["models"]:
-        match = re.match(r"([a-z_]+)=(.+)", text)
-        if match and match.group(1) != "base":
-            roles[match.group(1)] = match.group(2)
-        else:
-            bases.append(match.group(2) if match else text)
-    reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
+def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
+    """The plan with the models of the flags: bases replace the file's, roles and ways to reach them are added."""
+    named = [re.fullmatch(r"(?:([a-z_]+)=)?(.+)", text) for text in given["models"]]
+    pairs = [(match.group(1) or "base", match.group(2)) for match in named if match]
+    bases = [spec for role, spec in pairs if role == "base"]
+    roles = {role: {"spec": spec} for role, spec in pairs if role != "base"}
     if bases:
-        fields["models"] = [{"base": base, **roles} for base in bases]
-    elif roles and isinstance(fields.get("models"), list):
-        fields["models"] = [{**(each if isinstance(each, dict) else {"base": each}), **roles} for each in fields["models"]]
-    if reach and isinstance(fields.get("models"), list):
-        fields["models"] = [_reached(each, reach) for each in fields["models"]]
-
-
-def _reached(assignment: Any, reach: Mapping[str, Any]) -> Any:
-    """The same models with the flags' endpoint and patience."""
-    if isinstance(assignment, str) or (isinstance(assignment, dict) and "spec" in assignment):
-        assignment = {"base": assignment}
-    return {
-        role: {**({"spec": model} if isinstance(model, str) else model), **reach} for role, model in assignment.items()
-    }
+        fields["models"] = bases
+    plan = make_plan(fields)
+    reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
+    if not roles and not reach:
+        return plan
+    dumped = plan.model_dump()
+    dumped["models"] = [
+        {role: {**model, **reach} for role, model in {**assignment, **roles}.items()} for assignment in dumped["models"]
+    ]
+    return make_plan(dumped)
 
 
 def _method(text: str) -> Any:
@@ -160,7 +158,9 @@ def _prices(texts: Sequence[str]) -> dict[str, Price]:
         try:
             prices[match.group(1)] = Price(float(match.group(2)), float(match.group(3)))  # pyright: ignore
         except (AttributeError, ValueError) as error:
-            raise UsageError(f"--price takes SPEC=INPUT/OUTPUT, e.g. openai/gpt-4o-mini=0.15/0.60, not {text!r}.") from error
+            raise UsageError(
+                f"--price takes SPEC=INPUT/OUTPUT, e.g. openai/gpt-4o-mini=0.15/0.60, not {text!r}."
+            ) from error
     return prices
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import click
 
@@ -16,7 +16,7 @@ _EVERY = 15.0
 
 
 @contextlib.contextmanager
-def shown_progress() -> Iterator[Observer]:
+def shown_progress() -> Generator[Observer]:
     """An observer for the runner; what it shows goes to standard error, so that output can be piped."""
     if not sys.stderr.isatty():
         yield _lines()
@@ -25,14 +25,22 @@ def shown_progress() -> Iterator[Observer]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"), TextColumn("{task.fields[state]}"))
+    columns = (
+        BarColumn(),
+        TextColumn("{task.completed:,}/{task.total:,}"),
+        TextColumn("{task.fields[state]}"),
+    )
     with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), refresh_per_second=4) as bar:
         task = bar.add_task("", total=None, state="starting", visible=False)
         started = time.monotonic()
 
         def observe(progress: Progress) -> None:
             bar.update(
-                task, completed=progress.done, total=progress.total, state=describe(progress, started), visible=True
+                task,
+                completed=progress.done,
+                total=progress.total,
+                state=describe(progress, started),
+                visible=True,
             )
 
         yield observe

@@ -111,7 +111,9 @@ def _print_forecast(order: Order) -> None:
         cells = (each.samples, usage.calls, usage.prompt_tokens, usage.completion_tokens)
         table.add_row(each.label, *(f"{cell:,}" for cell in cells), money)
     Console().print(table)
-    click.echo("Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries")
+    click.echo(
+        "Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries"
+    )
     click.echo("come on top. Tokens are estimated from text length; replies are counted at the most they may take.")
     if any(each.usage.cost is None for each in forecasts):
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")

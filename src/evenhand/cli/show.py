@@ -63,7 +63,11 @@ def _outcome(outcome: ShownOutcome, label: str) -> list[str]:
         lines += _turn(turn)
     verdict = ", ".join(f"{key} {value}" for key, value in outcome.grade.items() if value is not None)
     reason = f" ({outcome.reason})" if outcome.reason else ""
-    return [*lines, f"⇒ {outcome.status}{reason}: {outcome.answer or 'no answer'}", *([f"  {verdict}"] if verdict else [])]
+    return [
+        *lines,
+        f"⇒ {outcome.status}{reason}: {outcome.answer or 'no answer'}",
+        *([f"  {verdict}"] if verdict else []),
+    ]
 
 
 def _turn(turn: ShownTurn) -> list[str]:

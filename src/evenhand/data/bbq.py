@@ -218,9 +218,7 @@ def _checked_item(row: Mapping[str, Any], category: str) -> Item:
     info = row["answer_info"]
     groups = (info["ans0"][1], info["ans1"][1], info["ans2"][1])
     _check(groups.count("unknown") == 1, "answer_info must mark one answer as unknown, not %r", groups)
-    _check(
-        "label_type" in row, f"{METADATA} has no row for question %s, example %s", question_index, example_id
-    )
+    _check("label_type" in row, f"{METADATA} has no row for question %s, example %s", question_index, example_id)
     unknown, target_loc = groups.index("unknown"), row["target_loc"]
     _check(target_loc != unknown, "target_loc is the unknown answer")
     return Item(
@@ -258,9 +256,7 @@ def read_marks(path: Path) -> Marks:
             category, question_index, example_id, target_loc, label_type = (row[column] for column in columns)
             mark = _mark(target_loc, label_type)
             known = marks.setdefault((category, question_index), {})
-            _check(
-                known.get(int(example_id), mark) == mark, f"example {example_id} contradicts an earlier line"
-            )
+            _check(known.get(int(example_id), mark) == mark, f"example {example_id} contradicts an earlier line")
             known[int(example_id)] = shared.setdefault(mark, mark)
     except (IndexError, ValueError, csv.Error) as error:
         raise DataError(f"not BBQ's metadata ({error}). {_AGAIN}", file=path, line=rows.line_num) from error

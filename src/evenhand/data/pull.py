@@ -122,15 +122,11 @@ async def _download(session: ClientSession, url: str, file: DataFile, folder: Pa
         # No redirects: one could lead away from https.
         async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
-                raise DataError(
-                    f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}."
-                )
+                raise DataError(f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}.")
             chunks = response.content.iter_chunked(_CHUNK)
             await _store(chunks, file, folder, report, response.content_length)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise _UnreachableError(
-            f"The host {urlsplit(url).hostname} cannot be reached ({error}). {_OFFLINE}"
-        ) from error
+        raise _UnreachableError(f"The host {urlsplit(url).hostname} cannot be reached ({error}). {_OFFLINE}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise DataError(
             f"The transfer of {url} broke off ({error}); nothing half-written was kept. Run it again."

@@ -29,7 +29,5 @@ async def cot(sample: Sample, session: Session) -> Outcome:
     if not completion.text.strip():
         return Outcome(Unscored("the reasoning is empty"), stop="no_reasoning")
     conversation = (*question, Message("assistant", completion.text))
-    result = await choose(
-        session, sample, answer, lambda options: (*conversation, *answer.render(options=options))
-    )
+    result = await choose(session, sample, answer, lambda options: (*conversation, *answer.render(options=options)))
     return Outcome(result, notes={"reasoning": completion.text})

@@ -102,7 +102,10 @@ class CachedModel(Model):
         under_way = self._under_way.get(key)
         if under_way is not None:
             return replace(
-                await asyncio.shield(under_way), cached=True, latency=0.0, usage=Usage(calls=0, cached_calls=1)
+                await asyncio.shield(under_way),
+                cached=True,
+                latency=0.0,
+                usage=Usage(calls=0, cached_calls=1),
             )
         future = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:

@@ -60,9 +60,7 @@ class OpenAIModel(Model):
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return frozenset(
-            feature for feature, parameter in _FEATURE_PARAMETER.items() if parameter not in self.dropped
-        )
+        return frozenset(feature for feature, parameter in _FEATURE_PARAMETER.items() if parameter not in self.dropped)
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body)}
@@ -125,9 +123,7 @@ class OpenAIModel(Model):
             raise Retryable(EndpointError(f"{self._where()} did not answer in time; raise --timeout.")) from error
         except (aiohttp.ClientError, OSError) as error:
             text = self._redact(str(error) or type(error).__name__)
-            raise Retryable(
-                EndpointError(f"{self._where()} cannot be reached ({text}); is the server up?")
-            ) from error
+            raise Retryable(EndpointError(f"{self._where()} cannot be reached ({text}); is the server up?")) from error
 
     def _parse(self, payload: bytes) -> Generation:
         try:
@@ -148,7 +144,9 @@ class OpenAIModel(Model):
         if status == 429:
             self.limit.push_back(epoch)
             if b"insufficient_quota" in payload:
-                return EndpointError(f"{where} says that the quota is used up; check the account's billing.", permanent=True)
+                return EndpointError(
+                    f"{where} says that the quota is used up; check the account's billing.", permanent=True
+                )
             return Retryable(EndpointError(f"{where} kept answering 429; lower --concurrency."), retry_after(headers))
         if status in (408, 409, 425) or status >= 500:
             return Retryable(EndpointError(f"{where} kept answering {status}: {text}"), retry_after(headers))
@@ -188,7 +186,11 @@ class _UnsupportedError(ModelError):
         self.parameter = parameter
 
 
-_FEATURE_PARAMETER: Mapping[Feature, str] = {"logprobs": "logprobs", "schema": "response_format", "seed": "seed"}
+_FEATURE_PARAMETER: Mapping[Feature, str] = {
+    "logprobs": "logprobs",
+    "schema": "response_format",
+    "seed": "seed",
+}
 
 
 def endpoint_url(base: str) -> str:

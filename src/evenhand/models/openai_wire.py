@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -57,13 +57,18 @@ def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None
         reply: Any = orjson.loads(payload)
     except ValueError:
         return None
-    error = reply.get("error", reply) if isinstance(reply, dict) else {}
-    named = str(cast(Any, error).get("param") or "") if isinstance(error, dict) else ""
+    try:
+        named = str(reply["error"]["param"] or "")
+    except (KeyError, TypeError):
+        named = ""
     text = orjson.dumps(reply).decode().lower()
     for parameter in _OPTIONAL:
         if parameter not in body:
             continue
-        aliases = {"logprobs": ("top_logprobs", "logprobs"), "response_format": ("json_schema", "response_format")}
+        aliases = {
+            "logprobs": ("top_logprobs", "logprobs"),
+            "response_format": ("json_schema", "response_format"),
+        }
         names = aliases.get(parameter, (parameter,))
         if named.split(".")[0] in names or (not named and any(f"{alias}" in text for alias in names if len(alias) > 1)):
             return parameter
@@ -75,7 +80,7 @@ def parse_generation(reply: Any, spec: str) -> Generation:
     choices = reply["choices"]
     if not choices:
         raise ValueError("no choices")
-    usage = reply.get("usage") or {}
+    usage: dict[str, Any] = reply.get("usage") or {}
     return Generation(
         tuple(_completion(choice) for choice in choices),
         spec,
@@ -95,8 +100,8 @@ def _completion(choice: Any) -> Completion:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):
         raise ValueError("content is not text")
-    logprobs = choice.get("logprobs") or {}
-    tokens = logprobs.get("content")
+    logprobs: dict[str, Any] = choice.get("logprobs") or {}
+    tokens: Any = logprobs.get("content")
     return Completion(
         content or "",
         _FINISH.get(choice.get("finish_reason") or "stop", "other"),
@@ -108,5 +113,7 @@ def _completion(choice: Any) -> Completion:
 def _token(token: Any) -> TokenLogprob:
     top = token.get("top_logprobs") or ()
     return TokenLogprob(
-        token["token"], float(token["logprob"]), tuple((each["token"], float(each["logprob"])) for each in top)
+        token["token"],
+        float(token["logprob"]),
+        tuple((each["token"], float(each["logprob"])) for each in top),
     )

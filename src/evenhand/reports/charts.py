@@ -1,4 +1,4 @@
-"""Charts as inline SVG: places along x are percentages, so that a chart fits any width without scaling its text.
+"""Charts as inline SVG: places along x are percentages, so a chart fits any width without scaling its text.
 
 Colours and shapes come from the stylesheet (`arm-0` …) and from the sprite that the page holds once.
 """
@@ -77,9 +77,7 @@ def strip(axis: Axis, lanes: Sequence[Lane], label: str, margin: int = STRIP_MAR
 
 def tick_labels(axis: Axis) -> Html:
     """The numbers of the axis, as a strip of its own above or below the others."""
-    texts = [
-        tag("text", number(t, axis.digits), x=_x(axis, t), y=14, class_="tick middle") for t in axis.ticks
-    ]
+    texts = [tag("text", number(t, axis.digits), x=_x(axis, t), y=14, class_="tick middle") for t in axis.ticks]
     return tag("svg", texts, class_="strip ticks", width="100%", height=20, aria_hidden="true")
 
 
@@ -117,9 +115,7 @@ def stacked(segments: Sequence[Segment], label: str) -> Html:
 
 
 def _svg(height: float, label: str, *content: Node, class_: str) -> Html:
-    return tag(
-        "svg", content, class_=class_, width="100%", height=f"{height:g}", role="img", aria_label=label
-    )
+    return tag("svg", content, class_=class_, width="100%", height=f"{height:g}", role="img", aria_label=label)
 
 
 def _x(axis: Axis, value: float) -> str:
@@ -145,9 +141,7 @@ def _lane(axis: Axis, lane: Lane, y: float) -> Html:
     parts: list[Node] = [tag("title", lane.text), target]
     if value is None:
         # In words and at the edge: an undefined value has no place on the scale, least of all at 0.
-        parts.append(
-            tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined")
-        )
+        parts.append(tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined"))
     else:
         if low is not None and high is not None:
             x1, x2 = _x(axis, low), _x(axis, high)

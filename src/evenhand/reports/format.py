@@ -54,7 +54,7 @@ def estimate_text(estimate: Estimate | None, digits: int = 1) -> str:
 
 
 def digits_for(info: MetricInfo, estimates: Iterable[Estimate]) -> int:
-    """One precision for all values of a metric: one decimal for percentages, else by the size of the values."""
+    """One precision for all values of a metric: one decimal for percentages, else by their size."""
     if info.share:
         return 1
     values = (finite(v) for e in estimates for v in (e.value, e.low, e.high))

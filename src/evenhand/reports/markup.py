@@ -17,9 +17,7 @@ Node: TypeAlias = "str | Iterable[Node] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -66,11 +64,9 @@ def _flat(node: Node) -> Iterable[str]:
 
 
 def tag(name: str, /, *children: Node, **attributes: Attribute) -> Html:
-    """An element; `class_` becomes class, `aria_label` becomes aria-label, None and False leave an attribute out."""
+    """An element; `class_` means class, `aria_label` means aria-label, None and False mean no attribute."""
     written = "".join(_attribute(key, value) for key, value in attributes.items())
-    return (
-        Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
-    )
+    return Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
 
 
 def _attribute(key: str, value: Attribute) -> str:

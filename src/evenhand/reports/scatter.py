@@ -31,9 +31,7 @@ class Point:
 
 def scatter(x_axis: Axis, y_axis: Axis, points: Sequence[Point], zero_note: str | None, label: str) -> Html:
     """The chart; `zero_note` names the vertical line at 0."""
-    places = [
-        (point, _across(x_axis, point.x.value or 0.0), _up(y_axis, point.y.value or 0.0)) for point in points
-    ]
+    places = [(point, _across(x_axis, point.x.value or 0.0), _up(y_axis, point.y.value or 0.0)) for point in points]
     heights = _spread([y for _, _, y in places])
     return tag(
         "svg",
@@ -102,9 +100,8 @@ def _cross(x_axis: Axis, y_axis: Axis, point: Point, x: float, y: float) -> Html
 def _name(point: Point, x: float, y: float) -> Html:
     left_side = x > 65
     classes = f"name {arm_class(point.arm)}" + (" end" if left_side else "")
-    return tag(
-        "text", point.name, x=f"{x:.2f}%", dx=-12 if left_side else 12, y=f"{y - 9:.1f}", class_=classes
-    )
+    name = shorten(point.name, _LONGEST_NAME, placeholder="…")
+    return tag("text", name, x=f"{x:.2f}%", dx=-12 if left_side else 12, y=f"{y - 9:.1f}", class_=classes)
 
 
 def _spread(heights: Sequence[float]) -> list[float]:

@@ -90,7 +90,10 @@ def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:
     reply = (params.max_tokens or UNBOUNDED_REPLY) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
     return Usage(
-        bounded.calls, bounded.prompt_tokens, bounded.completion_tokens, cost=price.of(bounded) if price else None
+        bounded.calls,
+        bounded.prompt_tokens,
+        bounded.completion_tokens,
+        cost=price.of(bounded) if price else None,
     )
 
 

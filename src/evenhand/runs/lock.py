@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from evenhand.errors import PlanError
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Generator[None]:
     """Hold the directory's lock; it is released by the system too when the process dies."""
     try:
         import fcntl
@@ -23,7 +23,9 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise PlanError(f"Another process is running in {directory}; wait for it or choose another --out.") from error
+            raise PlanError(
+                f"Another process is running in {directory}; wait for it or choose another --out."
+            ) from error
         yield
     finally:
         os.close(handle)

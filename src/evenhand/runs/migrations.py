@@ -13,7 +13,8 @@ STEPS: tuple[str, ...] = (
     CREATE TABLE turns (
         id INTEGER PRIMARY KEY, sample INTEGER NOT NULL, arm INTEGER NOT NULL, role TEXT NOT NULL, key BLOB NOT NULL,
         calls INTEGER NOT NULL, cached INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-        completion_tokens INTEGER NOT NULL, retries INTEGER NOT NULL, cost REAL, latency REAL NOT NULL, body BLOB NOT NULL
+        completion_tokens INTEGER NOT NULL, retries INTEGER NOT NULL, cost REAL, latency REAL NOT NULL,
+        body BLOB NOT NULL
     );
     CREATE INDEX turns_of_sample ON turns (sample, arm);
     CREATE TABLE outcomes (

@@ -69,9 +69,7 @@ class Plan(BaseModel):
     model_config = _FROZEN
     benchmark: str = "bbq_builtin"
     benchmark_options: dict[str, Any] = {}
-    methods: Annotated[list[MethodPlan], BeforeValidator(_methods), Field(min_length=1)] = [
-        MethodPlan(name="default")
-    ]
+    methods: Annotated[list[MethodPlan], BeforeValidator(_methods), Field(min_length=1)] = [MethodPlan(name="default")]
     models: Annotated[list[Assignment], BeforeValidator(_models), Field(min_length=1)]
     seeds: Annotated[list[int], Field(min_length=1)] = [0]
     limit: Annotated[int, Field(ge=1)] | None = None

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,19 @@ from evenhand.models.request import model_identity, request_key
 from evenhand.runs.lock import locked
 from evenhand.runs.plan import Arm, ModelPlan, Plan, identity
 from evenhand.runs.store import FILE_NAME, Finished, Store
-from evenhand.types import Answer, Generation, Grade, Message, Outcome, Params, Refusal, Sample, Status, Turn, Usage
+from evenhand.types import (
+    Answer,
+    Generation,
+    Grade,
+    Message,
+    Outcome,
+    Params,
+    Refusal,
+    Sample,
+    Status,
+    Turn,
+    Usage,
+)
 from evenhand.version import versions
 
 HOPELESS = 20
@@ -81,7 +93,7 @@ class Runner:
         self.directory = directory
         self.settings = settings
         self.progress = Progress()
-        self._observer = observer or (lambda _progress: None)
+        self._observer = observer
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
         self._scorer = scorer_id(self._benchmark)
         self._replay = False
@@ -111,7 +123,7 @@ class Runner:
         return self.progress
 
     @contextlib.contextmanager
-    def _opened(self, models: Mapping[str, Model]) -> Iterator[Store]:
+    def _opened(self, models: Mapping[str, Model]) -> Generator[Store]:
         """The store of this plan, new or resumed; a new one that got nowhere is removed again."""
         fingerprints = {key: model.fingerprint() for key, model in models.items()}
         wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints)
@@ -278,7 +290,8 @@ class Runner:
 
     def _tell(self, budget: Budget) -> None:
         self.progress.spent = budget.spent
-        self._observer(self.progress)
+        if self._observer is not None:
+            self._observer(self.progress)
 
 
 def scorer_id(benchmark: Benchmark) -> str:
@@ -304,9 +317,7 @@ def model_key(model: ModelPlan) -> str:
     return model.model_dump_json()
 
 
-def _load_models(
-    plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget
-) -> dict[str, Model]:
+def _load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
     wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
     loaded: dict[str, Model] = {}
     for key, each in wanted.items():

@@ -76,7 +76,7 @@ def _outcome(source: ArmSource, number: int, scorer: str, sample: Sample) -> Sho
         return None
     status, reason, _, body = stored
     record = source.store.record(number, source.arm.number, sample, scorer)
-    snapshots = [] if body is None else body["snapshots"]
+    snapshots: list[Any] = [] if body is None else body["snapshots"]
     return ShownOutcome(
         arm=source.id,
         status=status,
@@ -110,5 +110,3 @@ def _turn(turn: Turn) -> ShownTurn:
         cached=generation is not None and generation.cached,
         model="" if generation is None else generation.model,
     )
-
-

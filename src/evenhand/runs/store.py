@@ -29,9 +29,7 @@ _INSERT_TURN = (
     "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, retries, cost,"
     " latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 )
-_INSERT_OUTCOME = (
-    "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
-)
+_INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
 _INSERT_SCORE = "INSERT OR REPLACE INTO scores (sample, arm, scorer, body) VALUES (?,?,?,?)"
 
 
@@ -121,7 +119,7 @@ class Store:
             self._read.execute("BEGIN IMMEDIATE")
             try:
                 self._read.execute("DELETE FROM samples")
-                for count, sample in enumerate(samples, 1):  # noqa: B007 - the last count is the result
+                for count, sample in enumerate(samples, 1):
                     self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
                 self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
                 self._read.execute("COMMIT")
@@ -222,9 +220,7 @@ class Store:
 
     def turns(self, sample: int, arm: int) -> list[tuple[bytes, Turn]]:
         """The recorded turns of one sample in one arm, oldest first, with their request keys."""
-        rows = self._read.execute(
-            "SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm)
-        )
+        rows = self._read.execute("SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm))
         return [(key, turn_from(unpack(body))) for key, body in rows]
 
     def has_turns(self) -> bool:
@@ -339,7 +335,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 def sample_from(value: Any) -> Sample:
     """A Sample back from its JSON form."""
-    return Sample(**{**value, "choices": tuple(value["choices"])})
+    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
+    return Sample(**fields)
 
 
 class _store_errors:  # noqa: N801 - reads as a statement

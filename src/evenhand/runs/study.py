@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class StoredRun:
 
 
 @contextlib.contextmanager
-def open_sources(directories: Sequence[Path]) -> Iterator[tuple[list[StoredRun], list[ArmSource]]]:
+def open_sources(directories: Sequence[Path]) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
     """The run directories, opened for reading, and all their arms."""
     with contextlib.ExitStack() as stack:
         runs: list[StoredRun] = []
@@ -140,9 +140,7 @@ def _compute(
 ) -> StudyResult:
     metrics = benchmark.metrics()
     alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
-    pairs = {
-        source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id
-    }
+    pairs = {source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id}
     positions: dict[str, Counter[int]] = defaultdict(Counter)
     confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     groups: dict[str, None] = {}
@@ -203,9 +201,7 @@ def _arm_result(
         method=source.arm.method.name,
         models={role: model.spec for role, model in source.arm.models.items()},
         seed=source.arm.seed,
-        estimates=[
-            _estimate(metric, group, tally) for metric in metrics for group in _groups_of(metric.name, tally)
-        ],
+        estimates=[_estimate(metric, group, tally) for metric in metrics for group in _groups_of(metric.name, tally)],
         statuses=statuses,
         pending=total - sum(statuses.values()),
         reasons=source.store.reasons(source.arm.number),
@@ -268,9 +264,7 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         return np.abs(metric.statistic(sums))
 
     statistic = distance if metric.better == "zero" else metric.statistic
-    found = paired_cluster_bootstrap(
-        pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES
-    )
+    found = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
     p_value, test = found.p_value, "clustered bootstrap"
     if metric.share:
         p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"

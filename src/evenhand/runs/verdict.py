@@ -21,9 +21,7 @@ def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
     return f"{arm.label}: {headline.title} {_shown(estimate)}; {_guardrails(study, arm)}; {_cost(arm)}."
 
 
-def _against(
-    study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo
-) -> str:
+def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
     values = f"{_value(before.estimate(study.headline))} → {_value(after.estimate(study.headline))}"
     of = "distance from zero" if headline.better == "zero" else "value"
     if effect.difference is None:
@@ -36,8 +34,7 @@ def _against(
         if effect.direction == "undecided" and effect.detectable is not None:
             found += f", a change under {effect.detectable:.1f} would not show at this size"
     return (
-        f"{after.label} against {before.label}: {headline.title} {found}; "
-        f"{_guardrails(study, after)}; {_cost(after)}."
+        f"{after.label} against {before.label}: {headline.title} {found}; {_guardrails(study, after)}; {_cost(after)}."
     )
 
 
@@ -76,7 +73,9 @@ def warnings_about(study: StudyResult) -> list[str]:
         if arm.pending:
             found.append(f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it.")
         if total and ungraded / total > 0.05:
-            found.append(f"{arm.label}: {ungraded:,} of {total:,} samples gave no grade; the rest may be a biased choice.")
+            found.append(
+                f"{arm.label}: {ungraded:,} of {total:,} samples gave no grade; the rest may be a biased choice."
+            )
         if arm.position and arm.position.distance is not None and (arm.position.p_value or 0) < 0.001:
             top = max(arm.position.counts) / sum(arm.position.counts)
             if arm.position.distance > 0.2:

@@ -124,9 +124,8 @@
       const isTarget = sample.target === i || sample.target === choice;
       const by = sample.outcomes.filter((o) => o.status === "graded" && o.answer.trim() === choice.trim());
       const chosen = by.map((o) => make("span", "tag chosen", mark(o.arm), label(o.arm)));
-      const row = make("li", isTarget ? "target-choice" : "", make("span", "", choice), ...chosen);
-      if (isTarget) row.append(make("span", "tag", "✓ target"));
-      return row;
+      if (isTarget) chosen.push(make("span", "tag is-target", "✓ target"));
+      return make("li", isTarget ? "target-choice" : "", make("span", "", choice), make("span", "tags", ...chosen));
     });
     return make("ul", "choices", ...rows);
   };
@@ -154,7 +153,7 @@
     const same = repeated(turn, before);
     const old = same ? folded("As in the turn before: " + plural(same, "message"), ...said_.slice(0, same)) : null;
     const outputs = turn.outputs.map((text, i) =>
-      said("output", turn.agent + " answers" + (turn.outputs.length > 1 ? ", " + (i + 1) : ""), text || "(nothing)"),
+      said("output", turn.outputs.length > 1 ? "answer " + (i + 1) : "answer", text || "(nothing)"),
     );
     const model = make("span", "", " – " + turn.role + ", " + turn.model);
     const head = make("p", "turn-head", number + ". " + turn.agent, model);

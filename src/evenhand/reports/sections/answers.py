@@ -19,15 +19,11 @@ def confusion(view: View) -> Html:
     arms = [arm for arm in view.arms if arm.confusion]
     title = "Expected and given answers"
     if not arms:
-        return section(
-            "answers", title, None, nothing("This benchmark does not sort its answers into kinds.")
-        )
+        return section("answers", title, None, nothing("This benchmark does not sort its answers into kinds."))
     given = _columns(arms)
-    lead = "Rows: the kind of answer that was right. Columns: the kind that was given. Each row adds up to 100%; "
-    lead += "outlined cells are right answers."
-    return section(
-        "answers", title, lead, tag("div", [_heat(view, arm, given) for arm in arms], class_="multiples")
-    )
+    lead = "Rows: the kind of answer that was right. Columns: the kind that was given. "
+    lead += "Each row adds up to 100%; outlined cells are right answers."
+    return section("answers", title, lead, tag("div", [_heat(view, arm, given) for arm in arms], class_="multiples"))
 
 
 def _columns(arms: list[ArmResult]) -> list[str]:
@@ -38,9 +34,7 @@ def _columns(arms: list[ArmResult]) -> list[str]:
 
 
 def _heat(view: View, arm: ArmResult, given: list[str]) -> Html:
-    head = tag(
-        "tr", tag("th", "expected", class_="corner"), [tag("th", _kind(k), scope="col") for k in given]
-    )
+    head = tag("tr", tag("th", "expected", class_="corner"), [tag("th", _kind(k), scope="col") for k in given])
     rows: list[Node] = []
     for expected, counts in arm.confusion.items():
         total = sum(counts.values())
@@ -68,8 +62,8 @@ def position(view: View) -> Html:
     title = "Position of the chosen option"
     if not arms:
         return section("position", title, None, nothing("No positions were recorded."))
-    lead = "The options are shuffled for every sample, so a reader without a habit picks each position equally often "
-    lead += "(the upright line). A lasting preference for one position is noise that can look like bias."
+    lead = "The options are shuffled for every sample, so a reader without a habit picks each position "
+    lead += "equally often (the upright line). A lasting preference for one position is noise that can look like bias."
     panels = [_positions(view, arm, found) for arm, found in arms]
     return section("position", title, lead, tag("div", panels, class_="multiples narrow"))
 
@@ -92,9 +86,7 @@ def _positions(view: View, arm: ArmResult, found: PositionBias) -> Html:
 
 
 def _sentence(found: PositionBias, total: int) -> str:
-    numbers = (
-        f"{number(found.distance, 3)} away from even (0 is even, 1 the most), {p_statement(found.p_value)}, "
-    )
+    numbers = f"{number(found.distance, 3)} away from even (0 is even, 1 the most), {p_statement(found.p_value)}, "
     numbers += f"{plural(total, 'choice')}. "
     if found.p_value is None:
         return numbers + "Too little to say whether position mattered."

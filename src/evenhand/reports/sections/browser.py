@@ -20,11 +20,7 @@ def browser(view: View, shown: int) -> Html:
         return section("samples", "Samples", None, nothing("No samples are embedded in this report."))
     whole = planned(view.study)
     samples = plural(shown, "sample")
-    part = (
-        f"{samples} of the {count(whole)} in the run are"
-        if shown < whole
-        else f"All {samples} of the run are"
-    )
+    part = f"{samples} of the {count(whole)} in the run are" if shown < whole else f"All {samples} of the run are"
     lead = f"{part} embedded here, "
     lead += "with everything that was said. Arrow keys walk through the list."
     panes = tag("div", _list(), _detail(), class_="panes")
@@ -62,7 +58,7 @@ def _list() -> Html:
 
 def _detail() -> Html:
     hint = tag("p", "Choose a sample from the list.", class_="nothing")
-    return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample", aria_live="off")
+    return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample")
 
 
 def sample_data(view: View, samples: Iterable[ShownSample]) -> Html:
@@ -119,6 +115,4 @@ def navigation(titles: Iterable[tuple[str, str]]) -> Html:
     """Links to the sections, and the switch between light and dark."""
     links: list[Node] = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles]
     switch = tag("button", "◐ Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
-    return tag(
-        "nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections"
-    )
+    return tag("nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections")

@@ -22,8 +22,8 @@ def changes(view: View) -> Html:
         why = "With one arm there is nothing to compare." if len(view.arms) < 2 else "No comparison was made."
         return section("changes", "Before and after", None, nothing(why))
     lead = "Differences on the samples that both arms graded, so that every sample is its own control. "
-    lead += "“Undecided” means that this study cannot tell, not that nothing changed: the last column says how large "
-    lead += "a difference would have to be for this many samples to show it in four studies out of five."
+    lead += "“Undecided” means that this study cannot tell, not that nothing changed: the last column says how "
+    lead += "large a difference would have to be for this many samples to show it in four studies out of five."
     return section("changes", "Before and after", lead, tables, _how_tested(view), _by_group(view))
 
 

@@ -18,9 +18,7 @@ _UNDEFINED = Estimate("", "", None, None, None, 0)
 def trade_off(view: View) -> Html:
     """The headline against the guardrail that a lazy method would sacrifice."""
     guard = _guard(view)
-    title = (
-        "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
-    )
+    title = "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
     if not view.arms:
         return section("trade-off", title, None, nothing("The study has no arms."))
     if guard is None:
@@ -28,13 +26,11 @@ def trade_off(view: View) -> Html:
     lead = "A method that only ever answers “unknown” shows no bias and knows nothing: look at both at once. "
     generic = "A better headline is worth little if the guardrail falls: look at both at once. "
     reading = "Bars are confidence intervals."
-    return section(
-        "trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard)
-    )
+    return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard))
 
 
 def _guard(view: View) -> MetricInfo | None:
-    """The metric for the second axis: disambiguated accuracy, else the first guardrail that should be high."""
+    """The second axis: disambiguated accuracy, else the first guardrail that should be high."""
     names = [ACCURACY] if any(m.name == ACCURACY for m in view.metrics) else []
     guards = [view.info(name) for name in view.study.guardrails if name != view.study.headline]
     names += [m.name for m in guards if m.better == "higher"] + [m.name for m in guards]
@@ -75,9 +71,7 @@ def _scatter(view: View, guard: MetricInfo) -> Html:
         tag("p", f"↑ {metric_title(guard)}", _hint(guard), class_="axis-title"),
         scatter(x_axis, y_axis, points, note if head.better == "zero" else None, label),
         tag("p", f"{metric_title(head)} →", _hint(head), class_="axis-title below"),
-        tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing))
-        if missing
-        else None,
+        tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing)) if missing else None,
     )
 
 

@@ -27,9 +27,7 @@ def overview(view: View) -> Html:
 
 def _compared(view: View) -> list[Node]:
     arms = plural(len(view.arms), "arm")
-    sentence: list[Node] = [
-        f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "
-    ]
+    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     sentence.append(f"The headline is {view.headline.title}. ")
@@ -46,10 +44,8 @@ def _in_common(view: View) -> str:
 
 
 def _shared_models(view: View) -> dict[str, str]:
-    first = view.arms[0].models if view.arms else {}
-    return {
-        role: model for role, model in first.items() if all(a.models.get(role) == model for a in view.arms)
-    }
+    first = dict(view.arms[0].models) if view.arms else dict[str, str]()
+    return {role: model for role, model in first.items() if all(a.models.get(role) == model for a in view.arms)}
 
 
 def _one_seed(view: View) -> bool:
@@ -77,9 +73,7 @@ def _main_table(view: View) -> Html:
         tag("th", metric_title(m), tag("small", metric_hint(m)), scope="col", role="columnheader")
         for m in view.main_metrics
     ]
-    costs = [
-        tag("th", name, scope="col", role="columnheader") for name in ("Calls", "Tokens", "Money", "Time")
-    ]
+    costs = [tag("th", name, scope="col", role="columnheader") for name in ("Calls", "Tokens", "Money", "Time")]
     header = tag("tr", tag("th", "Arm", scope="col", role="columnheader"), heads, costs, role="row")
     body = [_row(view, arm) for arm in view.arms]
     table = tag(
@@ -91,9 +85,7 @@ def _main_table(view: View) -> Html:
         aria_label="Results by arm",
     )
     unpriced = any(total_usage(arm).cost is None for arm in view.arms)
-    notes = [
-        "In brackets: confidence intervals. n: the samples a value rests on. A dash: undefined, which is not 0."
-    ]
+    notes = ["In brackets: confidence intervals. n: the samples a value rests on. A dash: undefined, not 0."]
     if unpriced:
         notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
     return tag("div", table, tag("p", " ".join(notes), class_="footnote"), class_="main-table")

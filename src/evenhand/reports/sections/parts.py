@@ -38,9 +38,7 @@ def arm_name(view: View, arm: ArmResult) -> Html:
 
 def legend(view: View) -> Html:
     """All arms in a line."""
-    return tag(
-        "ul", [tag("li", arm_name(view, arm)) for arm in view.arms], class_="legend", aria_label="Arms"
-    )
+    return tag("ul", [tag("li", arm_name(view, arm)) for arm in view.arms], class_="legend", aria_label="Arms")
 
 
 def estimate_cell(estimate: Estimate | None, digits: int) -> Html:

@@ -55,9 +55,7 @@ def cost(view: View) -> Html:
 
 
 def _amounts(usage: Usage) -> list[Node]:
-    cached = (
-        f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
-    )
+    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
     numbers = [count(usage.calls), cached, count(usage.retries)]
     tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
     return [*numbers, *tokens, money_cell(usage.cost)]
@@ -69,9 +67,7 @@ def _token_bars(view: View) -> Html:
     for i, arm in enumerate(view.arms):
         tokens = total_usage(arm).tokens
         label = f"{arm.label}: {count(tokens)} tokens"
-        value = tag(
-            "span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value"
-        )
+        value = tag("span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value")
         picture = bar(tokens / most if most else 0.0, None, arm_class(i), label)
         rows.append(tag("div", arm_name(view, arm), picture, value, class_="bar-row"))
     return tag("figure", tag("figcaption", "Tokens, in and out"), rows, class_="bars")
@@ -85,14 +81,12 @@ def failures(view: View) -> Html:
     """What was not graded, and why."""
     if not view.arms:
         return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
-    lead = "Coverage is the graded share of the samples that were run. What was refused, unreadable or failed is "
-    lead += "left out of every metric and counted here; it is never booked as an answer."
+    lead = "Coverage is the graded share of the samples that were run. What was refused, unreadable or failed "
+    lead += "is left out of every metric and counted here; it is never booked as an answer."
     bars = [_status_bar(view, arm) for arm in view.arms]
     pending = sum(arm.pending for arm in view.arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
-    return section(
-        "failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view)
-    )
+    return section("failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view))
 
 
 def _stopped(view: View) -> str:
@@ -137,9 +131,7 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
 
 def _reasons(view: View) -> Html | None:
     rows: list[list[Node]] = [
-        [arm_name(view, arm), status, reason, count(n)]
-        for arm in view.arms
-        for status, reason, n in arm.reasons
+        [arm_name(view, arm), status, reason, count(n)] for arm in view.arms for status, reason, n in arm.reasons
     ]
     if not rows:
         return None
@@ -151,9 +143,7 @@ def how_made(view: View) -> Html:
     lead = "What is needed to repeat this study. The same plan, seed and cache give the same numbers."
     facts = cast("dict[str, Any]", plain(view.study.provenance))
     if not facts:
-        return section(
-            "made", "How it was made", None, nothing("Nothing was recorded about how it was made.")
-        )
+        return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
     raw = json.dumps(facts, ensure_ascii=False, indent=2)
     details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
     return section("made", "How it was made", lead, _facts(facts), details)

