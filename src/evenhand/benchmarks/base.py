@@ -6,6 +6,7 @@ alone the study computes estimates, intervals, breakdowns and paired differences
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import UsageError
+from evenhand.errors import UnknownNameError
 from evenhand.registry import Registry
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -111,7 +112,8 @@ BENCHMARKS: Registry[type[Benchmark]] = Registry("benchmark", package="evenhand.
 def load_benchmark(name: str, **options: Any) -> Benchmark:
     """The benchmark called `name`; options go to its constructor, which names the ones it takes."""
     factory: Any = BENCHMARKS.get(name)
-    try:
-        return factory(**options)
-    except TypeError as error:
-        raise UsageError(f"The benchmark {name} does not take these options: {error}.") from error
+    known = inspect.signature(factory).parameters
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of the benchmark {name}", option, known)
+    return factory(**options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import click
 
@@ -76,3 +76,18 @@ def describe(progress: Progress, started: float) -> str:
     if left is not None and progress.done < progress.total:
         parts.append(f"{int(left // 60)}:{int(left % 60):02d} left")
     return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def shown_download() -> Generator[Callable[[int, int | None], None]]:
+    """A reporter of (bytes so far, bytes in all if known)."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    with Bar(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

