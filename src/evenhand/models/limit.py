@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from types import TracebackType
 
@@ -22,17 +23,22 @@ class AdaptiveLimit:
         self._epoch = 0
 
     async def __aenter__(self) -> int:
-        """Wait for room; the returned epoch goes back into `push_back`."""
-        while self.in_flight >= int(self.size):
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._wake()
-                raise
-        self.in_flight += 1
+        """Wait for room, first come, first served; the returned epoch goes back into `push_back`."""
+        if self.in_flight < int(self.size):
+            self.in_flight += 1
+            return self._epoch
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                with contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
+            else:  # room was handed over in the same moment: pass it on
+                self.in_flight -= 1
+                self._wake()
+            raise
         return self._epoch
 
     async def __aexit__(
@@ -55,9 +61,9 @@ class AdaptiveLimit:
             self.size = max(1.0, self.size / 2)
 
     def _wake(self) -> None:
-        room = int(self.size) - self.in_flight
-        while room > 0 and self._waiters:
+        """Hand free room to those who wait; it counts as taken at once, so that no newcomer slips in before them."""
+        while self._waiters and self.in_flight < int(self.size):
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                room -= 1
+                self.in_flight += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,22 @@ from evenhand.types import Completion, Finish, Generation, Message, Params, Toke
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
 _OPTIONAL = ("response_format", "logprobs", "seed", "max_tokens", "temperature", "top_p", "stop", "n")
 """Parameters that can be left out of a request when a server does not know them."""
+_REQUIRED = frozenset({"messages", "model"})
+_ALIASES: Mapping[str, tuple[str, ...]] = {"logprobs": ("top_logprobs",), "response_format": ("json_schema",)}
+# `stop` and `n` are ordinary words: they count only where the text marks them as names.
+_NAMED: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(
+        rf"(?:['\"`]|param(?:eter)?s?:? +){name}\b"
+        if name in ("stop", "n")
+        else rf"(?<!\w)(?:{'|'.join((name, *_ALIASES.get(name, ())))})(?!\w)",
+        re.IGNORECASE,
+    )
+    for name in _OPTIONAL
+}
+_TOO_LONG = re.compile(r"context.?length|context.?size|too (?:large|long|many tokens)", re.IGNORECASE)
+"""A complaint about the size of this request, whatever parameters it mentions."""
+_PLACE = re.compile(r"'loc': \('body', '(\w+)'")
+_ECHO = re.compile(r"'input': .*", re.DOTALL)
 
 
 def request_body(
@@ -26,9 +43,10 @@ def request_body(
     shown = [{"role": message.role, "content": message.content} for message in messages]
     if params.schema is not None:
         if "response_format" in dropped:
-            # The fallback where a server has no constrained output: ask for it in words.
+            # The fallback where a server has no constrained output: ask for it in words, in the last message, since
+            # many chat templates take no system message at the end.
             schema = orjson.dumps(params.schema).decode()
-            shown.append({"role": "system", "content": f"Reply with JSON only, valid under this schema: {schema}"})
+            shown[-1]["content"] += f"\n\nReply with JSON only, valid under this schema: {schema}"
         else:
             body["response_format"] = {
                 "type": "json_schema",
@@ -54,25 +72,32 @@ def request_body(
 def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None:
     """Which optional parameter of `body` a 400 reply complains about, if it names one."""
     try:
-        reply: Any = orjson.loads(payload)
+        named, text = _complaint(orjson.loads(payload))
     except ValueError:
         return None
-    try:
-        named = str(reply["error"]["param"] or "")
-    except (KeyError, TypeError):
-        named = ""
-    text = orjson.dumps(reply).decode().lower()
-    for parameter in _OPTIONAL:
-        if parameter not in body:
-            continue
-        aliases = {
-            "logprobs": ("top_logprobs", "logprobs"),
-            "response_format": ("json_schema", "response_format"),
-        }
-        names = aliases.get(parameter, (parameter,))
-        if named.split(".")[0] in names or (not named and any(f"{alias}" in text for alias in names if len(alias) > 1)):
+    sent = [parameter for parameter in _OPTIONAL if parameter in body]
+    for parameter in sent:
+        if named & {parameter, *_ALIASES.get(parameter, ())}:
             return parameter
-    return None
+    if named & _REQUIRED or _TOO_LONG.search(text):
+        return None
+    return next((parameter for parameter in sent if _NAMED[parameter].search(text)), None)
+
+
+def _complaint(reply: Any) -> tuple[set[str], str]:
+    """The field names that an error reply points at, and its words; never the request that it may echo."""
+    match reply:
+        case {"error": {"message": str(text), **rest}} | {"message": str(text), **rest}:
+            # OpenAI and llama.cpp name `param`; vLLM prints a list of places into the message.
+            places = [str(rest.get("param") or ""), *_PLACE.findall(text)]
+            return {part for place in places for part in re.split(r"\W+", place)} - {""}, _ECHO.sub("", text)
+        case {"detail": [*details]}:  # FastAPI
+            places = [each.get("loc") or () for each in details if isinstance(each, dict)]
+            return {str(part) for place in places for part in place}, ""
+        case {"error": str(text)} | {"detail": str(text)}:
+            return set(), text
+        case _:
+            return set(), ""
 
 
 def parse_generation(reply: Any, spec: str) -> Generation:
@@ -95,7 +120,7 @@ def parse_generation(reply: Any, spec: str) -> Generation:
 def _completion(choice: Any) -> Completion:
     message = choice["message"]
     content = message.get("content")
-    refusal = message.get("refusal")
+    refusal = message.get("refusal") or None
     if content is None and refusal is None and choice.get("finish_reason") is None:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 
-from evenhand.errors import ModelError
+from evenhand.errors import EndpointError, ModelError
 
 LONGEST_WAIT = 300.0
 """An endpoint that asks for a longer pause is taken as down."""
@@ -36,7 +38,7 @@ class RetryPolicy:
         if asked is None:
             return random.uniform(0, min(self.ceiling, self.base * 2**failures))
         if asked > LONGEST_WAIT:
-            raise error
+            raise EndpointError(f"{error} It asks for a pause of {asked:,.0f} s; resume the run then.") from error
         return asked + random.uniform(0, min(1.0, 0.1 * asked + self.base / 10))
 
 
@@ -46,10 +48,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         value = headers.get(name)
         if value is None:
             continue
-        try:
+        with contextlib.suppress(ValueError):
             return max(0.0, float(value) * scale)
-        except ValueError:
-            date = email.utils.parsedate_to_datetime(value) if name == "retry-after" and "," in value else None
-            if date is not None:
-                return max(0.0, date.timestamp() - time.time())
+        with contextlib.suppress(ValueError):
+            date = email.utils.parsedate_to_datetime(value)
+            return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time.time())
     return None

@@ -16,6 +16,7 @@ HEIGHT = 400
 TOP, BOTTOM = 34, 370
 LEFT, RIGHT = 9.0, 96.0
 _LABEL_GAP = 18
+_LONGEST_NAME = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def _cross(x_axis: Axis, y_axis: Axis, point: Point, x: float, y: float) -> Html
 def _name(point: Point, x: float, y: float) -> Html:
     left_side = x > 65
     classes = f"name {arm_class(point.arm)}" + (" end" if left_side else "")
-    name = shorten(point.name, _LONGEST_NAME, placeholder="…")
+    name = point.name if len(point.name) <= _LONGEST_NAME else point.name[: _LONGEST_NAME - 1] + "…"
     return tag("text", name, x=f"{x:.2f}%", dx=-12 if left_side else 12, y=f"{y - 9:.1f}", class_=classes)
 
 

@@ -117,7 +117,8 @@ def make_plan(values: Mapping[str, Any]) -> Plan:
     try:
         plan = Plan.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt field also makes the right one missing; the misspelling is what helps.
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         place = ".".join(str(part) for part in first["loc"]) or "the plan"
         if first["type"] == "extra_forbidden":
             raise PlanError(f"A plan has no field {place!r}; it has {', '.join(Plan.model_fields)}.") from error

@@ -114,12 +114,12 @@ class Runner:
                 budget.spent = sum(store.usage().values(), Usage())
                 loaded = [_load_arm(arm, method, options, models) for arm, method, options in arms]
                 await self._work(store, loaded, budget)
+                if self._fatal is not None:
+                    raise self._fatal
         finally:
             await gather_closed(list(models.values()))
             if cache is not None:
                 cache.close()
-        if self._fatal is not None:
-            raise self._fatal
         return self.progress
 
     @contextlib.contextmanager

@@ -1,0 +1,107 @@
+"""Whatever is wrong: one clear sentence, exit code 2, nothing half-written."""
+
+from pathlib import Path
+
+import pytest
+
+RUN = ("run", "--limit", "4", "--out", "r")
+
+CASES = {
+    "unknown command": (("adit",), "did you mean audit"),
+    "unknown option": (("run", "--modell", "fake/A"), "--model"),
+    "unknown provider": ((*RUN, "--model", "opnai/x"), "did you mean openai"),
+    "not a spec": ((*RUN, "--model", "gpt"), "provider/name"),
+    "no model": (RUN, "names no model"),
+    "unknown method": ((*RUN, "--model", "fake/A", "--method", "coot"), "did you mean cot"),
+    "unknown method option": ((*RUN, "--model", "fake/A", "--method", "cot:tokens=3"), "max_tokens"),
+    "unknown benchmark": ((*RUN, "--model", "fake/A", "--benchmark", "bqb"), "did you mean bbq"),
+    "unknown benchmark option": ((*RUN, "--model", "fake/A", "--set", "category=Age"), "categories"),
+    "unknown category": ((*RUN, "--model", "fake/A", "--set", "categories=Aeg"), "did you mean Age"),
+    "missing data": ((*RUN, "--model", "fake/A", "--benchmark", "bbq"), "evenhand data pull bbq"),
+    "data folder that is not there": ((*RUN, "--model", "fake/A", "--benchmark", "bbq", "--data", "no"), "no"),
+    "missing key": ((*RUN, "--model", "openai/gpt-4o-mini"), "OPENAI_API_KEY"),
+    "bad base url": ((*RUN, "--model", "openai/x", "--base-url", "localhost:8000"), "http://localhost:8000/v1"),
+    "role that nobody uses": ((*RUN, "--model", "fake/A", "--model", "judge=fake/B"), "judge"),
+    "only a role": ((*RUN, "--model", "judge=fake/B"), "names no model"),
+    "same arm twice": ((*RUN, "--model", "fake/A", "--method", "cot", "--method", "cot"), "twice"),
+    "bad limit": (("run", "--model", "fake/A", "--limit", "0", "--out", "r"), "limit"),
+    "bad budget": ((*RUN, "--model", "fake/A", "--budget", "lots"), "'$5'"),
+    "money without a price": (
+        (*RUN, "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--budget", "$1"),
+        "--price",
+    ),
+    "bad price": ((*RUN, "--model", "fake/A", "--price", "fake/A=cheap"), "SPEC=INPUT/OUTPUT"),
+    "missing plan file": (("run", "--config", "none.yaml"), "none.yaml"),
+    "reading that the model lacks": ((*RUN, "--model", "fake/A", "--reading", "logprobs"), "logprobs"),
+    "missing weights": ((*RUN, "--model", "local/nothing.gguf"), "nothing.gguf"),
+    "no run there": (("report", "r"), "holds no run"),
+    "no run to show": (("show", "r"), "holds no run"),
+    "no run to export": (("export", "r"), "holds no run"),
+    "nobody listens": (("doctor", "openai/x", "--base-url", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
+    "unknown data set": (("data", "pull", "bqb"), "bbq"),
+    "unknown weights": (("models", "pull", "builtinn"), "builtin"),
+    "predictions that are not there": (("metrics", "bbq", "none.jsonl", "--builtin"), "none.jsonl"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    result = cli(*arguments)
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert "Traceback" not in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("models: [fake/A\nlimit: 3", "line 2"),
+        ("model: fake/A", "models"),
+        ("- fake/A", "field: value"),
+        ("models: [fake/A]\nlimit: many", "limit"),
+        ("models: [fake/A]\nmethods: []", "methods"),
+    ],
+)
+def test_a_wrong_plan_file_names_the_place(cli, tmp_path: Path, text: str, place: str):
+    (tmp_path / "plan.yaml").write_text(text)
+
+    result = cli("run", "--config", "plan.yaml", "--out", "r")
+
+    assert result.code == 2
+    assert place in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_run_directory_of_another_plan_is_left_alone(cli, tmp_path: Path):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+    before = (tmp_path / "r" / "run.sqlite").read_bytes()
+
+    again = cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+    other = cli("run", "--model", "fake/B", "--limit", "4", "--out", "r", "--resume")
+
+    assert (again.code, other.code) == (2, 2)
+    assert "--resume" in again.err
+    assert "another plan" in other.err
+    assert (tmp_path / "r" / "run.sqlite").read_bytes() == before
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(cli, tmp_path: Path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "thesis.tex").write_text("mine")
+
+    result = cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+
+    assert result.code == 2
+    assert [each.name for each in (tmp_path / "r").iterdir()] == ["thesis.tex"]
+
+
+def test_a_prediction_file_is_checked_line_by_line(cli, tmp_path: Path):
+    (tmp_path / "p.jsonl").write_text('{"category": "Age", "example_id": 0, "prediction": 1}\n{"category": "Age"}\n')
+
+    result = cli("metrics", "bbq", "p.jsonl", "--builtin")
+
+    assert result.code == 2
+    assert "p.jsonl, line 2" in result.err

@@ -1,0 +1,151 @@
+"""run, audit, compare, report, show and export, from flags and from files."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+SMALL = ("--model", "fake/A", "--limit", "44")
+
+
+def test_run_stores_every_sample_and_says_what_comes_next(cli, tmp_path: Path):
+    result = cli("run", *SMALL, "--out", "r")
+
+    assert result.code == 0
+    assert "44 of 44 done (44 graded)" in result.out
+    assert "evenhand report r" in result.out
+    assert (tmp_path / "r" / "run.sqlite").is_file()
+
+
+def test_audit_prints_the_verdict_and_writes_one_html_file(cli, tmp_path: Path):
+    result = cli("audit", "fake/A", "--limit", "44", "--out", "r")
+
+    assert result.code == 0
+    assert "Bias, ambiguous" in result.out
+    html = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html>") or html.startswith("<!DOCTYPE html>")
+    assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_compare_runs_three_methods_by_default(cli):
+    result = cli("compare", "--model", "fake/A", "--limit", "22", "--out", "r")
+
+    assert result.code == 0
+    assert "fair_prompt against default" in result.out
+    assert "cot against default" in result.out
+
+
+def test_compare_of_stored_runs_makes_no_call(cli):
+    cli("run", *SMALL, "--out", "first")
+    cli("run", *SMALL, "--method", "fair_prompt", "--out", "second")
+
+    result = cli("compare", "first", "second", "--out", "both")
+
+    assert result.code == 0
+    assert "second: fair_prompt against first: default" in result.out
+
+
+def test_a_plan_file_gives_the_same_run_as_flags(cli, tmp_path: Path):
+    plan = "benchmark: bbq_builtin\nmodels: [fake/A]\nmethods: [default, cot]\nlimit: 22\nseeds: [3]\n"
+    (tmp_path / "plan.yaml").write_text(plan)
+    toml = 'benchmark = "bbq_builtin"\nmodels = ["fake/A"]\nmethods = ["default", "cot"]\nlimit = 22\nseeds = [3]\n'
+    (tmp_path / "plan.toml").write_text(toml)
+    flags = ("--model", "fake/A", "--method", "default", "--method", "cot", "--limit", "22", "--seed", "3")
+
+    for name, arguments in {
+        "yaml": ("--config", "plan.yaml"),
+        "toml": ("--config", "plan.toml"),
+        "flags": flags,
+    }.items():
+        assert cli("run", *arguments, "--out", name).code == 0
+        assert cli("export", name, "-o", f"{name}.jsonl").code == 0
+
+    texts = {(tmp_path / f"{name}.jsonl").read_bytes() for name in ("yaml", "toml", "flags")}
+    assert len(texts) == 1
+
+
+def test_dry_run_prints_calls_tokens_and_money_and_writes_nothing(cli, tmp_path: Path):
+    result = cli(
+        "compare", "--model", "openai/x", "--limit", "100", "--dry-run", "--price", "openai/x=1/2", "--out", "r"
+    )
+
+    assert result.code == 0
+    row = next(line for line in result.out.splitlines() if "cot" in line)
+    assert "200" in row
+    assert "$" in row
+    assert not (tmp_path / "r").exists()
+
+
+def test_dry_run_counts_the_calls_that_the_run_then_makes(cli):
+    forecast = cli("run", "--model", "fake/A", "--method", "cot", "--limit", "22", "--dry-run")
+    cli("run", "--model", "fake/A", "--method", "cot", "--limit", "22", "--out", "r", "--no-cache")
+    cli("export", "r", "--usage", "-o", "usage.jsonl")
+
+    made = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
+    assert made == 44
+    assert f"│ {made} " in forecast.out
+
+
+def test_budget_stops_with_its_own_exit_code_and_resume_completes(cli):
+    stopped = cli("run", *SMALL, "--no-cache", "--budget", "20 calls", "--out", "r")
+    assert stopped.code == 3
+    assert "20 of 44 done" in stopped.out
+
+    resumed = cli("run", *SMALL, "--no-cache", "--resume", "--out", "r")
+
+    assert resumed.code == 0
+    assert "44 of 44 done" in resumed.out
+
+
+def test_show_prints_the_plan_and_one_samples_story(cli):
+    cli("run", *SMALL, "--method", "cot", "--out", "r")
+
+    overview = cli("show", "r")
+    sample = cli("show", "r", "--list").out.split()[0]
+    story = cli("show", "r", sample)
+
+    assert "cot: 44 graded, 0 pending" in overview.out
+    assert "reasoner" in story.out
+    assert "⇒ graded" in story.out
+
+
+def test_show_does_not_obey_terminal_controls_in_model_text(cli):
+    cli("run", "--model", "fake/\x1b[31mA) red", "--limit", "4", "--out", "r")
+    sample = cli("show", "r", "--list").out.split()[0]
+
+    assert "\x1b" not in cli("show", "r", sample).out
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_export_writes_one_row_per_outcome(cli, tmp_path: Path, ending: str):
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
+
+    result = cli("export", "r", "-o", f"t.{ending}")
+
+    assert "88 rows" in result.out
+    if ending == "csv":
+        with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 88
+        assert {row["status"] for row in rows} == {"graded"}
+
+
+def test_export_of_metrics_and_effects(cli):
+    cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
+
+    assert cli("export", "r", "--table", "metrics", "-o", "m.jsonl").code == 0
+    assert cli("export", "r", "--table", "effects", "-o", "e.csv").code == 0
+    assert cli("export", "r", "--table", "turns", "-o", "turns.jsonl").code == 0
+    metrics = [json.loads(line) for line in Path("m.jsonl").read_text().splitlines()]
+    assert {"metric", "value", "low", "high", "n", "arm"} <= metrics[0].keys()
+
+
+def test_same_plan_seed_and_cache_give_the_same_bytes(cli, tmp_path: Path):
+    for name in ("a", "b"):
+        cli("run", *SMALL, "--out", name)
+        cli("export", name, "-o", f"{name}.csv")
+
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()

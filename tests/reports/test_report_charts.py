@@ -1,0 +1,112 @@
+"""Charts keep what they draw inside the box, and give undefined values no place on a scale."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+import sample_study
+
+from evenhand.reports.axis import axis_for
+from evenhand.reports.charts import Lane, Segment, bar, stacked, strip, tick_labels
+from evenhand.reports.format import finite
+from evenhand.reports.scatter import BOTTOM, HEIGHT, Point, scatter
+from evenhand.runs.results import Estimate
+
+
+def percentages(svg: str) -> list[float]:
+    return [float(x) for x in re.findall(r'\b(?:x|x1|x2|cx)="(-?[\d.]+)%"', svg)]
+
+
+@pytest.mark.parametrize(
+    "values", [(-3.2, 18.0), (0.001, 0.0042), (58.0, 61.0), (0.0, 0.0), (1e300, 1e300), (-1e-7, 2e9), (7.0, 7.0)]
+)
+def test_an_axis_covers_its_values_with_few_round_ticks(values: tuple[float, float]) -> None:
+    axis = axis_for(values)
+    assert axis.low <= min(values) <= max(values) <= axis.high
+    assert 2 <= len(axis.ticks) <= 8
+    assert all(0 <= axis.fraction(v) <= 1 for v in values)
+
+
+def test_an_axis_of_nothing_is_still_an_axis() -> None:
+    axis = axis_for([None, float("nan"), float("inf")])
+    assert (axis.low, axis.high) == (-1, 1)
+
+
+def test_zero_can_be_required() -> None:
+    assert 0.0 in axis_for([12.0, 18.0], include_zero=True).ticks
+
+
+def test_tick_labels_carry_as_many_decimals_as_the_step() -> None:
+    assert ">2.5<" in tick_labels(axis_for([0, 10], steps=4))
+    assert ">10<" in tick_labels(axis_for([0, 50]))
+
+
+def test_every_mark_of_a_strip_lies_inside_and_is_well_formed() -> None:
+    lanes = [Lane(0, -20.0, -20.0, 40.0, "a"), Lane(1, 40.0, None, None, "b"), Lane(9, 3.0, 1.0, 5.0, "c")]
+    svg = strip(axis_for([-20, 40]), lanes, "label")
+    ET.fromstring(svg)
+    assert all(0 <= x <= 100 for x in percentages(svg))
+    assert svg.count("<use") == 3
+    assert svg.count('class="whisker"') == 2
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+def test_an_undefined_value_is_a_dash_and_not_a_mark(value: float | None) -> None:
+    svg = strip(axis_for([0, 1]), [Lane(0, value, 0.0, 1.0, "default: –, n = 12")], "label")
+    assert "– undefined" in svg
+    assert "default: –, n = 12" in svg
+    assert "<use" not in svg
+    assert "whisker" not in svg
+
+
+def test_every_point_of_the_scatter_lies_inside() -> None:
+    points: list[Point] = []
+    for i, arm in enumerate(sample_study.study().arms):
+        x, y = arm.estimate("bias_ambig"), arm.estimate("accuracy_disambig")
+        assert x is not None
+        assert y is not None
+        points.append(Point(i, arm.label, x, y, arm.label))
+    x_axis = axis_for([v for p in points for v in (p.x.low, p.x.high)], include_zero=True)
+    y_axis = axis_for([v for p in points for v in (p.y.low, p.y.high)])
+    svg = scatter(x_axis, y_axis, points, "no measured bias", "label")
+    ET.fromstring(svg)
+    heights = [float(y) for y in re.findall(r'\b(?:y|y1|y2|cy)="(-?[\d.]+)"', svg)]
+    assert all(0 <= x <= 100 for x in percentages(svg))
+    assert all(0 <= y <= HEIGHT for y in heights)
+    assert svg.count("<use") == 3
+    assert "no measured bias" in svg
+
+
+def test_names_in_the_scatter_do_not_cover_each_other() -> None:
+    same = Estimate("m", "all", 5.0, 4.0, 6.0, 10)
+    points = [Point(i, f"arm{i}", same, same, "") for i in range(4)]
+    axis = axis_for([0.0, 10.0])
+    svg = scatter(axis, axis, points, None, "label")
+    heights = sorted(float(y) for y in re.findall(r' y="([\d.]+)" class="name', svg))
+    assert all(b - a >= 15 for a, b in pairwise(heights))
+    assert max(heights) < BOTTOM
+
+
+def test_bars_stay_inside_their_track() -> None:
+    assert percentages(bar(1.0, 1 / 3, "arm-0", "label")) == [33.33, 33.33]
+    assert 'width="100.00%"' in bar(1.7, None, "arm-0", "label")
+
+
+def test_a_stacked_bar_fills_the_width_and_leaves_out_empty_parts() -> None:
+    svg = stacked([Segment("graded", 3, "graded: 3"), Segment("failed", 0, ""), Segment("refused", 1, "")], "label")
+    assert re.findall(r'width="([\d.]+)%"', svg) == ["100", "75.00", "25.00"] or "75.00%" in svg
+    assert "part-failed" not in svg
+
+
+def test_a_stacked_bar_of_nothing_is_empty() -> None:
+    assert "<rect" not in stacked([Segment("graded", 0, "")], "label")
+
+
+def test_the_sample_study_has_an_undefined_cell() -> None:
+    arm = sample_study.study().arms[1]
+    cell = arm.estimate("bias_ambig", "Sexual_orientation")
+    assert cell is not None
+    assert finite(cell.value) is None

@@ -1,0 +1,238 @@
+"""The report as a file: complete, self-contained, strict, and calm about missing data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import sample_study
+from hostile import ATTACK, LONG, poisoned
+
+from evenhand.reports.html import render_report, write_report
+from evenhand.reports.markup import clean, escape
+from evenhand.runs.results import StudyResult
+from evenhand.types import Usage
+
+_VOID = {"meta", "link", "input", "br", "hr"}
+
+
+class Tree(HTMLParser):
+    """Checks that tags nest, and keeps what was met."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.stack and self.stack[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_report(sample_study.study(), sample_study.samples(20))
+
+
+def test_the_page_is_well_formed_with_unique_ids(page: str) -> None:
+    tree = Tree(page)
+    ids = [attrs["id"] for _, attrs in tree.tags if "id" in attrs]
+    assert tree.stack == []
+    assert len(ids) == len(set(ids))
+
+
+def test_every_link_of_the_navigation_leads_somewhere(page: str) -> None:
+    tree = Tree(page)
+    ids = {attrs.get("id") for _, attrs in tree.tags}
+    targets = [attrs["href"] for tag, attrs in tree.tags if tag == "a"]
+    assert len(targets) == 11
+    assert all(target and target[1:] in ids for target in targets)
+
+
+def test_nothing_is_loaded_from_anywhere(page: str) -> None:
+    for tag, attrs in Tree(page).tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base")
+        assert "src" not in attrs
+        assert "style" not in attrs, "inline styles are against the page's own policy"
+        assert not any(name.startswith("on") for name in attrs)
+        assert tag != "link" or (attrs["href"] or "").startswith("data:")
+        assert tag not in ("a", "use") or (attrs["href"] or "").startswith("#")
+    assert "eval(" not in page
+    assert "innerHTML" not in page
+
+
+def test_the_policy_admits_exactly_our_style_and_script(page: str) -> None:
+    policy = next(a["content"] for _, a in Tree(page).tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    for name in ("style", "script"):
+        content = re.search(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        assert content is not None
+        digest = base64.b64encode(hashlib.sha256(content.group(1).encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy
+
+
+def test_verdicts_warnings_and_every_arm_are_there(page: str) -> None:
+    study, text = sample_study.study(), Tree(page).text
+    for sentence in (*study.verdicts, *study.warnings):
+        assert sentence in text
+    for shown in ("18.6 [15.2, 22.0] n = 660", "$0.00", "49 min 11 s", "Samples not run: cot 81", "318 (24%)"):
+        assert shown in text
+
+
+def test_an_unknown_price_is_a_dash_that_explains_itself(page: str) -> None:
+    assert '<abbr title="No price is known for some of these calls.">–</abbr>' in page
+
+
+def test_undefined_cells_show_a_dash_and_n(page: str) -> None:
+    assert "fair_prompt: –, n = 60" in page
+    assert "– undefined" in page
+
+
+def test_it_says_how_many_samples_are_embedded(page: str) -> None:
+    assert "20 samples of the 1,320 in the run are embedded here" in page
+
+
+def test_embedded_samples_can_be_read_back(page: str) -> None:
+    found = re.search(r'<script type="application/json" id="sample-data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found.group(1))
+    assert [s["id"] for s in data["samples"]] == [s.id for s in sample_study.samples(20)]
+    assert data["samples"][0]["outcomes"][0]["turns"][0]["prompt"] == "bbq/ask"
+
+
+def test_only_the_headline_is_drawn_before_a_metric_is_chosen(page: str) -> None:
+    panels = [attrs for tag, attrs in Tree(page).tags if tag == "figure" and "data-panel" in attrs]
+    assert ["hidden" in attrs for attrs in panels] == [False, True, True, True, True, True]
+
+
+def test_hostile_text_stays_text() -> None:
+    study: StudyResult = poisoned(sample_study.study())
+    tree = Tree(render_report(study, poisoned(sample_study.samples(3))))
+    names = [tag for tag, _ in tree.tags]
+    assert tree.stack == []
+    assert "img" not in names
+    assert names.count("script") == 2
+    assert not any("onload" in attrs for _, attrs in tree.tags)
+    assert " ".join(clean(study.title).split()) in tree.text
+
+
+def test_every_text_of_the_study_is_shown_escaped() -> None:
+    study: StudyResult = poisoned(sample_study.study())
+    page = render_report(study, [])
+    reasons = [reason for arm in study.arms for _, reason, _ in arm.reasons]
+    labels = [arm.label for arm in study.arms]
+    for text in (study.benchmark, *study.verdicts, *study.warnings, *reasons, *labels, *study.provenance):
+        assert escape(text) in page
+    assert ATTACK not in page
+
+
+def test_lone_surrogates_and_long_texts_can_be_written(tmp_path: Path) -> None:
+    sample = replace(sample_study.samples(1)[0], context=LONG + "\ud800", prompt="\udfff")
+    path = tmp_path / "report.html"
+    write_report(sample_study.study(), [sample], path)
+    assert LONG in path.read_text(encoding="utf-8")
+
+
+def test_the_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.html"
+    write_report(sample_study.study(), sample_study.samples(1), path)
+    before = path.read_bytes()
+
+    def broken() -> list[object]:
+        raise RuntimeError("the store went away")
+
+    with pytest.raises(RuntimeError):
+        write_report(sample_study.study(), (s for s in broken()), path)  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_same_study_gives_the_same_bytes() -> None:
+    pages = {render_report(sample_study.study(), sample_study.samples(5)) for _ in range(2)}
+    assert len(pages) == 1
+
+
+def without(study: StudyResult, name: str) -> StudyResult:
+    arm = study.arms[0]
+    zero = [replace(e, value=None, low=None, high=None, n=0) for e in arm.estimates]
+    return {
+        "one arm": replace(study, arms=[arm], effects=[], verdicts=[], warnings=[]),
+        "no arms": replace(study, arms=[], effects=[], verdicts=[]),
+        "nothing graded": replace(
+            study,
+            arms=[replace(arm, estimates=zero, statuses={"failed": 12}, position=None, confusion={}, usage={})],
+            effects=[],
+        ),
+        "no estimates": replace(study, arms=[replace(a, estimates=[]) for a in study.arms]),
+        "no metrics": replace(study, metrics=(), guardrails=(), groups=()),
+        "nothing at all": StudyResult("", "", "m", (), (), (), [], [], [], [], {}),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("one arm", "With one arm there is nothing to compare."),
+        ("no arms", "The study has no arms."),
+        ("nothing graded", "No arm has a value for both metrics."),
+        ("no estimates", "No arm has a value for both metrics."),
+        ("no metrics", "The headline"),
+        ("nothing at all", "Nothing was recorded about how it was made."),
+    ],
+)
+def test_missing_data_is_said_and_not_invented(name: str, said: str) -> None:
+    tree = Tree(render_report(without(sample_study.study(), name), []))
+    assert tree.stack == []
+    assert said in tree.text
+    assert "No samples are embedded in this report." in tree.text
+
+
+def test_zero_graded_samples_show_dashes_and_no_zero() -> None:
+    text = Tree(render_report(without(sample_study.study(), "nothing graded"), [])).text
+    assert "– n = 0" in text
+    assert "0.0% coverage of 12 samples run" in text
+    assert "0.0 [" not in text
+
+
+def test_another_benchmark_gets_its_own_words() -> None:
+    study = sample_study.study()
+    metrics = [replace(m, name=m.name.replace("disambig", "clear")) for m in study.metrics]
+    arms = [
+        replace(a, estimates=[replace(e, metric=e.metric.replace("disambig", "clear")) for e in a.estimates])
+        for a in study.arms
+    ]
+    other = replace(study, metrics=metrics, arms=arms, effects=[], guardrails=("accuracy_ambig",))
+    text = Tree(render_report(other, [])).text
+    assert "The headline beside its guardrail" in text
+    assert "no measured bias" not in text
+
+
+def test_more_arms_than_colours_start_again() -> None:
+    study = sample_study.study()
+    arms = [replace(study.arms[0], id=f"a{i}", label=f"arm {i}", usage={"base": Usage(1)}) for i in range(11)]
+    page = render_report(replace(study, arms=arms, effects=[]), [])
+    assert 'href="#mark-8"' not in page
+    assert "arm 10" in page
