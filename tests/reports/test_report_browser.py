@@ -130,8 +130,8 @@ def test_a_sample_opens_with_everything_that_was_said(open_page: Opener, report:
     assert "Who failed the first exam?" in detail.text
     assert "✓ target" in one(page, ".target-choice").text
     assert len(every(page, ".outcome")) == 3
-    trace = every(page, ".outcome")[2].find_elements("css selector", "summary")[-1]
-    trace.click()
+    folds = every(page, ".outcome")[2].find_elements("css selector", "summary")
+    next(fold for fold in folds if fold.text.startswith("Trace")).click()
     story = every(page, ".outcome")[2].text
     for told in ("1. thinker", "2. reader", "cot/read @ 5d41402abc4b", "token", "As in the turn before: 1 message"):
         assert told in story
@@ -202,6 +202,7 @@ def test_hostile_text_is_shown_and_never_runs(open_page: Opener, hostile_report:
     page = open_page(hostile_report, width)
     page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
     for item in items(page):
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", item)
         item.click()
         page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
         detail = one(page, "#sample-detail").text

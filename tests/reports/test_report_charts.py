@@ -21,7 +21,7 @@ def percentages(svg: str) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "values", [(-3.2, 18.0), (0.001, 0.0042), (58.0, 61.0), (0.0, 0.0), (1e300, 1e300), (-1e-7, 2e9), (7.0, 7.0)]
+    "values", [(-3.2, 18.0), (0.001, 0.0042), (58.0, 61.0), (0.0, 0.0), (1e300, 1e300), (7.0, 7.0)]
 )
 def test_an_axis_covers_its_values_with_few_round_ticks(values: tuple[float, float]) -> None:
     axis = axis_for(values)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import aiohttp
 import orjson
@@ -19,9 +19,9 @@ import orjson
 from evenhand.errors import BadResponseError, EndpointError, ModelError, UsageError
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.limit import AdaptiveLimit
-from evenhand.models.openai_wire import parse_generation, request_body, unsupported_parameter
+from evenhand.models.openai_wire import is_filtered, parse_generation, request_body, unsupported_parameter
 from evenhand.models.retry import Retryable, RetryPolicy, retry_after
-from evenhand.types import Generation, Message, Params
+from evenhand.types import Completion, Generation, Message, Params, Usage
 
 DEFAULT_URL = "https://api.openai.com/v1"
 CONNECT_TIMEOUT = 60.0
@@ -46,14 +46,18 @@ class OpenAIModel(Model):
         self.dropped: set[str] = set()
         """Request parameters that this server turned out not to support."""
         self.limit = AdaptiveLimit(options.concurrency)
-        self._key = os.environ.get(str(options.extra.get("key_env", "OPENAI_API_KEY")), "")
-        self._extra_body: Mapping[str, Any] = options.extra.get("extra_body", {})
+        self._key = _key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
+        self._extra_body: Any = options.extra.get("extra_body", {})
+        if not isinstance(self._extra_body, Mapping):
+            raise UsageError("The model option extra_body must hold names and values, e.g. {top_k: 5}.")
+        self._worked = False
+        """Whether this endpoint has ever sent a completion."""
         self._policy = RetryPolicy(options.retries)
         self._timeout = aiohttp.ClientTimeout(
             total=CONNECT_TIMEOUT + options.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=options.timeout
         )
         self._session: aiohttp.ClientSession | None = None
-        if not self._key and self.url.startswith(DEFAULT_URL):
+        if not self._key and urlsplit(self.url).hostname == urlsplit(DEFAULT_URL).hostname:
             raise UsageError(
                 f"{self.spec} needs an API key: set OPENAI_API_KEY, or point --base-url to another endpoint."
             )
@@ -75,8 +79,11 @@ class OpenAIModel(Model):
                 replace(params, n=1, seed=None if params.seed is None else params.seed + index + 1)
                 for index in range(len(generation.completions) - 1, params.n - 1)
             ]
-            others = await asyncio.gather(*(self._request(messages, each) for each in single))
+            # All are awaited before an error is raised: none goes on unseen after this call has ended.
+            others = await asyncio.gather(*(self._request(messages, each) for each in single), return_exceptions=True)
             for other in others:
+                if isinstance(other, BaseException):
+                    raise other
                 generation = replace(
                     generation,
                     completions=generation.completions + other.completions[:1],
@@ -102,7 +109,7 @@ class OpenAIModel(Model):
                 self.dropped.add(complaint.parameter)
             except Retryable as fault:
                 failures += 1
-                if failures > self._policy.retries:
+                if failures > min(self._policy.retries, fault.most):
                     raise fault.error from fault
                 await asyncio.sleep(self._policy.delay(failures, fault.wait, fault.error))
 
@@ -114,22 +121,36 @@ class OpenAIModel(Model):
                 payload = await response.read()
                 if response.status == 200:
                     generation = self._parse(payload)
-                    self.limit.succeeded()
-                    return generation
-                raise self._fault(response.status, response.headers, payload, body, epoch)
-        except (aiohttp.ClientConnectorDNSError, aiohttp.InvalidURL) as error:
-            raise EndpointError(f"{self._where()} does not exist; check --base-url.", permanent=True) from error
-        except TimeoutError as error:
-            raise Retryable(EndpointError(f"{self._where()} did not answer in time; raise --timeout.")) from error
+                elif response.status == 400 and is_filtered(payload):
+                    generation = Generation((Completion("", "filter"),), self.spec, Usage(calls=1))
+                else:
+                    raise self._fault(response.status, response.headers, payload, body, epoch)
+                self._worked = True
+                self.limit.succeeded()
+                return generation
         except (aiohttp.ClientError, OSError) as error:
-            text = self._redact(str(error) or type(error).__name__)
-            raise Retryable(EndpointError(f"{self._where()} cannot be reached ({text}); is the server up?")) from error
+            raise self._no_reply(error) from error
+
+    def _no_reply(self, error: aiohttp.ClientError | OSError) -> Exception:
+        """What it means that no whole reply came; an address that has never worked is not tried for long."""
+        if isinstance(error, (aiohttp.ClientConnectorDNSError, aiohttp.InvalidURL)) and not self._worked:
+            return EndpointError(f"{self._where()} does not exist; check --base-url.", permanent=True)
+        if isinstance(error, TimeoutError):
+            return Retryable(EndpointError(f"{self._where()} did not answer in time; raise --timeout."))
+        text = self._redact(str(error) or type(error).__name__)
+        message = f"{self._where()} cannot be reached ({text}); is the server up?"
+        if isinstance(error, aiohttp.ClientConnectorError) and not self._worked:
+            return Retryable(EndpointError(message, permanent=True), most=2)
+        return Retryable(EndpointError(message))
 
     def _parse(self, payload: bytes) -> Generation:
         try:
             return parse_generation(orjson.loads(payload), self.spec)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            start = self._redact(payload[:120].decode("utf-8", "replace"))
+            start = self._excerpt(payload, 120)
+            if payload.lstrip()[:1] == b"<" and not self._worked:
+                message = f"{self._where()} sent a web page ({start!r}); check --base-url (it usually ends in /v1)."
+                raise EndpointError(message, permanent=True) from error
             message = f"{self._where()} did not send a chat completion but {start!r}; check --base-url."
             raise Retryable(BadResponseError(message)) from error
 
@@ -137,9 +158,11 @@ class OpenAIModel(Model):
         self, status: int, headers: Mapping[str, str], payload: bytes, body: Mapping[str, Any], epoch: int
     ) -> Exception:
         """What a status other than 200 means."""
-        text = self._redact(payload[:400].decode("utf-8", "replace")).strip()
+        text = self._excerpt(payload, 400)
         where = self._where()
-        if status in (400, 422) and (parameter := unsupported_parameter(payload, body)):
+        # What the user put into extra_body is sent whatever the server says.
+        ours = {name: value for name, value in body.items() if name not in self._extra_body}
+        if status in (400, 422) and (parameter := unsupported_parameter(payload, ours)):
             return _UnsupportedError(parameter)
         if status == 429:
             self.limit.push_back(epoch)
@@ -151,15 +174,14 @@ class OpenAIModel(Model):
         if status in (408, 409, 425) or status >= 500:
             return Retryable(EndpointError(f"{where} kept answering {status}: {text}"), retry_after(headers))
         fix = _FIXES.get(status, "the endpoint refuses the request")
-        return EndpointError(f"{where} answered {status}; {fix}. It said: {text}", permanent=True)
+        if 300 <= status < 400:
+            fix = f"it points to {self._redact(headers.get('Location', 'nowhere'))}; check --base-url"
+        # A request that is refused for what it says may be the only one of its kind; the rest concerns all.
+        said = f" It said: {text}" if text else ""
+        return EndpointError(f"{where} answered {status}; {fix}.{said}", permanent=status not in (400, 413, 422))
 
     def _open(self) -> aiohttp.ClientSession:
-        headers = {"Content-Type": "application/json", "User-Agent": "evenhand"}
-        if self._key:
-            azure = urlsplit(self.url).hostname or ""
-            headers |= (
-                {"api-key": self._key} if azure.endswith(".azure.com") else {"Authorization": f"Bearer {self._key}"}
-            )
+        headers = {"Content-Type": "application/json", "User-Agent": "evenhand", **key_header(self.url, self._key)}
         # Proxy look-ups cost as much as a call; they are made only where a proxy is set.
         proxied = any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))
         self._session = aiohttp.ClientSession(
@@ -173,6 +195,11 @@ class OpenAIModel(Model):
 
     def _where(self) -> str:
         return f"The endpoint {self.url} ({self.name})"
+
+    def _excerpt(self, payload: bytes, most: int) -> str:
+        """The beginning of a reply as one line; the key is taken out first, lest a cut leave a part of it."""
+        text = self._redact(payload.decode("utf-8", "replace"))
+        return " ".join(text[: 2 * most].split())[:most]
 
     def _redact(self, text: str) -> str:
         return text.replace(self._key, "[key]") if self._key else text
@@ -193,12 +220,32 @@ _FEATURE_PARAMETER: Mapping[Feature, str] = {
 }
 
 
+def key_header(url: str, key: str) -> dict[str, str]:
+    """How the key is sent; Azure has a header of its own."""
+    if not key:
+        return {}
+    azure = (urlsplit(url).hostname or "").endswith(".azure.com")
+    return {"api-key": key} if azure else {"Authorization": f"Bearer {key}"}
+
+
+def _key_from(variable: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key.isascii() or any(not "!" <= letter <= "~" for letter in key):
+        raise UsageError(f"The API key in {variable} holds a blank or a character that no key has; set it again.")
+    return key
+
+
 def endpoint_url(base: str) -> str:
     """The chat completions address under `base`; a query (Azure's api-version) is kept at the end."""
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(base)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
         raise UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
-    if parts.username or parts.password:
-        raise UsageError("The base URL holds a password; put the key into OPENAI_API_KEY instead.")
+    names = [name.lower() for name, _ in parse_qsl(parts.query)]
+    if parts.username or parts.password or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
+        raise UsageError("The base URL holds a password or key; put it into OPENAI_API_KEY instead.")
     path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

@@ -46,7 +46,8 @@ def request_body(
             # The fallback where a server has no constrained output: ask for it in words, in the last message, since
             # many chat templates take no system message at the end.
             schema = orjson.dumps(params.schema).decode()
-            shown[-1]["content"] += f"\n\nReply with JSON only, valid under this schema: {schema}"
+            last = next((each for each in reversed(shown) if each["role"] == "user"), shown[-1])
+            last["content"] += f"\n\nReply with JSON only, valid under this schema: {schema}"
         else:
             body["response_format"] = {
                 "type": "json_schema",
@@ -91,13 +92,20 @@ def _complaint(reply: Any) -> tuple[set[str], str]:
             # OpenAI and llama.cpp name `param`; vLLM prints a list of places into the message.
             places = [str(rest.get("param") or ""), *_PLACE.findall(text)]
             return {part for place in places for part in re.split(r"\W+", place)} - {""}, _ECHO.sub("", text)
-        case {"detail": [*details]}:  # FastAPI
-            places = [each.get("loc") or () for each in details if isinstance(each, dict)]
-            return {str(part) for place in places for part in place}, ""
+        case {"detail": [{"loc": [*place]}, *_]}:  # FastAPI
+            return {str(part) for part in place}, ""
         case {"error": str(text)} | {"detail": str(text)}:
             return set(), text
         case _:
             return set(), ""
+
+
+def is_filtered(payload: bytes) -> bool:
+    """Whether a 400 reply says that a content filter stopped the prompt (Azure): a refusal, not a fault."""
+    try:
+        return orjson.loads(payload)["error"]["code"] == "content_filter"
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def parse_generation(reply: Any, spec: str) -> Generation:

@@ -17,12 +17,13 @@ LONGEST_WAIT = 300.0
 
 
 class Retryable(Exception):  # noqa: N818 - a signal between two functions, not an error for users
-    """A call failed in a way that may pass; `error` is what to raise when it does not."""
+    """A call failed in a way that may pass; `error` is what to raise when it does not, after `most` retries."""
 
-    def __init__(self, error: ModelError, wait: float | None = None) -> None:
+    def __init__(self, error: ModelError, wait: float | None = None, most: float = float("inf")) -> None:
         super().__init__(str(error))
         self.error = error
         self.wait = wait
+        self.most = most
 
 
 @dataclass(frozen=True, slots=True)

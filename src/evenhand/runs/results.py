@@ -63,7 +63,7 @@ class ArmResult:
     usage: Mapping[str, Usage]
     """By model role."""
     seconds: float
-    """Time spent on the arm's samples, added up over all that ran side by side."""
+    """The arm's part of the run's wall time."""
     position: PositionBias | None = None
     confusion: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Expected kind of answer → kind given → count."""

@@ -275,9 +275,12 @@ class Store:
         ).fetchone()
         return {name: value if name == "cost" else int(value) for name, value in zip(names, row, strict=True)}
 
-    def busy_seconds(self, arm: int) -> float:
-        """Time spent on the arm's samples, added up over all that ran side by side."""
-        return self._read.execute("SELECT TOTAL(seconds) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]
+    def seconds(self, arm: int) -> float:
+        """The arm's part of the run's wall time, by the time that its samples took; arms run side by side."""
+        whole, part = self._read.execute(
+            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ? THEN seconds END) FROM outcomes", (arm,)
+        ).fetchone()
+        return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
 
     def usage(self, arm: int | None = None) -> dict[str, Usage]:
         """What was consumed, by model role; of one arm or of the whole run."""

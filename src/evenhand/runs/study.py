@@ -206,7 +206,7 @@ def _arm_result(
         pending=total - sum(statuses.values()),
         reasons=source.store.reasons(source.arm.number),
         usage=source.store.usage(source.arm.number),
-        seconds=source.store.busy_seconds(source.arm.number),
+        seconds=source.store.seconds(source.arm.number),
         position=_position(positions, width),
         confusion={expected: dict(given) for expected, given in confusion.items()},
     )

@@ -47,7 +47,7 @@ def _cost(arm: ArmResult) -> str:
     usage = sum(arm.usage.values(), Usage())
     money = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
     cached = f" (+{usage.cached_calls:,} from cache)" if usage.cached_calls else ""
-    return f"{usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s of work"
+    return f"{usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s"
 
 
 def _shown(estimate: Estimate | None) -> str:

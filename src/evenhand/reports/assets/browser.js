@@ -219,7 +219,8 @@
   fill("arm", data.arms.map((arm) => [arm.id, arm.label]));
   const form = control("search").closest("form");
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", refresh);
+  control("search").addEventListener("input", refresh);
+  for (const name of ["group", "status", "arm", "disagree"]) control(name).addEventListener("change", refresh);
   list.addEventListener("keydown", step);
   more.addEventListener("click", grow);
   refresh();
