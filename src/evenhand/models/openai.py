@@ -135,12 +135,12 @@ class OpenAIModel(Model):
         """What it means that no whole reply came; an address that has never worked is not tried for long."""
         if isinstance(error, (aiohttp.ClientConnectorDNSError, aiohttp.InvalidURL)) and not self._worked:
             return EndpointError(f"{self._where()} does not exist; check --base-url.", permanent=True)
-        if isinstance(error, TimeoutError):
-            return Retryable(EndpointError(f"{self._where()} did not answer in time; raise --timeout."))
         text = self._redact(str(error) or type(error).__name__)
         message = f"{self._where()} cannot be reached ({text}); is the server up?"
-        if isinstance(error, aiohttp.ClientConnectorError) and not self._worked:
+        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) and not self._worked:
             return Retryable(EndpointError(message, permanent=True), most=2)
+        if isinstance(error, TimeoutError):
+            message = f"{self._where()} did not answer in time; raise --timeout."
         return Retryable(EndpointError(message))
 
     def _parse(self, payload: bytes) -> Generation:
@@ -237,15 +237,16 @@ def _key_from(variable: str) -> str:
 
 def endpoint_url(base: str) -> str:
     """The chat completions address under `base`; a query (Azure's api-version) is kept at the end."""
+    names = [name.lower() for name, _ in parse_qsl(base.partition("?")[2])]
+    if "@" in base.partition("?")[0] or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
+        raise UsageError("The base URL holds a password or key; put it into OPENAI_API_KEY instead.")
+    wrong = UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
     try:
         parts = urlsplit(base)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
-    names = [name.lower() for name, _ in parse_qsl(parts.query)]
-    if parts.username or parts.password or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
-        raise UsageError("The base URL holds a password or key; put it into OPENAI_API_KEY instead.")
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError as error:  # a bad port or address
+        raise wrong from error
+    if not usable:
+        raise wrong
     path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

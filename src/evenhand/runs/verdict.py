@@ -5,6 +5,10 @@ from __future__ import annotations
 from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
+MANY_UNGRADED = 0.05
+FAR_FROM_UNIFORM = 0.2
+"""Total variation distance of the chosen positions from a uniform choice."""
+
 
 def verdicts(study: StudyResult) -> list[str]:
     """One sentence per comparison, or one per arm when there is nothing to compare."""
@@ -31,8 +35,8 @@ def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmRe
         p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
         words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
         found = f"{words} ({values}; {change}{p_value}, n = {effect.n})"
-        if effect.direction == "undecided" and effect.detectable is not None:
-            found += f", a change under {effect.detectable:.1f} would not show at this size"
+        if effect.direction == "undecided" and effect.detectable:
+            found += f"; a change under {effect.detectable:.1f} would not show at this size"
     return (
         f"{after.label} against {before.label}: {headline.title} {found}; {_guardrails(study, after)}; {_cost(after)}."
     )
@@ -66,37 +70,51 @@ def _value(estimate: Estimate | None, unit: str = "") -> str:
 
 def warnings_about(study: StudyResult) -> list[str]:
     """What a sceptical reader should know before believing the numbers."""
-    found: list[str] = []
+    found = [
+        f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it."
+        for arm in study.arms
+        if arm.pending
+    ]
     for arm in study.arms:
         total = sum(arm.statuses.values())
         ungraded = total - arm.statuses.get("graded", 0)
-        if arm.pending:
-            found.append(f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it.")
-        if total and ungraded / total > 0.05:
+        if ungraded > MANY_UNGRADED * total:
             found.append(
-                f"{arm.label}: {ungraded:,} of {total:,} samples gave no grade; the rest may be a biased choice."
+                f"{arm.label}: {ungraded:,} of {total:,} samples have no grade; the rest may be a biased choice."
             )
-        if arm.position and arm.position.distance is not None and (arm.position.p_value or 0) < 0.001:
-            top = max(arm.position.counts) / sum(arm.position.counts)
-            if arm.position.distance > 0.2:
-                found.append(
-                    f"{arm.label}: strong position bias, one letter is chosen {top:.0%} of the time whatever it stands "
-                    "for; answers of this arm say little about the people in the question (try --orders 3)."
-                )
-    return found + _chance(study)
+    if swayed := [f"{arm.label} {_favourite(arm):.0%}" for arm in study.arms if _is_swayed(arm)]:
+        found.append(
+            f"Strong position bias: one letter is chosen whatever it stands for ({', '.join(swayed)} of the time), so "
+            "these answers say little about the people in the question; --orders 3 averages it away."
+        )
+    return found + _at_chance(study)
 
 
-def _chance(study: StudyResult) -> list[str]:
+def _is_swayed(arm: ArmResult) -> bool:
+    position = arm.position
+    if position is None or position.distance is None or position.p_value is None:
+        return False
+    return position.distance > FAR_FROM_UNIFORM and position.p_value < 0.001
+
+
+def _favourite(arm: ArmResult) -> float:
+    """The share of the letter that is chosen most."""
+    return max(arm.position.counts) / sum(arm.position.counts) if arm.position else 0.0
+
+
+def _at_chance(study: StudyResult) -> list[str]:
     """Arms that cannot do the task: their headline is noise."""
     found: list[str] = []
     for metric in study.metrics:
-        if metric.chance is None:
-            continue
-        for arm in study.arms:
-            estimate = arm.estimate(metric.name)
-            if estimate is not None and estimate.low is not None and estimate.low <= metric.chance:
-                found.append(
-                    f"{arm.label}: {metric.title} is not above chance ({_shown(estimate)}), so the other numbers of "
-                    "this arm are not evidence of anything."
-                )
+        estimates = [(arm.label, arm.estimate(metric.name)) for arm in study.arms]
+        weak = [f"{label} {_shown(each)}" for label, each in estimates if each and _not_above(each, metric.chance)]
+        if weak:
+            found.append(
+                f"{metric.title} is not above chance ({metric.chance:.0f}): {'; '.join(weak)}. The other numbers of "
+                "such an arm are not evidence of anything."
+            )
     return found
+
+
+def _not_above(estimate: Estimate, chance: float | None) -> bool:
+    return chance is not None and estimate.low is not None and estimate.low <= chance
