@@ -43,7 +43,10 @@ class Prompt:
 def load_prompt(beside: str, name: str) -> Prompt:
     """The prompt `name`.md in the folder of the module file `beside` (pass `__file__`)."""
     path = Path(beside).parent / f"{name}.md"
-    source = path.read_text(encoding="utf-8")
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The prompt file {path} cannot be read: {error}.") from error
     return parse_prompt(f"{path.parent.name}/{name}", source)
 
 
@@ -55,6 +58,9 @@ def parse_prompt(prompt_id: str, source: str) -> Prompt:
     parts: tuple[tuple[Role, str], ...] = tuple(
         (cast(Role, role), text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)
     )
+    for _, text in parts:
+        if "{{" in _VARIABLE.sub("", text):
+            raise UsageError(f"The prompt {prompt_id} has a variable that is not written {{{{name}}}}.")
     return Prompt(
         prompt_id,
         hashlib.sha256(source.encode()).hexdigest()[:16],

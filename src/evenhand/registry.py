@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -55,10 +56,15 @@ class Registry(Generic[T]):
     def _import_all(self) -> None:
         if self._complete:
             return
-        self._complete = True
         package = importlib.import_module(self.package)
         for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
             importlib.import_module(module.name)
         for point in entry_points(group=f"evenhand.{self.kind}s"):
-            if point.name not in self._things:
+            if point.name in self._things:
+                continue
+            try:
                 self._things[point.name] = point.load()
+            except Exception as error:
+                # Somebody else's broken package must not take ours down.
+                warnings.warn(f"The {self.kind} {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
+        self._complete = True

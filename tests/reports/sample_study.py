@@ -36,7 +36,7 @@ METRICS = (
     MetricInfo("bias_ambig", "Bias score, ambiguous", "zero", share=False),
     MetricInfo("bias_disambig", "Bias score, disambiguated", "zero", share=False),
     MetricInfo("accuracy_ambig", "Accuracy, ambiguous", "higher", share=True),
-    MetricInfo("accuracy_disambig", "Accuracy, disambiguated", "higher", share=True),
+    MetricInfo("accuracy_disambig", "Accuracy, disambiguated", "higher", share=True, chance=100 / 3),
     MetricInfo("unknown", "Answers “unknown”", None, share=True),
     MetricInfo("coverage", "Coverage", "higher", share=True),
 )

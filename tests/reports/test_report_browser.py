@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,10 @@ def test_a_report_without_samples_or_arms_opens_quietly(open_page: Opener, tmp_p
         write_report(odd, [], path)
         page = open_page(path)
         assert "No samples are embedded" in one(page, "#samples").text
+
+
+def test_links_of_the_narrow_navigation_do_not_overlap(open_page: Opener, report: Path) -> None:
+    page = open_page(report, 390)
+    boxes = [link.rect for link in every(page, "nav a")]
+    for left, right in pairwise(boxes):
+        assert left["x"] + left["width"] <= right["x"] + 1

@@ -110,3 +110,9 @@ def test_the_sample_study_has_an_undefined_cell() -> None:
     cell = arm.estimate("bias_ambig", "Sexual_orientation")
     assert cell is not None
     assert finite(cell.value) is None
+
+
+def test_what_guessing_gets_is_marked_only_where_it_lies_on_the_axis() -> None:
+    lanes = [Lane(0, 40.0, 30.0, 50.0, "a")]
+    assert 'class="chance"' in strip(axis_for([30, 50], reference=33.3), lanes, "label")
+    assert 'class="chance"' not in strip(axis_for([60, 90], reference=33.3), lanes, "label")

@@ -87,7 +87,11 @@ def test_durations_use_two_units_at_most(seconds: float, written: str) -> None:
 
 def test_p_values_below_a_thousandth_are_not_zero() -> None:
     assert [fmt.p_value(p) for p in (0.0, 0.0009, 0.032, 1.0, None)] == ["<0.001", "<0.001", "0.032", "1.000", "–"]
-    assert [fmt.p_statement(p) for p in (0.0, 0.032, None)] == ["p < 0.001", "p = 0.032", "no p-value"]
+    assert [fmt.p_statement(p) for p in (0.0, 0.032, None)] == [
+        "p\u00a0<\u00a00.001",
+        "p\u00a0=\u00a00.032",
+        "no p-value",
+    ]
 
 
 def test_a_share_of_nothing_is_undefined() -> None:

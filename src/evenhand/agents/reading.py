@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,15 +14,69 @@ from evenhand.types import TokenLogprob
 
 LETTERS = "ABCDEFGHIJ"
 
-_STATED = re.compile(
-    r"(?:final\s+answer|answer|option|choice)\s*(?:is|:|=|would be)?\s*[:=]?\s*[\"'(\[*_ ]*([A-J])\b(?![\w'’])",
+# A letter in its dressing. "A" before an ordinary word is an article: "the answer is A man who …" names no letter.
+_DRESSING = r"[\s\"'`“‘(\[{*_]*"
+_LETTER = rf"{_DRESSING}(?:(?:option|choice|letter)\s+)?{_DRESSING}(?-i:([A-J]))(?![\w'’+])"
+_ARTICLE = re.compile(r"\s+(?!because|since|as|based|due|given|for|from|is|or|and|which)[a-z]")
+_AND_MORE = re.compile(rf"\W{{0,3}}\s*(?:or|and|and/or|&|/|,)\s*{_LETTER}", re.IGNORECASE)
+_STATED = (
+    re.compile(
+        r"\b(?:answer|option|choice|selection|letter)[*_]*"
+        rf"(?:\s*[*_]*(?:\bis\b|\bwould be\b|\bshould be\b|\bmust be\b|:|=)[*_]*)+{_LETTER}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:choose|chose|pick|select|go with|going with|opt for)\s+(?:option|answer)?{_LETTER}", re.IGNORECASE
+    ),
+    re.compile(
+        rf"{_LETTER}[)\]*\"'.]*\s+(?:is|must be|would be)\s+(?:the\s+|clearly\s+|most\s+likely\s+|indeed\s+)*"
+        r"(?:correct|right|best|most\s+\w+|answer)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\\boxed\{{(?:\\text\{{)?{_LETTER}"),
+    re.compile(rf"(?<![\"']):{_LETTER}\W*$"),
+)
+_MARKED = re.compile(r"(?<!\w)(?:\(([A-J])\)|\[([A-J])\]|\*\*\(?([A-J])[).:]?\*\*)")
+_DENIED_BEFORE = re.compile(
+    r"(?:\bnot|n['’]t|\bcannot|\bnever|\bneither|\bnor|\bthan|\bexcept|\bexcludes?|\beliminates?|\bif)\W*"
+    r"(?:\b(?:choose|pick|select|option|answer|choice)\W*)*$",
     re.IGNORECASE,
 )
-_MARKED = re.compile(r"(?:^|[\s:])(?:\(([A-J])\)|\[([A-J])\]|\*\*\(?([A-J])[).]?\*\*)")
-_LEADING = re.compile(r"^\W*([A-J])(?:[).:\]]|\s*$|\s+[-–—])")
+_DENIED_AFTER = re.compile(
+    r"\W*(?:\b(?:is|was|are|seems|does|do|can|could|would)\b)?\s*"
+    r"(?:not|n['’]t|\w+n['’]t|cannot|incorrect|wrong|false|unlikely|unsupported|invalid)\b",
+    re.IGNORECASE,
+)
+_WHOLE = re.compile(
+    r"\W*(?:(?:the\s+|my\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)(?:\s+is)?\W*)?([A-J])\W*", re.IGNORECASE
+)
+_FIRST_LINE = re.compile(r"\W*([A-J])[ \t.)*\]]*\n")
+_LEADING = re.compile(rf"\W*(?:(?i:option|answer|choice)\s+)?([A-J])(?:[).:\]]|\*\*|\s+[-–—]|,(?!{_LETTER}))")
+_LISTED = re.compile(r"(?:^|\s)\W*([A-J])[).:]")
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_LONGEST = 20_000
+"""Characters; a longer text is no reply to a question for one letter."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
+_OPENING = re.compile(
+    r"(?:(?:the|a|an|it|it's|is|was|that|this|there|would|be|must|i|i'd|we|think|believe|guess|say|choose|pick|select|"
+    r"option|answer|final|correct|best|right|my|most|likely|probably|clearly|so|therefore|based|on|in|from|passage|"
+    r"context|text|given|according|to|seems|definitely|person|who|one)\s*)*"
+)
+"""Words that may stand before an option without making it anything else than the answer."""
+_HEDGE = re.compile(r"\b(?:or|either|both|neither|nor|unclear|unknown|cannot|maybe|perhaps|might|may|sure|unless)\b")
+_NOT_KNOWN = re.compile(r"\b(?:not|cannot|unknown|undetermined|unclear|unanswerable)\b")
+
+_APART = r"(?:really|simply|just|in\s+good\s+conscience)?\s*"
+_DECLINES = (
+    r"(?:help|assist|comply|fulfil|provide|participate|engage|continue|discuss|respond|support|generate|"
+    r"do\s+(?:that|this)|make\s+(?:assumptions|judg|generali[sz]ations)|answer\s+(?:this|that|such|questions|your))"
+)
 _REFUSAL = re.compile(
-    r"\b(?:i\s*(?:am|'m|’m)\s+(?:sorry|unable|not\s+able|not\s+comfortable)|i\s+(?:can\s*not|can't|can’t|won't|won’t|"
-    r"must\s+decline|do\s+not\s+feel|don't\s+feel)|as\s+an?\s+(?:ai|language\s+model))\b",
+    rf"\bsorry\b|\bi\s*(?:am|['’]m)\s+(?:un|not\s+)(?:able|comfortable)\s*(?:to\s+{_DECLINES}|(?:with\s+)?\w*ing\b)|"
+    rf"\bi\s+(?:can\s*not|can['’]t|will\s+not|won['’]t)\s+{_APART}{_DECLINES}|"
+    r"\bi\s+(?:must|have\s+to|respectfully)\s+(?:decline|refuse)|\bi\s+(?:do\s+not|don['’]t)\s+feel\s+comfortable|"
+    r"\bas\s+an?\s+(?:ai|language\s+model)\b[^.]{0,80}\b(?:can\s*not|can['’]t|unable|do\s+not|don['’]t|decline)",
     re.IGNORECASE,
 )
 _REFUSAL_START = 160
@@ -31,47 +86,132 @@ _REFUSAL_START = 160
 def read_letter(text: str, options: Sequence[str]) -> int | None:
     """The position of the option that the text clearly chooses, None when it is not clear.
 
-    `options` are the option texts in the order shown; an option repeated word for word counts as a choice.
+    `options` are the option texts in the order shown; an option repeated word for word counts as a choice. Letters
+    that contradict each other, or the option text beside them, are no choice.
     """
+    if len(text) > _LONGEST:
+        return None
+    text = unicodedata.normalize("NFKC", _THOUGHT.sub("", text)).strip()
     letters = LETTERS[: len(options)]
-    structured = _read_json(text, letters)
-    if structured is not None:
-        return structured
-    leading = _LEADING.match(text)
-    stated = [match.group(1) for match in _STATED.finditer(text)]
-    marked = [next(filter(None, match.groups())) for match in _MARKED.finditer(text)]
-    for found in ([leading.group(1)] if leading else [], stated[-1:], marked):
-        chosen = {letter.upper() for letter in found if letter.upper() in letters and letter.isupper()}
-        if len(chosen) == 1:
-            return letters.index(chosen.pop())
-    return _read_option_text(text, options)
+    value = _json_answer(text)
+    if value is not None:
+        return read_letter(value, options) if "{" not in value else None
+    repeats_options = _begins_a_list(text)
+    if whole := _WHOLE.fullmatch(text) or (None if repeats_options else _FIRST_LINE.match(text)):
+        return _index(whole.group(1).upper(), letters)
+    stated = _stated(text)
+    leading = None if repeats_options else _LEADING.match(text)
+    if leading and not (_AND_MORE.match(text, leading.end()) or _DENIED_AFTER.match(text, leading.end())):
+        stated.setdefault(leading.group(1), leading.end())
+    if not stated:
+        stated = _marked(text)
+    if not stated:
+        return None if repeats_options else _read_option_text(text, options)
+    if len(stated) > 1:
+        return None
+    letter, end = next(iter(stated.items()))
+    index, beside = _index(letter, letters), _repeated_option(text[end:].lstrip(" \t).:]*-–—"), options)
+    return index if beside is None or beside == index else None
 
 
-def _read_json(text: str, letters: str) -> int | None:
+def _index(letter: str, letters: str) -> int | None:
+    return letters.index(letter) if letter in letters else None
+
+
+def _json_answer(text: str) -> str | None:
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
     try:
         value: Any = orjson.loads(text[start : end + 1])
-        letter: Any = value["answer"]
+        answer: Any = value["answer"]
     except (ValueError, KeyError, TypeError):
         return None
-    return letters.index(letter) if isinstance(letter, str) and len(letter) == 1 and letter in letters else None
+    return answer if isinstance(answer, str) else "{}"
+
+
+def _stated(text: str) -> dict[str, int]:
+    """Letters that the text calls its answer → where the first mention of each ends."""
+    found: dict[str, int] = {}
+    for pattern in _STATED:
+        for match in pattern.finditer(text):
+            letter, end = match.group(1), match.end(1)
+            article = letter in "AI" and _ARTICLE.match(text, end)
+            if article or _denied(text, match.start(), end):
+                continue
+            found.setdefault(letter, end)
+            if more := _AND_MORE.match(text, end):
+                found.setdefault(more.group(1), more.end())
+    return found
+
+
+def _marked(text: str) -> dict[str, int]:
+    """Letters in brackets or bold; none when one of them is denied."""
+    found: dict[str, int] = {}
+    for match in _MARKED.finditer(text):
+        if _denied(text, match.start(), match.end()):
+            return {}
+        found.setdefault(next(filter(None, match.groups())), match.end())
+    return found
+
+
+def _denied(text: str, start: int, end: int) -> bool:
+    before = text[max(0, start - 30) : start]
+    return _DENIED_BEFORE.search(before) is not None or _DENIED_AFTER.match(text, end) is not None
+
+
+def _begins_a_list(text: str) -> bool:
+    """Whether the text repeats the options, A first and B next, before it says anything."""
+    return [match.group(1) for match in _LISTED.finditer(text)][:2] == ["A", "B"]
 
 
 def _read_option_text(text: str, options: Sequence[str]) -> int | None:
-    """The one option that occurs in the text; none when several do."""
-    folded = _fold(text)
-    found = [index for index, option in enumerate(options) if _fold(option) and f" {_fold(option)} " in f" {folded} "]
-    return found[0] if len(found) == 1 else None
+    """The one option that the first sentence begins with, apart from words like 'the answer is'."""
+    repeated = _repeated_option(text, options)
+    if repeated is not None:
+        return repeated
+    sentence = _fold(_SENTENCE_END.split(text.strip(), maxsplit=1)[0])
+    spans: dict[int, tuple[int, int]] = {}
+    for index, option in enumerate(options):
+        core = _core(_fold(option))
+        place = f" {sentence} ".find(f" {core} ") if core else -1
+        if place >= 0:
+            spans[index] = (place, place + len(core))
+    # An option that is only found inside a longer one is not named.
+    named = [
+        index
+        for index, (start, end) in spans.items()
+        if not any(other != index and low <= start and end <= high for other, (low, high) in spans.items())
+    ]
+    opening = [index for index in named if _OPENING.fullmatch(sentence, 0, spans[index][0])]
+    if len(opening) != 1:
+        return None
+    index = opening[0]
+    # "It cannot be determined whether X or Y …" names all three and is clear; "X or …" is not.
+    clear = len(named) == 1 and not _HEDGE.search(sentence, spans[index][1])
+    return index if clear or _NOT_KNOWN.search(_fold(options[index])) else None
+
+
+def _repeated_option(text: str, options: Sequence[str]) -> int | None:
+    """The option that the whole text or its first sentence repeats, articles apart."""
+    said = {_core(_fold(text)), _core(_fold(_SENTENCE_END.split(text.strip(), maxsplit=1)[0]))} - {""}
+    same = [index for index, option in enumerate(options) if _core(_fold(option)) in said]
+    return same[0] if len(same) == 1 else None
 
 
 def _fold(text: str) -> str:
-    return " ".join(re.sub(r"[^\w\s']", " ", text.lower().replace("’", "'")).split())
+    """Lower case, no punctuation, and one spelling for what is said in several ways."""
+    folded = " ".join(re.sub(r"[^\w\s']", " ", text.lower().replace("’", "'")).split())
+    folded = re.sub(r"\bcan't\b|\bcan not\b", "cannot", folded)
+    return re.sub(r"\binformation\b", "info", re.sub(r"n't\b", " not", folded))
+
+
+def _core(folded: str) -> str:
+    return re.sub(r"^(?:the|an?) ", "", folded)
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Whether the text declines to answer."""
+    """Whether the text declines to answer; that the answer cannot be known is not a refusal."""
     return _REFUSAL.search(text[:_REFUSAL_START]) is not None
 
 
@@ -82,6 +222,6 @@ def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], 
     for text, logprob in alternatives.items():
         letter = text.strip().strip("()*\"'.:").strip()
         if len(letter) == 1 and letter in LETTERS[:count]:
-            mass[LETTERS.index(letter)] += math.exp(logprob)
+            mass[LETTERS.index(letter)] += math.exp(min(0.0, logprob))
     total = sum(mass)
     return ([value / total for value in mass] if total > 0 else mass), total

@@ -67,15 +67,15 @@ class Session:
     ) -> Generation:
         """One call, recorded whatever happens; `prompt` says which prompt the messages came from."""
         params = self._seeded(params, agent)
-        turn = Turn(agent, role, prompt.id, prompt.hash, tuple(messages), params, None)
+        asked = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None
             if generation is None:
                 generation = await self.model(role).generate(messages, params)
         except ModelError as error:
-            await self._record(replace(turn, error=str(error)))
+            await self._record(Turn(*asked, generation=None, error=str(error)))
             raise
-        await self._record(replace(turn, generation=generation))
+        await self._record(Turn(*asked, generation))
         return generation
 
     def permutation(self, size: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from evenhand.types import Generation, Message, Params, Usage
 
 _DEFAULT_REPLY = 512
 """Tokens set aside for a reply whose length is not bounded by the request."""
+_NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,14 @@ class Limits:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Limits:
-        """`500calls`, `2Mtokens`, `$5` or `5usd`, several allowed."""
+        """`500 calls`, `2M tokens`, `$5` or `5 usd`, several allowed."""
         limits = cls()
         for text in texts:
             if match := re.fullmatch(r"\$([\d.]+)|([\d.]+) ?usd", text.strip(), re.IGNORECASE):
                 limits = replace(limits, money=_number(match.group(1) or match.group(2), "", text))
-            elif match := re.fullmatch(r"([\d.]+) ?([kM]?) ?(calls|tokens)", text.strip()):
+            elif match := re.fullmatch(r"([\d.]+) ?([kM]?) ?(call|token)s?", text.strip()):
                 amount = _number(match.group(1), match.group(2), text)
-                limits = replace(limits, **{match.group(3): int(amount)})
+                limits = replace(limits, **{f"{match.group(3)}s": int(amount)})
             else:
                 raise UsageError(f"{text!r} is not a budget; write e.g. '$5', '500 calls' or '2M tokens'.")
         return limits
@@ -66,11 +68,21 @@ class Budget:
     def __init__(self, limits: Limits, spent: Usage | None = None) -> None:
         self.limits = limits
         self.spent = spent or Usage()
-        self.exhausted: str | None = None
         self._reserved = Usage()
+        self._settled = asyncio.Event()
 
-    def reserve(self, estimate: Usage) -> None:
-        """Set the estimate aside, or raise BudgetExhausted."""
+    async def reserve(self, estimate: Usage) -> None:
+        """Set the estimate aside, or raise BudgetExhausted.
+
+        Calls under way have mostly more set aside than they use: while there are any, their end is awaited first.
+        """
+        while (exceeded := self._exceeded(estimate)) is not None:
+            if self._reserved.calls == 0:
+                raise BudgetExhausted(exceeded)
+            await self._settled.wait()
+        self._reserved += estimate
+
+    def _exceeded(self, estimate: Usage) -> str | None:
         after = self.spent + self._reserved + estimate
         for name, limit, value in (
             ("calls", self.limits.calls, after.calls),
@@ -80,16 +92,18 @@ class Budget:
             if limit is None:
                 continue
             if value is None:
-                raise UsageError("A budget in money needs prices: pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+                raise UsageError("This run has made calls whose price is not known; a budget in money cannot be kept.")
             if value > limit:
-                self.exhausted = f"the budget of {limit:g} {name} is used up"
-                raise BudgetExhausted(self.exhausted)
-        self._reserved += estimate
+                return f"the next call could exceed the budget of {limit:g} {name}"
+        return None
 
     def settle(self, estimate: Usage, actual: Usage) -> None:
         """Replace what was set aside by what was used."""
-        self._reserved = _minus(self._reserved, estimate)
         self.spent += actual
+        if estimate.calls:  # without a limit nothing is set aside
+            self._reserved = _minus(self._reserved, estimate)
+            self._settled.set()
+            self._settled = asyncio.Event()
 
 
 def _minus(left: Usage, right: Usage) -> Usage:
@@ -113,6 +127,10 @@ class MeteredModel(Model):
         self._price = price or (FREE if inner.free else None)
         self._budget = budget
         self._limited = budget.limits != Limits()
+        if self._price is None and budget.limits.money is not None:
+            raise UsageError(
+                f"A budget in money needs prices: pass --price {self.spec}=INPUT/OUTPUT (per million tokens)."
+            )
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -125,13 +143,13 @@ class MeteredModel(Model):
         await self.inner.aclose()
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        estimate = self._estimate(messages, params) if self._limited else Usage()
+        estimate = self._estimate(messages, params) if self._limited else _NOTHING
         if self._limited:
-            self._budget.reserve(estimate)
-        actual = Usage()
+            await self._budget.reserve(estimate)
+        actual = _NOTHING
         try:
             generation = await self.inner.generate(messages, params)
-            actual = self._priced(generation.usage)
+            actual = self._priced(_counted(messages, generation))
         finally:
             self._budget.settle(estimate, actual)
         return replace(generation, usage=actual)
@@ -143,3 +161,14 @@ class MeteredModel(Model):
 
     def _priced(self, usage: Usage) -> Usage:
         return replace(usage, cost=None if self._price is None else self._price.of(usage))
+
+
+def _counted(messages: Sequence[Message], generation: Generation) -> Usage:
+    """The usage; where a server reports no tokens they are estimated, since a budget would never end without."""
+    if generation.usage.tokens or not generation.usage.calls:
+        return generation.usage
+    return replace(
+        generation.usage,
+        prompt_tokens=sum(estimate_tokens(message.content) for message in messages) * generation.usage.calls,
+        completion_tokens=sum(estimate_tokens(completion.text) for completion in generation.completions),
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from evenhand.models.request import generation_from, model_identity, pack, reque
 from evenhand.types import Generation, Message, Params, Usage
 
 _FLUSH_EVERY = 256
+_PATIENCE = 5.0
+"""Seconds to wait for another process that is writing; all calls wait meanwhile."""
 
 
 class ResponseCache:
@@ -26,7 +30,7 @@ class ResponseCache:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=OFF")  # a lost cache entry costs one call, not a result
             self._db.execute(
@@ -40,14 +44,22 @@ class ResponseCache:
         self._unwritten: dict[bytes, bytes] = {}
 
     def get(self, key: bytes) -> Generation | None:
+        """The stored answer; one that cannot be read is no answer, and is asked for again."""
         blob = self._unwritten.get(key)
-        if blob is None:
-            row = self._db.execute("SELECT value FROM responses WHERE key = ?", (key,)).fetchone()
-            if row is None:
-                return None
-            blob = row[0]
-        stored = generation_from(unpack(blob))
-        return replace(stored, cached=True, latency=0.0, usage=Usage(calls=0, cached_calls=1))
+        try:
+            if blob is None:
+                row = self._db.execute("SELECT value FROM responses WHERE key = ?", (key,)).fetchone()
+                if row is None:
+                    return None
+                blob = row[0]
+            return _as_hit(generation_from(unpack(blob)))
+        except sqlite3.Error as error:
+            warnings.warn(f"The response cache {self.path} cannot be read: {error}.", stacklevel=2)
+        except (zlib.error, ValueError, KeyError, TypeError) as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("DELETE FROM responses WHERE key = ?", (key,))
+            warnings.warn(f"The response cache {self.path} holds a damaged entry: {error}.", stacklevel=2)
+        return None
 
     def put(self, key: bytes, generation: Generation) -> None:
         self._unwritten[key] = pack(generation)
@@ -82,7 +94,7 @@ class CachedModel(Model):
         self.free = inner.free  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
         self._cache = cache
         self._identity = model_identity(inner.fingerprint())
-        self._under_way: dict[bytes, asyncio.Future[Generation]] = {}
+        self._under_way: dict[bytes, asyncio.Future[Generation | None]] = {}
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -96,17 +108,19 @@ class CachedModel(Model):
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         key = request_key(self._identity, messages, params)
-        hit = self._cache.get(key)
-        if hit is not None:
-            return hit
-        under_way = self._under_way.get(key)
-        if under_way is not None:
-            return replace(
-                await asyncio.shield(under_way),
-                cached=True,
-                latency=0.0,
-                usage=Usage(calls=0, cached_calls=1),
-            )
+        while True:
+            hit = self._cache.get(key)
+            if hit is not None:
+                return hit
+            under_way = self._under_way.get(key)
+            if under_way is None:
+                return await self._ask(key, messages, params)
+            shared = await asyncio.shield(under_way)
+            if shared is not None:
+                return _as_hit(shared)
+
+    async def _ask(self, key: bytes, messages: Sequence[Message], params: Params) -> Generation:
+        """The call itself, whose end all who want the same are told of."""
         future = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:
             generation = await self.inner.generate(messages, params)
@@ -115,10 +129,14 @@ class CachedModel(Model):
             if isinstance(error, Exception):
                 future.set_exception(error)
                 future.exception()  # nobody else may be waiting
-            else:
-                future.cancel()
+            else:  # only this caller was cancelled: the next one asks again
+                future.set_result(None)
             raise
-        self._cache.put(key, generation)
         del self._under_way[key]
         future.set_result(generation)
+        self._cache.put(key, generation)
         return generation
+
+
+def _as_hit(generation: Generation) -> Generation:
+    return replace(generation, cached=True, latency=0.0, usage=Usage(calls=0, cached_calls=1))

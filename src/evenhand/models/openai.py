@@ -104,7 +104,9 @@ class OpenAIModel(Model):
             try:
                 async with self.limit as epoch:
                     generation = await self._post(body, epoch)
-                return replace(generation, usage=replace(generation.usage, retries=failures))
+                if failures:
+                    generation = replace(generation, usage=replace(generation.usage, retries=failures))
+                return generation
             except _UnsupportedError as complaint:
                 self.dropped.add(complaint.parameter)
             except Retryable as fault:

@@ -11,6 +11,9 @@ import orjson
 
 from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Turn, Usage
 
+_WORTH_COMPRESSING = 600
+"""Bytes of JSON below which compression saves next to nothing."""
+
 
 def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
     """The full request as one hash; `identity` stands for the model (see `model_identity`)."""
@@ -23,12 +26,17 @@ def model_identity(fingerprint: Mapping[str, Any]) -> bytes:
 
 
 def pack(value: Any) -> bytes:
-    """Any JSON-like value (dataclasses included), compressed."""
-    return zlib.compress(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), 1)
+    """An object or dataclass as JSON, compressed where that saves something."""
+    data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    if len(data) < _WORTH_COMPRESSING:
+        return data
+    # Small buffers: setting up zlib's usual ones takes longer than compressing a few kilobytes.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, 13, 5)
+    return deflate.compress(data) + deflate.flush()
 
 
 def unpack(blob: bytes) -> Any:
-    return orjson.loads(zlib.decompress(blob))
+    return orjson.loads(blob if blob[:1] == b"{" else zlib.decompress(blob))
 
 
 def generation_from(value: Any) -> Generation:

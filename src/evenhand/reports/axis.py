@@ -17,6 +17,8 @@ class Axis:
 
     ticks: tuple[float, ...]
     digits: int
+    reference: float | None = None
+    """A value to mark, when it lies on the axis: what guessing gets."""
 
     @property
     def low(self) -> float:
@@ -31,7 +33,9 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
 
-def axis_for(values: Iterable[float | None], *, include_zero: bool = False, steps: int = 5) -> Axis:
+def axis_for(
+    values: Iterable[float | None], *, include_zero: bool = False, steps: int = 5, reference: float | None = None
+) -> Axis:
     """The axis that covers all usable values with about `steps` round steps."""
     usable = [v for v in map(finite, values) if v is not None]
     if include_zero or not usable:
@@ -43,7 +47,9 @@ def axis_for(values: Iterable[float | None], *, include_zero: bool = False, step
     step = _round_step((high - low) / steps)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     digits = next((d for d in range(9) if math.isclose(round(step, d), step)), 9)
-    return Axis(tuple(k * step for k in range(first, last + 1)), digits)
+    ticks = tuple(k * step for k in range(first, last + 1))
+    on_axis = reference is not None and ticks[0] <= reference <= ticks[-1]
+    return Axis(ticks, digits, reference if on_axis else None)
 
 
 def _round_step(raw: float) -> float:

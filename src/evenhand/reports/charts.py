@@ -131,6 +131,9 @@ def _grid(axis: Axis, height: float) -> list[Node]:
     for tick in axis.ticks:
         x = _x(axis, tick)
         lines.append(tag("line", x1=x, x2=x, y1=0, y2=f"{height:g}", class_="zero" if tick == 0 else "grid"))
+    if axis.reference is not None:
+        x = _x(axis, axis.reference)
+        lines.append(tag("line", x1=x, x2=x, y1=0, y2=f"{height:g}", class_="chance"))
     return lines
 
 

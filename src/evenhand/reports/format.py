@@ -117,11 +117,11 @@ def p_value(p: float | None) -> str:
 
 
 def p_statement(p: float | None) -> str:
-    """`p = 0.032`, `p < 0.001`, `no p-value`."""
+    """`p = 0.032`, `p < 0.001`, `no p-value`, with spaces that do not break."""
     text = p_value(p)
     if text == DASH:
         return "no p-value"
-    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+    return f"p\u00a0<\u00a0{text[1:]}" if text.startswith("<") else f"p\u00a0=\u00a0{text}"
 
 
 def plural(n: int, noun: str) -> str:

@@ -38,6 +38,7 @@ def scatter(x_axis: Axis, y_axis: Axis, points: Sequence[Point], zero_note: str 
         "svg",
         _grid(x_axis, y_axis),
         _zero_line(x_axis, zero_note) if zero_note else None,
+        _chance_line(y_axis),
         [_cross(x_axis, y_axis, point, x, y) for point, x, y in places],
         [_name(point, x, height) for (point, x, _), height in zip(places, heights, strict=True)],
         class_="scatter",
@@ -78,6 +79,16 @@ def _zero_line(axis: Axis, note: str) -> list[Node]:
     return [
         tag("line", x1=x, x2=x, y1=6, y2=BOTTOM, class_="zero"),
         tag("text", note, x=x, dx=-6 if right_half else 6, y=14, class_="note end" if right_half else "note"),
+    ]
+
+
+def _chance_line(axis: Axis) -> list[Node]:
+    if axis.reference is None:
+        return []
+    y = f"{_up(axis, axis.reference):.1f}"
+    return [
+        tag("line", x1="0", x2="100%", y1=y, y2=y, class_="chance"),
+        tag("text", "guessing", x="100%", y=y, dy=-5, class_="note end"),
     ]
 
 

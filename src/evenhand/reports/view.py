@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evenhand.reports.format import digits_for
+from evenhand.reports.format import digits_for, number
 from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
@@ -85,8 +85,9 @@ def metric_title(info: MetricInfo) -> str:
 
 
 def metric_hint(info: MetricInfo) -> str:
-    """Which way is better, in words."""
-    return _HINTS.get(info.better or "", "")
+    """Which way is better, in words, and what guessing gets."""
+    guessing = "" if info.chance is None else f"guessing: {number(info.chance, 0)}"
+    return ", ".join(filter(None, [_HINTS.get(info.better or "", ""), guessing]))
 
 
 def group_label(group: str) -> str:

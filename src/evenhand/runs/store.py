@@ -48,13 +48,23 @@ class Finished:
 
 
 class _Batch:
-    """Rows that are committed together, and the future that all of them wait for."""
+    """Rows that are committed together, and those who wait for that."""
 
-    __slots__ = ("done", "rows")
+    __slots__ = ("rows", "waiters")
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, int, bytes, Turn] | Finished] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters: list[asyncio.Future[None]] = []
+
+    def settle(self, failure: StoreError | None = None) -> None:
+        """Tell all who still wait how it went."""
+        for waiter in self.waiters:
+            if waiter.done():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure)
 
 
 class Store:
@@ -141,12 +151,13 @@ class Store:
     async def _submit(self, row: tuple[int, int, bytes, Turn] | Finished) -> None:
         if self._batch is None:
             self._batch = _Batch()
-        batch = self._batch
-        batch.rows.append(row)
+        loop = asyncio.get_running_loop()
+        committed = loop.create_future()
+        self._batch.rows.append(row)
+        self._batch.waiters.append(committed)
         if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
-        # Many wait for one batch: a cancelled one must not cancel it for the others.
-        await asyncio.shield(batch.done)
+            self._flushing = loop.create_task(self._flush())
+        await committed
 
     async def _flush(self) -> None:
         """Commit batch after batch until nothing is left."""
@@ -159,11 +170,9 @@ class Store:
             try:
                 await loop.run_in_executor(self._thread, self._commit, batch.rows)
             except Exception as error:
-                failure = error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}.")
-                batch.done.set_exception(failure)
-                batch.done.exception()  # a waiter may have been cancelled
+                batch.settle(error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}."))
             else:
-                batch.done.set_result(None)
+                batch.settle()
         self._flushing = None
 
     def _commit(self, rows: Sequence[tuple[int, int, bytes, Turn] | Finished]) -> None:

@@ -23,7 +23,9 @@ def confusion(view: View) -> Html:
     given = _columns(arms)
     lead = "Rows: the kind of answer that was right. Columns: the kind that was given. "
     lead += "Each row adds up to 100%; outlined cells are right answers."
-    return section("answers", title, lead, tag("div", [_heat(view, arm, given) for arm in arms], class_="multiples"))
+    return section(
+        "answers", title, lead, tag("div", [_heat(view, arm, given) for arm in arms], class_="multiples tables")
+    )
 
 
 def _columns(arms: list[ArmResult]) -> list[str]:
@@ -36,7 +38,8 @@ def _columns(arms: list[ArmResult]) -> list[str]:
 def _heat(view: View, arm: ArmResult, given: list[str]) -> Html:
     head = tag("tr", tag("th", "expected", class_="corner"), [tag("th", _kind(k), scope="col") for k in given])
     rows: list[Node] = []
-    for expected, counts in arm.confusion.items():
+    for expected in (kind for kind in given if kind in arm.confusion):
+        counts = arm.confusion[expected]
         total = sum(counts.values())
         cells = [_cell(expected, kind, counts.get(kind, 0), total) for kind in given]
         header = tag("th", _kind(expected), tag("small", f"n = {count(total)}"), scope="row")

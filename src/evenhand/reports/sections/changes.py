@@ -108,7 +108,7 @@ def _how_tested(view: View) -> Html:
         f"Correction: {', '.join(corrections)}." if corrections else "",
     ]
     zero = any(m.better == "zero" for m in view.metrics)
-    parts.append("Where 0 is best, fell and rose speak of the distance from 0." if zero else "")
+    parts.append("Where 0 is best, the difference is that of the distance from 0." if zero else "")
     return tag("p", " ".join(filter(None, parts)), class_="footnote")
 
 

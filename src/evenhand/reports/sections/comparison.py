@@ -63,7 +63,7 @@ def _scatter(view: View, guard: MetricInfo) -> Html:
     if not points:
         return nothing("No arm has a value for both metrics.")
     x_axis = axis_for(_drawn([p.x for p in points]), include_zero=head.better == "zero")
-    y_axis = axis_for(_drawn([p.y for p in points]))
+    y_axis = axis_for(_drawn([p.y for p in points]), reference=guard.chance)
     note = "no measured bias" if guard.name == ACCURACY else "zero"
     label = f"{guard.title} against {head.title}. " + " ".join(f"{p.text}." for p in points)
     return tag(
@@ -126,7 +126,7 @@ def _axis_row(axis: Axis) -> Html:
 
 def _axis(view: View, metric: MetricInfo, groups: list[str]) -> Axis:
     estimates = [e for arm in view.arms for group in groups if (e := arm.estimate(metric.name, group))]
-    return axis_for(_drawn(estimates), include_zero=metric.better == "zero")
+    return axis_for(_drawn(estimates), include_zero=metric.better == "zero", reference=metric.chance)
 
 
 def _drawn(estimates: list[Estimate]) -> list[float | None]:

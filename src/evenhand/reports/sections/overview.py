@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from evenhand.reports.format import count, duration, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import NO_PRICE, arm_name, estimate_cell, money_cell, nothing
+from evenhand.reports.sections.parts import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
 from evenhand.reports.view import View, metric_hint, metric_title, planned, total_usage
 from evenhand.runs.results import ArmResult
+from evenhand.types import Usage
 
 
 def overview(view: View) -> Html:
@@ -88,7 +89,9 @@ def _main_table(view: View) -> Html:
     notes = ["In brackets: confidence intervals. n: the samples a value rests on. A dash: undefined, not 0."]
     if unpriced:
         notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
-    return tag("div", table, tag("p", " ".join(notes), class_="footnote"), class_="main-table")
+    return tag(
+        "div", scrolling(table, "Results by arm"), tag("p", " ".join(notes), class_="footnote"), class_="main-table"
+    )
 
 
 def _row(view: View, arm: ArmResult) -> Html:
@@ -99,13 +102,17 @@ def _row(view: View, arm: ArmResult) -> Html:
         css = "headline" if i == 0 else None
         cells.append(tag("td", cell, role="cell", data_label=metric_title(metric), class_=css))
     amounts: list[tuple[str, Node]] = [
-        ("Calls", count(usage.calls)),
+        ("Calls", [count(usage.calls), _from_cache(usage)]),
         ("Tokens", count(usage.tokens)),
         ("Money", money_cell(usage.cost)),
         ("Time", duration(arm.seconds)),
     ]
     cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
     return tag("tr", cells, role="row")
+
+
+def _from_cache(usage: Usage) -> Html | None:
+    return tag("small", f"+{count(usage.cached_calls)} cached") if usage.cached_calls else None
 
 
 def _about(view: View, arm: ArmResult) -> Html:

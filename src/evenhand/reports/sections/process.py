@@ -48,14 +48,15 @@ def cost(view: View) -> Html:
         if several or not arm.usage:
             name = arm_name(view, arm) if not arm.usage else None
             rows.append([name, "all roles", *_amounts(total_usage(arm)), duration(arm.seconds)])
-    lead = "Cached calls were answered from an earlier identical call and cost nothing again. "
-    lead += "Time is the wall time of the arm, all sessions together."
+    lead = "Cached: requests that an earlier identical call had answered; they are not among the calls and cost "
+    lead += "nothing again. Time: the arm's part of the run's wall time."
     amounts = table(head, rows, "Cost by arm and role", "numbers words-2 costs")
     return section("cost", "Cost", lead, _token_bars(view), amounts)
 
 
 def _amounts(usage: Usage) -> list[Node]:
-    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, usage.calls, 0)})" if usage.calls else "0"
+    asked = usage.calls + usage.cached_calls
+    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, asked, 0)})" if usage.cached_calls else "0"
     numbers = [count(usage.calls), cached, count(usage.retries)]
     tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
     return [*numbers, *tokens, money_cell(usage.cost)]
@@ -146,7 +147,15 @@ def how_made(view: View) -> Html:
         return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
     raw = json.dumps(facts, ensure_ascii=False, indent=2)
     details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
-    return section("made", "How it was made", lead, _facts(facts), details)
+    return section("made", "How it was made", lead, _chapters(facts), details)
+
+
+def _chapters(facts: Mapping[str, Any]) -> list[Node]:
+    """Facts that are groups of facts (a run each) get a heading; the others make one list."""
+    groups = {key: cast("Mapping[str, Any]", value) for key, value in facts.items() if isinstance(value, Mapping)}
+    single = {key: value for key, value in facts.items() if key not in groups}
+    chapters: list[Node] = [_facts(single)] if single else []
+    return chapters + [[tag("h3", key), _facts(group)] for key, group in groups.items()]
 
 
 def _facts(facts: Mapping[str, Any]) -> Html:

