@@ -49,8 +49,8 @@ async def _choose_once(
         params = _params(reading, len(shown))
         generation = await session.ask(prompt, messages, params, agent=agent)
         completion = generation.completions[0]
-        if declined := _declined(completion):
-            return declined
+        if refusal := declined(completion):
+            return refusal
         position, details = _read(reading, completion, shown)
         if position is not None:
             details |= {"reading": reading, "order": list(order), "position": position}
@@ -107,7 +107,8 @@ def _read(reading: str, completion: Completion, shown: Sequence[str]) -> tuple[i
     return probabilities.index(max(probabilities)), {"probabilities": probabilities, "mass": mass}
 
 
-def _declined(completion: Completion) -> Refusal | None:
+def declined(completion: Completion) -> Refusal | None:
+    """The refusal that the endpoint itself marks, by a field of its own or by its content filter."""
     if completion.refusal is not None:
         return Refusal(completion.refusal)
     if completion.finish == "filter":

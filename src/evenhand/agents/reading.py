@@ -15,14 +15,14 @@ from evenhand.types import TokenLogprob
 LETTERS = "ABCDEFGHIJ"
 
 # A letter in its dressing. "A" before an ordinary word is an article: "the answer is A man who …" names no letter.
-_DRESSING = r"[\s\"'`“‘(\[{*_]*"
+_DRESSING = r"[\s\"'`“‘(\[{*_]{0,9}+"  # possessive and bounded: hostile texts must not cost time
 _LETTER = rf"{_DRESSING}(?:(?:option|choice|letter)\s+)?{_DRESSING}(?-i:([A-J]))(?![\w'’+])"
 _ARTICLE = re.compile(r"\s+(?!because|since|as|based|due|given|for|from|is|or|and|which)[a-z]")
 _AND_MORE = re.compile(rf"\W{{0,3}}\s*(?:or|and|and/or|&|/|,)\s*{_LETTER}", re.IGNORECASE)
 _STATED = (
     re.compile(
         r"\b(?:answer|option|choice|selection|letter)[*_]*"
-        rf"(?:\s*[*_]*(?:\bis\b|\bwould be\b|\bshould be\b|\bmust be\b|:|=)[*_]*)+{_LETTER}",
+        rf"(?:\s{{0,9}}+[*_]{{0,2}}+(?:\bis\b|\bwould be\b|\bshould be\b|\bmust be\b|:|=)[*_]{{0,2}}+){{1,3}}{_LETTER}",
         re.IGNORECASE,
     ),
     re.compile(
@@ -43,8 +43,8 @@ _DENIED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
-    r"\W*(?:\b(?:is|was|are|seems|does|do|can|could|would)\b)?\s*"
-    r"(?:not|n['’]t|\w+n['’]t|cannot|incorrect|wrong|false|unlikely|unsupported|invalid)\b",
+    r"[)\]*\"']*\s+(?:(?:is|was|seems|does|would)\s+(?:not|never|incorrect|wrong|false|unlikely|unsupported|invalid)|"
+    r"(?:is|was|does|would)n['’]t|(?:can\s*not|can['’]t)\s+be\s+(?:right|correct|true))\b",
     re.IGNORECASE,
 )
 _WHOLE = re.compile(
@@ -61,7 +61,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
 _OPENING = re.compile(
     r"(?:(?:the|a|an|it|it's|is|was|that|this|there|would|be|must|i|i'd|we|think|believe|guess|say|choose|pick|select|"
     r"option|answer|final|correct|best|right|my|most|likely|probably|clearly|so|therefore|based|on|in|from|passage|"
-    r"context|text|given|according|to|seems|definitely|person|who|one)\s*)*"
+    r"context|text|given|according|to|seems|definitely|person|who|one)(?: |$))*+"
 )
 """Words that may stand before an option without making it anything else than the answer."""
 _HEDGE = re.compile(r"\b(?:or|either|both|neither|nor|unclear|unknown|cannot|maybe|perhaps|might|may|sure|unless)\b")

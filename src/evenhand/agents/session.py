@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evenhand.errors import ModelError, PlanError
+from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
 from evenhand.models.base import Model
 from evenhand.prompts import Prompt
 from evenhand.types import Generation, Message, Params, Sample, Turn
@@ -72,8 +72,11 @@ class Session:
             generation = self.look_up(role, messages, params) if self.look_up else None
             if generation is None:
                 generation = await self.model(role).generate(messages, params)
-        except ModelError as error:
-            await self._record(Turn(*asked, generation=None, error=str(error)))
+        except (UsageError, BudgetExhausted):
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+            await self._record(Turn(*asked, generation=None, error=reason))
             raise
         await self._record(Turn(*asked, generation))
         return generation

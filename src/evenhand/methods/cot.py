@@ -6,7 +6,7 @@ The reasoning sees the options in the same shuffled order as the question that f
 
 from __future__ import annotations
 
-from evenhand.agents.choice import choose
+from evenhand.agents.choice import choose, declined
 from evenhand.agents.reading import LETTERS, looks_like_refusal
 from evenhand.agents.session import Session
 from evenhand.methods.base import method
@@ -24,8 +24,9 @@ async def cot(sample: Sample, session: Session) -> Outcome:
     params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
     generation = await session.ask(reason, question, params, agent="reasoner")
     completion = generation.completions[0]
-    if completion.refusal is not None or looks_like_refusal(completion.text):
-        return Outcome(Refusal(completion.refusal or completion.text), stop="refused")
+    refusal = declined(completion) or (Refusal(completion.text) if looks_like_refusal(completion.text) else None)
+    if refusal is not None:
+        return Outcome(refusal, stop="refused")
     if not completion.text.strip():
         return Outcome(Unscored("the reasoning is empty"), stop="no_reasoning")
     conversation = (*question, Message("assistant", completion.text))

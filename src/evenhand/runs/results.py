@@ -74,7 +74,10 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A paired difference, after − before, on the samples that both arms graded. Already scaled."""
+    """A paired difference, after − before, on the samples that both arms graded. Already scaled.
+
+    For metrics whose best value is zero it is the difference of the distances from zero.
+    """
 
     before: str
     after: str

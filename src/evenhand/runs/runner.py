@@ -156,7 +156,7 @@ class Runner:
                 identity=wanted,
                 plan=self.plan.model_dump(),
                 benchmark=dict(self._benchmark.fingerprint()),
-                models={key: dict(value) for key, value in fingerprints.items()},
+                models=[dict(value) for value in fingerprints.values()],
                 versions=versions(),
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 scorer=self._scorer,

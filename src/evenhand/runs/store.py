@@ -7,8 +7,9 @@ a call whose turn was awaited is never repeated, whatever kills the process afte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +51,12 @@ class Finished:
 class _Batch:
     """Rows that are committed together, and those who wait for that."""
 
-    __slots__ = ("rows", "waiters")
+    __slots__ = ("outcomes", "scores", "turns", "waiters")
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, int, bytes, Turn] | Finished] = []
+        self.turns: list[tuple[Any, ...]] = []
+        self.outcomes: list[tuple[Any, ...]] = []
+        self.scores: list[tuple[Any, ...]] = []
         self.waiters: list[asyncio.Future[None]] = []
 
     def settle(self, failure: StoreError | None = None) -> None:
@@ -78,9 +81,15 @@ class Store:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._read = self._connect()
-            migrate(self._read)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+        try:
+            migrate(self._read)
+        except BaseException as error:
+            self._read.close()
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+            raise
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._batch: _Batch | None = None
@@ -95,16 +104,21 @@ class Store:
 
     def close(self) -> None:
         """Close all; what was handed over but not yet committed (after an interrupt) is committed now."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
-        if self._batch is not None:
-            self._commit(self._batch.rows)
-            self._batch = None
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        self._read.close()
+        try:
+            if self._batch is not None:
+                batch, self._batch = self._batch, None
+                self._commit(batch)
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self._read.close()
 
     # --- facts about the run ---
 
@@ -114,47 +128,51 @@ class Store:
         return None if row is None else orjson.loads(row[0])
 
     def put(self, **facts: Any) -> None:
-        with _store_errors(self.directory):
-            self._read.execute("BEGIN IMMEDIATE")
+        with _store_errors(self.directory), _transaction(self._read):
             self._read.executemany(
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)",
                 [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
             )
-            self._read.execute("COMMIT")
 
     def add_samples(self, samples: Iterable[Sample]) -> int:
         """Store the samples of the plan, streamed, all or none; returns how many."""
         count = 0
-        with _store_errors(self.directory):
-            self._read.execute("BEGIN IMMEDIATE")
-            try:
-                self._read.execute("DELETE FROM samples")
-                for count, sample in enumerate(samples, 1):
-                    self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
-                self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
-                self._read.execute("COMMIT")
-            except BaseException:
-                self._read.execute("ROLLBACK")
-                raise
+        with _store_errors(self.directory), _transaction(self._read):
+            self._read.execute("DELETE FROM samples")
+            for count, sample in enumerate(samples, 1):
+                self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
+            self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
         return count
 
     # --- writing results ---
 
+    # Rows are made by the caller, not by the writer: what cannot be stored (TypeError) fails one sample, not a batch.
+
     async def record_turn(self, sample: int, arm: int, key: bytes, turn: Turn) -> None:
         """Commit one turn."""
-        await self._submit((sample, arm, key, turn))
+        row = _turn_row(sample, arm, key, turn)
+        batch = self._next_batch()
+        batch.turns.append(row)
+        await self._committed(batch)
 
     async def record_outcome(self, finished: Finished) -> None:
         """Commit one outcome with its grade."""
-        await self._submit(finished)
+        row, score = _outcome_row(finished), _score_row(finished)
+        batch = self._next_batch()
+        batch.outcomes.append(row)
+        if score is not None:
+            batch.scores.append(score)
+        await self._committed(batch)
 
-    async def _submit(self, row: tuple[int, int, bytes, Turn] | Finished) -> None:
+    def _next_batch(self) -> _Batch:
         if self._batch is None:
             self._batch = _Batch()
+        return self._batch
+
+    async def _committed(self, batch: _Batch) -> None:
         loop = asyncio.get_running_loop()
         committed = loop.create_future()
-        self._batch.rows.append(row)
-        self._batch.waiters.append(committed)
+        batch.waiters.append(committed)
         if self._flushing is None:
             self._flushing = loop.create_task(self._flush())
         await committed
@@ -168,37 +186,21 @@ class Store:
             await asyncio.sleep(GATHER_SECONDS)
             batch, self._batch = self._batch, None
             try:
-                await loop.run_in_executor(self._thread, self._commit, batch.rows)
+                await loop.run_in_executor(self._thread, self._commit, batch)
             except Exception as error:
                 batch.settle(error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}."))
             else:
                 batch.settle()
         self._flushing = None
 
-    def _commit(self, rows: Sequence[tuple[int, int, bytes, Turn] | Finished]) -> None:
-        turns = [_turn_row(*row) for row in rows if isinstance(row, tuple)]
-        finished = [row for row in rows if isinstance(row, Finished)]
+    def _commit(self, batch: _Batch) -> None:
         with _store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
-            db = self._writer
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                db.executemany(_INSERT_TURN, turns)
-                db.executemany(_INSERT_OUTCOME, [_outcome_row(each) for each in finished])
-                db.executemany(
-                    _INSERT_SCORE,
-                    [
-                        (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
-                        for each in finished
-                        if each.grade is not None
-                    ],
-                )
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+            with _transaction(self._writer) as db:
+                db.executemany(_INSERT_TURN, batch.turns)
+                db.executemany(_INSERT_OUTCOME, batch.outcomes)
+                db.executemany(_INSERT_SCORE, batch.scores)
 
     def forget(self, status: Status) -> int:
         """Drop the outcomes with this status so that they are run again; their turns stay in the record."""
@@ -233,7 +235,8 @@ class Store:
         return [(key, turn_from(unpack(body))) for key, body in rows]
 
     def has_turns(self) -> bool:
-        return self._read.execute("SELECT 1 FROM turns LIMIT 1").fetchone() is not None
+        """Whether any call was answered; failed ones alone are nothing to keep."""
+        return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
 
     def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
         row = self._read.execute("SELECT number, body FROM samples WHERE id = ?", (sample_id,)).fetchone()
@@ -325,7 +328,15 @@ def _turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
 
 def _outcome_row(each: Finished) -> tuple[Any, ...]:
     body = None if each.outcome is None else pack(outcome_json(each.outcome))
-    return (each.sample, each.arm, each.status, each.reason, each.seconds, body)
+    # Reasons quote whatever went wrong; what is not valid text is not storable as such.
+    reason = None if each.reason is None else each.reason.encode("utf-8", "replace").decode()
+    return (each.sample, each.arm, each.status, reason, each.seconds, body)
+
+
+def _score_row(each: Finished) -> tuple[Any, ...] | None:
+    if each.grade is None:
+        return None
+    return (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -349,6 +360,19 @@ def sample_from(value: Any) -> Sample:
     """A Sample back from its JSON form."""
     fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
     return Sample(**fields)
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+    """All or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
 
 
 class _store_errors:  # noqa: N801 - reads as a statement

@@ -31,7 +31,7 @@ def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmRe
     if effect.difference is None:
         found = "could not be compared, because it is undefined in one of them"
     else:
-        change = f"{of} changed by {effect.difference:+.1f} {_limits(effect)}"
+        change = f"{of} changed by {_number(effect.difference, signed=True)} {_limits(effect)}"
         p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
         words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
         found = f"{words} ({values}; {change}{p_value}, n = {effect.n})"
@@ -57,15 +57,21 @@ def _cost(arm: ArmResult) -> str:
 def _shown(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return f"undefined (n = {0 if estimate is None else estimate.n})"
-    return f"{estimate.value:.1f} {_limits(estimate)} (n = {estimate.n})"
+    return f"{_number(estimate.value)} {_limits(estimate)} (n = {estimate.n})"
 
 
 def _limits(of: Estimate | Effect) -> str:
-    return "[–]" if of.low is None or of.high is None else f"[{of.low:.1f}, {of.high:.1f}]"
+    return "[–]" if of.low is None or of.high is None else f"[{_number(of.low)}, {_number(of.high)}]"
+
+
+def _number(value: float, *, signed: bool = False) -> str:
+    """One decimal, with a minus that is one, and no sign on zero."""
+    text = f"{value:+.1f}" if signed else f"{value:.1f}"
+    return "0.0" if text in ("-0.0", "+0.0") else text.replace("-", "−")
 
 
 def _value(estimate: Estimate | None, unit: str = "") -> str:
-    return "–" if estimate is None or estimate.value is None else f"{estimate.value:.1f}{unit and ' ' + unit}"
+    return "–" if estimate is None or estimate.value is None else f"{_number(estimate.value)}{unit and ' ' + unit}"
 
 
 def warnings_about(study: StudyResult) -> list[str]:

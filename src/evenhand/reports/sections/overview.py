@@ -9,6 +9,9 @@ from evenhand.reports.view import View, metric_hint, metric_title, planned, tota
 from evenhand.runs.results import ArmResult
 from evenhand.types import Usage
 
+_LONG_SENTENCE = 240
+"""Sentences longer than this are set smaller."""
+
 
 def overview(view: View) -> Html:
     """Title, verdicts, warnings and one row per arm."""
@@ -57,7 +60,9 @@ def _verdicts(view: View) -> Html | None:
     if not view.study.verdicts:
         return None
     sentences = [tag("p", sentence) for sentence in view.study.verdicts]
-    return tag("div", sentences, class_="verdicts", role="group", aria_label="Verdict")
+    is_long = max(map(len, view.study.verdicts)) > _LONG_SENTENCE
+    css = "verdicts long" if is_long else "verdicts"
+    return tag("div", sentences, class_=css, role="group", aria_label="Verdict")
 
 
 def _warnings(view: View) -> Html | None:

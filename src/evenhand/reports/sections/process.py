@@ -180,4 +180,6 @@ def _fact(value: Any) -> Node:
 def _word(value: Any) -> str:
     if value is None or value in ({}, []):
         return "–"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,42 @@
+"""`evenhand models`: what can be used here, why the rest cannot, and downloads of weights."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from evenhand import aio
+from evenhand.cli.progress import shown_download
+from evenhand.models import weights
+from evenhand.models.base import PROVIDERS
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def models(context: click.Context) -> None:
+    """List the providers of models, whether they can be used here, and the local weights."""
+    if context.invoked_subcommand is not None:
+        return
+    for name in PROVIDERS.names():
+        provider = PROVIDERS.get(name)
+        summary = (provider.__doc__ or "").strip().partition("\n")[0]
+        click.echo(f"{name:<10} {provider.unavailable() or 'ready'}")
+        click.echo(f"{'':<10} {summary}")
+    key = "set" if os.environ.get("OPENAI_API_KEY") else "not set"
+    click.echo(f"\nOPENAI_API_KEY is {key}; OPENAI_BASE_URL is {os.environ.get('OPENAI_BASE_URL') or 'not set'}.")
+    click.echo("\nWeights for local/NAME:")
+    for name, each in weights.RECOMMENDED.items():
+        place = weights.installed(name)
+        state = str(place) if place else f"not here: evenhand models pull {name}"
+        click.echo(f"  {name:<14} {each.licence:<12} {state}")
+
+
+@models.command()
+@click.argument("name")
+def pull(name: str) -> None:
+    """Download the weights NAME, checked against their sum."""
+    with shown_download() as progress:
+        path = aio.run(weights.pull(name, progress))
+    licence = weights.RECOMMENDED[name].licence
+    click.echo(f"{path} (licence {licence}); use it as local/{name}")
