@@ -37,11 +37,16 @@ def on_loop(work: Callable[[int], Coroutine[Any, Any, None]], samples: int) -> N
 
 
 def make(name: str, url: str, concurrency: int, scratch: Path, **options: Any) -> Client:
-    if name == "evenhand":
-        from ours import run_plan
+    if name in ("evenhand", "cached"):
+        import ours
 
-        # One cache for each number of samples: the warm-up leaves nothing behind, a second run finds everything.
-        return lambda samples: run_plan(url, samples, concurrency, scratch, scratch / f"cache-{samples}.sqlite")
+        def cache(samples: int) -> Path:
+            # One for each number of samples: the warm-up leaves nothing behind, a second run finds everything.
+            return scratch / f"cache-{samples}.sqlite"
+
+        if name == "cached":
+            return lambda samples: ours.call_cached(samples, cache(samples))
+        return lambda samples: ours.run_plan(url, samples, concurrency, scratch, cache(samples))
     if name == "aiohttp":
         return partial(on_loop, lambda samples: peers.raw_aiohttp(url, samples, concurrency, scratch))
     if name == "openai":

@@ -63,7 +63,11 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], note: 
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     print(f"\n{title}")
     for row in shown:
-        print("  " + row[0].ljust(widths[0]) + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)))
+        print(
+            "  "
+            + row[0].ljust(widths[0])
+            + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
+        )
     if note:
         print(f"  {note}")
     sys.stdout.flush()
@@ -82,4 +86,10 @@ def verdict(value: float, target: float, *, least: bool = False) -> str:
 
 
 def _text(cell: Any) -> str:
-    return f"{cell:.3g}" if isinstance(cell, float) and abs(cell) < 100 else f"{cell:.0f}" if isinstance(cell, float) else str(cell)
+    return (
+        f"{cell:.3g}"
+        if isinstance(cell, float) and abs(cell) < 100
+        else f"{cell:.0f}"
+        if isinstance(cell, float)
+        else str(cell)
+    )

@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cases import CRITIQUE, MAX_TOKENS, REVISE, SYSTEM, question
+from cases import CALLS, CRITIQUE, MAX_TOKENS, REVISE, SYSTEM, question
+from stub import REPLY
 
 from evenhand.agents.session import Session
 from evenhand.aio import run as run_loop
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
 from evenhand.methods.base import method
+from evenhand.models.cache import CachedModel, ResponseCache
+from evenhand.models.fake import FunctionModel
 from evenhand.prompts import parse_prompt
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner, Settings
@@ -67,5 +70,19 @@ def run_plan(url: str, samples: int, concurrency: int, scratch: Path, cache: Pat
     async def work() -> None:
         progress = await Runner(plan, scratch / f"run-{time.monotonic_ns()}", settings).run()
         assert progress.statuses["graded"] == samples, progress
+
+    run_loop(work())
+
+
+def call_cached(samples: int, file: Path) -> None:
+    """`CachedModel.generate` alone, call after call; the model behind it answers at once."""
+    params = Params(temperature=0.0, max_tokens=MAX_TOKENS)
+
+    async def work() -> None:
+        cache = ResponseCache(file)
+        model = CachedModel(FunctionModel(lambda _messages, _params: REPLY), cache)
+        for number in range(samples * CALLS):
+            await model.generate((Message("system", SYSTEM), Message("user", question(number))), params)
+        cache.close()
 
     run_loop(work())

@@ -64,9 +64,14 @@ class Session:
         *,
         agent: str,
         role: str = BASE,
+        slot: str | None = None,
     ) -> Generation:
-        """One call, recorded whatever happens; `prompt` says which prompt the messages came from."""
-        params = self._seeded(params, agent)
+        """One call, recorded whatever happens; `prompt` says which prompt the messages came from.
+
+        `slot` names this call among the agent's sampled ones, for its seed; calls that run side by side need one, since
+        the order in which they are made may differ from run to run.
+        """
+        params = self._seeded(params, agent, slot)
         asked = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None
@@ -91,7 +96,7 @@ class Session:
         """Seeded randomness for one purpose."""
         return random.Random(self._derive(purpose))
 
-    def _seeded(self, params: Params, agent: str) -> Params:
+    def _seeded(self, params: Params, agent: str, slot: str | None) -> Params:
         """Sampled calls get a seed of their own; greedy ones none, so that equal requests stay equal."""
         overrides: dict[str, Any] = {}
         if self.params.temperature is not None and params.temperature is None:
@@ -101,8 +106,8 @@ class Session:
         params = replace(params, **overrides) if overrides else params
         if params.temperature == 0 or params.seed is not None:
             return params
-        earlier = sum(turn.agent == agent for turn in self.trace)
-        return replace(params, seed=self._derive(f"{agent}/{earlier}") % 2**31)
+        slot = slot or str(sum(turn.agent == agent for turn in self.trace))
+        return replace(params, seed=self._derive(f"{agent}/{slot}") % 2**31)
 
     def _derive(self, purpose: str) -> int:
         text = f"{self.seed}/{self.sample.id}/{purpose}"

@@ -36,6 +36,9 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."),
     click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
     click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
+    click.option(
+        "--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=4, context=2048 for local/."
+    ),
     click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
     click.option("--limit", type=int, help="This many samples, spread evenly over categories and contexts."),
     click.option("--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."),
@@ -131,11 +134,16 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         fields["models"] = bases
     plan = make_plan(fields)
     reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
-    if not roles and not reach:
+    extra = key_values(given["extra"], "--model-option")
+    if not roles and not reach and not extra:
         return plan
     dumped = plan.model_dump()
     dumped["models"] = [
-        {role: {**model, **reach} for role, model in {**assignment, **roles}.items()} for assignment in dumped["models"]
+        {
+            role: {**model, **reach, "extra": {**model.get("extra", {}), **extra}}
+            for role, model in {**assignment, **roles}.items()
+        }
+        for assignment in dumped["models"]
     ]
     return make_plan(dumped)
 

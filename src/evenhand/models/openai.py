@@ -100,9 +100,10 @@ class OpenAIModel(Model):
         """One completed request: retries what may pass, drops what the server does not know."""
         failures = 0
         while True:
-            body = request_body(self.name, messages, params, self.dropped, self._extra_body)
             try:
                 async with self.limit as epoch:
+                    # Made only now: while this call waited for room, another may have learned what to leave out.
+                    body = request_body(self.name, messages, params, self.dropped, self._extra_body)
                     generation = await self._post(body, epoch)
                 if failures:
                     generation = replace(generation, usage=replace(generation.usage, retries=failures))

@@ -21,6 +21,7 @@ from urllib.parse import urljoin
 import orjson
 
 from evenhand.errors import UnknownNameError, UsageError
+from evenhand.paths import cache_folder
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes so far and the bytes in all, where known."""
@@ -80,14 +81,6 @@ RECOMMENDED: Mapping[str, Weights] = {
         ),
     )
 }
-
-
-def cache_folder() -> Path:
-    """EVENHAND_CACHE, else the user's cache folder of this system."""
-    if own := os.environ.get("EVENHAND_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base).expanduser() if base else Path.home() / ".cache") / "evenhand"
 
 
 def models_folder() -> Path:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Generator
 from pathlib import Path
 
-from evenhand.errors import PlanError
+from evenhand.errors import PlanError, StoreError
+
+LOCK_NAME = "lock"
 
 
 @contextlib.contextmanager
@@ -16,16 +19,27 @@ def locked(directory: Path) -> Generator[None]:
     try:
         import fcntl
     except ImportError:  # no advisory locks on this system; SQLite still keeps the file whole
+        directory.mkdir(parents=True, exist_ok=True)
         yield
         return
-    handle = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+    path = directory / LOCK_NAME
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+    taken = PlanError(f"Another process is running in {directory}; wait for it or choose another --out.")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A run that got nowhere takes its directory back: then this is the lock of a file that is gone.
+            if not path.exists() or not os.path.samestat(os.fstat(handle), path.stat()):
+                raise taken
+        except BlockingIOError as error:
+            raise taken from error
         except OSError as error:
-            raise PlanError(
-                f"Another process is running in {directory}; wait for it or choose another --out."
-            ) from error
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # a file system without locks
+                raise StoreError(f"The run directory {directory} cannot be locked: {error}.") from error
         yield
     finally:
         os.close(handle)

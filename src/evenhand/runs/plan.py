@@ -152,6 +152,7 @@ def read_plan_file(path: Path) -> dict[str, Any]:
 
 
 def identity(plan: Plan, benchmark: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> str:
-    """The hash of all that determines a run's results."""
-    whole = {"plan": plan.model_dump(), "benchmark": benchmark, "models": models}
+    """The hash of all that determines a run's results; how long to wait for a model may change on the way."""
+    patience = {"models": {"__all__": {"__all__": {"timeout", "retries"}}}}
+    whole = {"plan": plan.model_dump(exclude=patience), "benchmark": benchmark, "models": list(models.values())}
     return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()

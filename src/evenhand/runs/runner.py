@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.agents.session import Answering, Session
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
-from evenhand.errors import BudgetExhausted, EndpointError, ModelError, PlanError, StoreError, UsageError
+from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, ModelOptions, gather_closed, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.request import model_identity, request_key
-from evenhand.runs.lock import locked
+from evenhand.runs.lock import LOCK_NAME, locked
 from evenhand.runs.plan import Arm, ModelPlan, Plan, identity
 from evenhand.runs.store import FILE_NAME, Finished, Store
 from evenhand.types import (
@@ -116,6 +117,8 @@ class Runner:
                 await self._work(store, loaded, budget)
                 if self._fatal is not None:
                     raise self._fatal
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
         finally:
             await gather_closed(list(models.values()))
             if cache is not None:
@@ -127,28 +130,39 @@ class Runner:
         """The store of this plan, new or resumed; a new one that got nowhere is removed again."""
         fingerprints = {key: model.fingerprint() for key, model in models.items()}
         wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints)
-        existed, folder_existed = (self.directory / FILE_NAME).exists(), self.directory.exists()
-        if existed and not self.settings.resume:
-            raise PlanError(f"{self.directory} holds a run already; pass --resume to go on with it, or another --out.")
-        if not existed and folder_existed and any(self.directory.iterdir()):
-            raise PlanError(f"{self.directory} is not empty and holds no run; choose another --out.")
-        useful = False
-        store = Store(self.directory, create=True)
-        try:
-            with locked(self.directory):
-                if existed:
-                    _check_identity(store, wanted, self.directory)
+        folder_existed = self._check_directory()
+        # Locked first: another process must not find, or take back, a store that is being made.
+        with locked(self.directory):
+            self._check_directory()
+            existed, useful = (self.directory / FILE_NAME).exists(), False
+            store = Store(self.directory, create=True)
+            try:
+                _check_identity(store, wanted, self.directory)
                 self._prepare(store, wanted, fingerprints)
                 yield store
                 useful = True
-        finally:
-            useful = useful or store.has_turns()
-            store.close()
-            if not useful and not existed:
-                _remove(self.directory, keep_folder=folder_existed)
+            finally:
+                useful = useful or store.has_answers()
+                store.close()
+                if not useful and not existed:
+                    _remove(self.directory, keep_folder=folder_existed)
+
+    def _check_directory(self) -> bool:
+        """Refuse a directory that holds something else, or a run that is not to be resumed; says if it exists."""
+        try:
+            found = {path.name for path in self.directory.iterdir()} - {LOCK_NAME}
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PlanError(f"{self.directory} cannot hold a run: {error.strerror}; choose another --out.") from error
+        if FILE_NAME in found and not self.settings.resume:
+            raise PlanError(f"{self.directory} holds a run already; pass --resume to go on with it, or another --out.")
+        if found and FILE_NAME not in found:
+            raise PlanError(f"{self.directory} is not empty and holds no run; choose another --out.")
+        return True
 
     def _prepare(self, store: Store, wanted: str, fingerprints: Mapping[str, Mapping[str, Any]]) -> None:
-        if store.get("samples") is None:
+        if store.get("identity") is None:
             count = store.add_samples(self._benchmark.samples(Selection(self.plan.limit, self.plan.seeds[0])))
             if count == 0:
                 raise PlanError(f"The benchmark {self.plan.benchmark} selected no sample; loosen its options.")
@@ -164,7 +178,7 @@ class Runner:
             )
         if self.settings.retry_failed:
             store.forget("failed")
-        self._replay = store.has_turns()
+        self._replay = store.has_answers()
 
     async def _work(self, store: Store, arms: Sequence[_Arm], budget: Budget) -> None:
         by_number = {each.arm.number: each for each in arms}
@@ -195,17 +209,24 @@ class Runner:
         todo: Iterator[tuple[int, int, Sample]],
         budget: Budget,
     ) -> None:
-        while not self._stop.is_set() and (task := next(todo, None)) is not None:
-            number, sample_number, sample = task
+        while not self._stop.is_set():
             try:
+                task = next(todo, None)
+                if task is None:
+                    return
+                number, sample_number, sample = task
                 finished = await self._one(store, arms[number], sample_number, sample)
-                await store.record_outcome(finished)
+                finished = await _stored(store, finished)
             except BudgetExhausted as error:
                 self.progress.stopped = str(error)
                 self._stop.set()
                 return
-            except (UsageError, StoreError, EndpointError) as error:
+            except (UsageError, StoreError, ModelError) as error:
                 self._fatal = self._fatal or error
+                self._stop.set()
+                return
+            except sqlite3.Error as error:
+                self._fatal = self._fatal or self._unreadable(error)
                 self._stop.set()
                 return
             self.progress.done += 1
@@ -226,8 +247,11 @@ class Runner:
         except ModelError as error:
             self._give_up_if_hopeless(error)
             status, reason = "failed", str(error)
-        except Exception as error:
-            # A method's or grader's own fault on one sample is that sample's failure, not the run's.
+        except (Exception, asyncio.CancelledError) as error:
+            # A method's or grader's own fault on one sample is that sample's failure, not the run's; so is a
+            # cancellation that nobody asked this task for (some libraries time out that way).
+            if _is_cancelled(error):
+                raise
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, self._scorer, grade)
@@ -283,15 +307,34 @@ class Runner:
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
         """An endpoint that has never answered is a mistake in the plan, not in the samples."""
-        if isinstance(error, EndpointError) and self._calls_succeeded == 0:
+        if self._calls_succeeded == 0:
             self._endpoint_failures += 1
-            if error.permanent or self._endpoint_failures >= HOPELESS:
+            if getattr(error, "permanent", False) or self._endpoint_failures >= HOPELESS:
                 raise error
+
+    def _unreadable(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"The run in {self.directory} cannot be read ({error}); its file is damaged.")
 
     def _tell(self, budget: Budget) -> None:
         self.progress.spent = budget.spent
         if self._observer is not None:
             self._observer(self.progress)
+
+
+async def _stored(store: Store, finished: Finished) -> Finished:
+    """Store the outcome; one that has no stored form is a failure of its method, told as such."""
+    try:
+        await store.record_outcome(finished)
+    except TypeError as error:
+        reason = f"the outcome cannot be stored: {error}"
+        finished = replace(finished, status="failed", reason=reason, outcome=None, grade=None)
+        await store.record_outcome(finished)
+    return finished
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def scorer_id(benchmark: Benchmark) -> str:
@@ -353,7 +396,7 @@ def _remove(directory: Path, *, keep_folder: bool) -> None:
     """Take back a store that holds nothing yet."""
     for file in directory.glob(f"{FILE_NAME}*"):
         file.unlink(missing_ok=True)
-    (directory / "lock").unlink(missing_ok=True)
+    (directory / LOCK_NAME).unlink(missing_ok=True)
     if not keep_folder:
         with contextlib.suppress(OSError):
             directory.rmdir()

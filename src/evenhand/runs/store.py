@@ -234,7 +234,7 @@ class Store:
         rows = self._read.execute("SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm))
         return [(key, turn_from(unpack(body))) for key, body in rows]
 
-    def has_turns(self) -> bool:
+    def has_answers(self) -> bool:
         """Whether any call was answered; failed ones alone are nothing to keep."""
         return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
 

@@ -92,11 +92,17 @@ def study(directories: Sequence[Path], *, baseline: str | None = None, correctio
 
 def _sources(runs: Sequence[StoredRun]) -> list[ArmSource]:
     sources: list[ArmSource] = []
-    for number, run in enumerate(runs, 1):
+    for number, (run, name) in enumerate(zip(runs, _names(runs), strict=True), 1):
         for arm in run.plan.arms():
-            label = arm.label if len(runs) == 1 else f"{run.directory.name}: {arm.label}"
+            label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
             sources.append(ArmSource(f"{number}.{arm.number}", label, run.store, arm))
     return sources
+
+
+def _names(runs: Sequence[StoredRun]) -> list[str]:
+    """The directories by their last part, or whole where that does not tell them apart."""
+    short = [run.directory.resolve().name for run in runs]
+    return [name if short.count(name) == 1 else str(run.directory) for name, run in zip(short, runs, strict=True)]
 
 
 def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
@@ -182,7 +188,7 @@ def _compute(
 
 def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
     facts = ("identity", "created", "plan", "benchmark", "models", "versions", "seconds", "samples")
-    return {run.directory.name: {key: run.store.get(key) for key in facts} for run in runs}
+    return {name: {key: run.store.get(key) for key in facts} for name, run in zip(_names(runs), runs, strict=True)}
 
 
 def _arm_result(

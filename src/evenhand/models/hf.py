@@ -1,0 +1,321 @@
+"""Models run by Hugging Face transformers: slower than `local` on a CPU, but with full logits, and on GPUs.
+
+Requests that wait at the same time are computed as one left-padded batch in a single worker thread. Each row has its
+own sampling settings and random generator, so its text depends on its seed and not on its neighbours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
+from evenhand.models import weights
+from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
+
+DEFAULT_BATCH = 16
+_GATHERING = 0.005
+"""Seconds to wait for more requests before a batch starts."""
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """One completion on its way."""
+
+    messages: Sequence[Message]
+    params: Params
+    seed: int | None
+    done: Future[Completion] = field(default_factory=Future[Completion])
+    prompt: list[int] = field(default_factory=list[int])
+    limit: int = 0
+    generator: Any = None
+    tokens: list[int] = field(default_factory=list[int])
+    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+
+    def settle(self, outcome: Completion | Exception) -> None:
+        with suppress(InvalidStateError):  # cancelled in the meantime
+            if isinstance(outcome, Exception):
+                self.done.set_exception(outcome)
+            else:
+                self.done.set_result(outcome)
+
+
+@PROVIDERS.register("hf")
+class HFModel(Model):
+    """The specs `hf/FOLDER`, `hf/OWNER/NAME` (from the hub) and `hf/FILE.gguf`; no temperature means greedy.
+
+    Options: `batch` (most rows computed at once), `device` (`cuda`, `cpu`), `template` (`none` joins the contents of
+    the messages instead of applying the chat template, for base models).
+    """
+
+    features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits"})
+    free = True
+
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        if self.unavailable():
+            raise MissingExtraError("hf models", "hf")
+        self.spec = f"hf/{name}"
+        self.path = _local_path(name)
+        self.batch = int(options.extra.get("batch", min(DEFAULT_BATCH, max(1, options.concurrency))))
+        self._name = name
+        self._device: str | None = options.extra.get("device")
+        self._raw = options.extra.get("template") == "none"
+        self._pool = ThreadPoolExecutor(1, "hf-model")
+        self._computing = threading.RLock()
+        self._pending: deque[_Row] = deque()
+        self._closed = False
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if any(importlib.util.find_spec(package) is None for package in ("torch", "transformers")):
+            return str(MissingExtraError("hf models", "hf"))
+        return None
+
+    @cached_property
+    def device(self) -> str:
+        return self._device or ("cuda" if _torch().cuda.is_available() else "cpu")
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer."""
+        tokenizer = self._load("AutoTokenizer")
+        if not tokenizer.chat_template and not self._raw:
+            raise UsageError(
+                f"{self.spec} has no chat template, so it is probably a base model: use its instruct version, or set "
+                "the model option template=none to send the text as it is."
+            )
+        return tokenizer
+
+    @cached_property
+    def model(self) -> Any:
+        """The transformers model, in evaluation mode on its device; loaded when first asked for."""
+        dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
+        return self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        if self.path is not None:
+            content = {"sha256": _content_sum(self.path)}
+        else:
+            content = {"commit": getattr(self.model.config, "_commit_hash", None)}
+        versions = " ".join(f"{package} {importlib.metadata.version(package)}" for package in ("transformers", "torch"))
+        raw = {"template": "none"} if self._raw else {}
+        return {"spec": self.spec, "engine": versions, "device": self.device, **content, **raw}
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        if self._closed:
+            raise UsageError(f"{self.spec} was closed; load it again.")
+        started = time.perf_counter()
+        seeds = [None if params.seed is None else params.seed + i for i in range(max(1, params.n))]
+        rows = [_Row(tuple(messages), params, seed) for seed in seeds]
+        self._pending.extend(rows)
+        self._pool.submit(self._work)
+        completions = await asyncio.gather(*(asyncio.wrap_future(row.done) for row in rows))
+        usage = Usage(1, len(rows[0].prompt), sum(len(row.tokens) for row in rows))
+        return Generation(tuple(completions), self.spec, usage, time.perf_counter() - started)
+
+    def next_token_logits(self, prompts: Sequence[Sequence[int]]) -> Any:
+        """The logits (a float32 tensor, prompts × vocabulary) of the token after each of the tokenized prompts."""
+        with self._computing, _torch().inference_mode():
+            ids, mask = self._padded(prompts)
+            return self._forward(ids, mask, _positions(mask), None)[0]
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._pool.shutdown)
+        for name in ("model", "tokenizer"):
+            vars(self).pop(name, None)
+        if vars(self).get("device", "cpu").startswith("cuda"):
+            _torch().cuda.empty_cache()
+
+    def _load(self, kind: str, **settings: Any) -> Any:
+        transformers: Any = importlib.import_module("transformers")
+        transformers.utils.logging.set_verbosity_error()
+        source = self._name
+        if self.path is not None:
+            transformers.utils.logging.disable_progress_bar()
+            source = str(self.path)
+            if self.path.is_file():
+                source, settings["gguf_file"] = str(self.path.parent), self.path.name
+        try:
+            return getattr(transformers, kind).from_pretrained(source, **settings)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            where = "" if self.path else "; it is no folder here, so it was looked for on the hub (is that reachable?)"
+            raise UsageError(f"transformers cannot load {self._name}{where}: {reason}") from None
+
+    def _work(self) -> None:
+        """Compute what is waiting, batch by batch; runs in the worker thread."""
+        time.sleep(_GATHERING)
+        while self._pending:
+            rows = [self._pending.popleft() for _ in range(min(self.batch, len(self._pending)))]
+            with self._computing, _torch().inference_mode():
+                ready = [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
+                self._attempt(ready, lambda ready=ready: self._compute(ready))
+
+    def _attempt(self, rows: Sequence[_Row], step: Callable[[], None]) -> bool:
+        """Whether a step went well; if not, its rows carry the error."""
+        try:
+            step()
+        except Exception as error:
+            for row in rows:
+                row.settle(self._failure(error))
+            return False
+        return True
+
+    def _failure(self, error: Exception) -> EvenhandError:
+        if isinstance(error, EvenhandError):
+            return error
+        if type(error).__name__ == "OutOfMemoryError":
+            return ModelError(f"{self.spec} ran out of memory; lower the model option `batch` (now {self.batch}).")
+        return ModelError(f"{self.spec} failed: {type(error).__name__}: {error}")
+
+    def _prepare(self, row: _Row) -> None:
+        row.prompt = self._encode(row.messages)
+        room: int = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        if len(row.prompt) >= room:
+            raise ModelError(f"The prompt has {len(row.prompt)} tokens, but {self.spec} takes {room}; shorten it.")
+        row.limit = min(row.params.max_tokens or room, room - len(row.prompt))
+        row.generator = _torch().Generator()
+        if row.seed is None:
+            row.generator.seed()
+        else:
+            row.generator.manual_seed(row.seed % 2**63)
+
+    def _encode(self, messages: Sequence[Message]) -> list[int]:
+        if self._raw:
+            return self.tokenizer("\n\n".join(message.content for message in messages))["input_ids"]
+        chat = [{"role": message.role, "content": message.content} for message in messages]
+        # As in llama.cpp, an assistant message at the end is a beginning to be continued.
+        begun = chat[-1]["role"] == "assistant"
+        text = self.tokenizer.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
+        )
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _compute(self, rows: list[_Row]) -> None:
+        """Generate all rows to their ends; a finished or cancelled row leaves the batch at once."""
+        if not rows:
+            return
+        torch, cache = _torch(), None
+        ids, mask = self._padded([row.prompt for row in rows])
+        positions = _positions(mask)
+        while True:
+            logits, cache = self._forward(ids, mask, positions, cache)
+            going = [i for i, row in enumerate(rows) if self._extend(row, logits[i])]
+            if not going:
+                return
+            if len(going) < len(rows):
+                rows = [rows[i] for i in going]
+                index = torch.tensor(going, device=mask.device)
+                cache.batch_select_indices(index)
+                mask, positions = mask[index], positions[index]
+            ids = torch.tensor([row.tokens[-1:] for row in rows], device=mask.device)
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+            positions = positions[:, -1:] + 1
+
+    def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+        """Token ids and mask, padded on the left; what the padding holds does not matter, since it is masked."""
+        width = max(len(prompt) for prompt in prompts)
+        ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+        mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        return _torch().tensor(ids, device=self.device), _torch().tensor(mask, device=self.device)
+
+    def _forward(self, ids: Any, mask: Any, positions: Any, cache: Any) -> tuple[Any, Any]:
+        output = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1].float().cpu(), output.past_key_values
+
+    def _extend(self, row: _Row, logits: Any) -> bool:
+        """Add one token to a row; False once the row needs no more."""
+        token = _draw(logits, row.params, row.generator)
+        row.tokens.append(token)
+        if row.params.logprobs:
+            logprobs = logits.log_softmax(-1)
+            best = logprobs.topk(row.params.logprobs)
+            top = tuple((self._text([i]), p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True))
+            row.logprobs.append(TokenLogprob(self._text([token]), float(logprobs[token]), top))
+        stops = row.params.stop
+        if token in self._ends or (stops and any(stop in self._text(row.tokens) for stop in stops)):
+            row.settle(self._completion(row, "stop"))
+        elif len(row.tokens) >= row.limit:
+            row.settle(self._completion(row, "length"))
+        return not row.done.done()
+
+    def _completion(self, row: _Row, finish: Finish) -> Completion:
+        whole = self._text(row.tokens)
+        text = whole[: min((whole.find(stop) for stop in row.params.stop if stop in whole), default=len(whole))]
+        logprobs = row.logprobs
+        if text != whole:  # the tokens of the stop string are no part of the answer
+            logprobs = [p for i, p in enumerate(logprobs) if len(self._text(row.tokens[: i + 1])) <= len(text)]
+        return Completion(text, finish, logprobs=tuple(logprobs) if row.params.logprobs else None)
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """The tokens that end a text; a model may have several."""
+        stated: Any = self.model.generation_config.eos_token_id
+        ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
+        return frozenset(i for i in (*ids, self.tokenizer.eos_token_id) if i is not None)
+
+
+def _draw(logits: Any, params: Params, generator: Any) -> int:
+    """The next token: the likeliest, or one drawn after temperature, then top_p."""
+    if not params.temperature:
+        return int(logits.argmax())
+    chances, tokens = (logits.double() / params.temperature).softmax(-1), None
+    if params.top_p is not None and params.top_p < 1:
+        chances, tokens = chances.sort(descending=True, stable=True)
+        chances = chances * (chances.cumsum(-1) - chances < params.top_p)
+    edges = chances.cumsum(-1)
+    mark = _torch().rand(1, generator=generator, dtype=edges.dtype) * edges[-1]
+    place = min(int(_torch().searchsorted(edges, mark, right=True)), len(edges) - 1)
+    return place if tokens is None else int(tokens[place])
+
+
+def _positions(mask: Any) -> Any:
+    return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def _local_path(name: str) -> Path | None:
+    """The folder or GGUF file that a name stands for; None for a name on the hub."""
+    path = Path(name).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return path
+    if path.suffix == ".gguf" or not _HUB_NAME.fullmatch(name):
+        raise UsageError(f"There is no model folder or GGUF file {path}; a model on the hub is named hf/OWNER/NAME.")
+    return None
+
+
+def _content_sum(path: Path) -> str:
+    """One sum over all files of a model, so that a model trained anew in the same place is another model."""
+    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+    sums = "\n".join(f"{weights.file_sha256(file)}  {file.name}" for file in files)
+    return hashlib.sha256(sums.encode()).hexdigest()
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")
