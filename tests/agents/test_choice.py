@@ -109,7 +109,7 @@ async def test_logprobs_give_probabilities_in_the_samples_own_order():
 @pytest.mark.parametrize(
     "reply",
     [
-        with_logprobs({"The": 0.6, "A": 0.3, "B": 0.1}),
+        with_logprobs({"The": 0.92, "A": 0.05, "B": 0.03}),
         with_logprobs({"The": 0.9}),
         Completion("A"),
         Completion("A", logprobs=()),

@@ -248,7 +248,7 @@ BAD_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"methods": ["cott"]}, "no method named 'cott'; did you mean cot"),
     ({"methods": [{"name": "cot", "options": {"depth": 3}}]}, "no option of the method cot named 'depth'"),
     ({"benchmark": "toyy"}, "no benchmark named 'toyy'; did you mean toy"),
-    ({"benchmark_options": {"sise": 3}}, "The benchmark toy does not take these options"),
+    ({"benchmark_options": {"sise": 3}}, "no option of the benchmark toy named 'sise'; did you mean size"),
     ({"benchmark_options": {"size": 0}}, "selected no sample"),
     ({"models": ["nowhere/x"]}, "no model named 'nowhere'"),
     ({"models": [{"base": "stub/one", "judge": "stub/one"}]}, "No method of this plan uses a model for .*'judge'"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sqlite3
 import time
 from collections import Counter
@@ -134,17 +135,21 @@ class Runner:
         # Locked first: another process must not find, or take back, a store that is being made.
         with locked(self.directory):
             self._check_directory()
-            existed, useful = (self.directory / FILE_NAME).exists(), False
-            store = Store(self.directory, create=True)
+            new = not (self.directory / FILE_NAME).exists()
+            worthless = new
             try:
-                _check_identity(store, wanted, self.directory)
-                self._prepare(store, wanted, fingerprints)
-                yield store
-                useful = True
+                with contextlib.closing(Store(self.directory, create=True)) as store:
+                    worthless = False
+                    try:
+                        _check_identity(store, wanted, self.directory)
+                        self._prepare(store, wanted, fingerprints)
+                        yield store
+                    except BaseException:
+                        store.settle()
+                        worthless = new and not store.has_answers()
+                        raise
             finally:
-                useful = useful or store.has_answers()
-                store.close()
-                if not useful and not existed:
+                if worthless:
                     _remove(self.directory, keep_folder=folder_existed)
 
     def _check_directory(self) -> bool:
@@ -194,9 +199,10 @@ class Runner:
         workers = self.settings.concurrency + max(4, self.settings.concurrency // 4)
         workers = min(workers, max(1, self.progress.total - self.progress.done))
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
-                    group.create_task(self._worker(store, by_number, todo, budget))
+            with _rare_collections():
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(workers):
+                        group.create_task(self._worker(store, by_number, todo, budget))
         finally:
             earlier = store.get("seconds") or 0.0
             with contextlib.suppress(StoreError):
@@ -335,6 +341,17 @@ async def _stored(store: Store, finished: Finished) -> Finished:
 def _is_cancelled(error: BaseException) -> bool:
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Generator[None]:
+    """Look for cyclic garbage less often: with hundreds of calls in the air, what is young is mostly still in use."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def scorer_id(benchmark: Benchmark) -> str:

@@ -102,18 +102,22 @@ class Store:
         db.execute("PRAGMA foreign_keys=OFF")
         return db
 
-    def close(self) -> None:
-        """Close all; what was handed over but not yet committed (after an interrupt) is committed now."""
+    def settle(self) -> None:
+        """Commit what was handed over but not yet committed, as after an interrupt; nothing is recorded after that."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            self._commit(batch)
+
+    def close(self) -> None:
+        """Settle and close."""
         try:
-            if self._batch is not None:
-                batch, self._batch = self._batch, None
-                self._commit(batch)
+            self.settle()
         finally:
             if self._writer is not None:
                 self._writer.close()
