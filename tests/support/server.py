@@ -30,6 +30,7 @@ class ChatServer:
         self._replies = list(replies)
         self._answer = answer
         self._runner: web.AppRunner | None = None
+        self._news = asyncio.Event()
         self.url = ""
 
     @property
@@ -46,6 +47,12 @@ class ChatServer:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
         return self
 
+    async def has_seen(self, count: int) -> None:
+        """Wait until so many requests have come."""
+        while len(self.requests) < count:
+            self._news.clear()
+            await self._news.wait()
+
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
@@ -54,6 +61,7 @@ class ChatServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
         self.requests.append(Seen(request.path, request.query_string, dict(request.headers), body))
+        self._news.set()
         if self._answer is not None:
             return await self._answer(body)(request)
         reply = self._replies[min(len(self.requests), len(self._replies)) - 1]

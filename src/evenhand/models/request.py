@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -13,11 +15,15 @@ from evenhand.types import Completion, Generation, Message, Params, TokenLogprob
 
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves next to nothing."""
+# Every call is hashed, and tuples are written in half the time that dataclasses take.
+_values_of_message = attrgetter(*(each.name for each in fields(Message)))
+_values_of_params = attrgetter(*(each.name for each in fields(Params)))
 
 
 def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
     """The full request as one hash; `identity` stands for the model (see `model_identity`)."""
-    return hashlib.sha256(identity + orjson.dumps((messages, params), option=orjson.OPT_SORT_KEYS)).digest()
+    request = (list(map(_values_of_message, messages)), _values_of_params(params))
+    return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
 def model_identity(fingerprint: Mapping[str, Any]) -> bytes:

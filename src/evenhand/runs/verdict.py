@@ -22,29 +22,37 @@ def verdicts(study: StudyResult) -> list[str]:
 
 def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
     estimate = arm.estimate(study.headline)
-    return f"{arm.label}: {headline.title} {_shown(estimate)}; {_guardrails(study, arm)}; {_cost(arm)}."
+    return f"{arm.label}: {headline.title} {_shown(estimate)}. {_guardrails(study, arm)}. {_cost(arm)}."
 
 
 def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
-    values = f"{_value(before.estimate(study.headline))} → {_value(after.estimate(study.headline))}"
-    of = "distance from zero" if headline.better == "zero" else "value"
-    if effect.difference is None:
-        found = "could not be compared, because it is undefined in one of them"
-    else:
-        change = f"{of} changed by {_number(effect.difference, signed=True)} {_limits(effect)}"
-        p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
-        words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
-        found = f"{words} ({values}; {change}{p_value}, n = {effect.n})"
-        if effect.direction == "undecided" and effect.detectable:
-            found += f"; a change under {effect.detectable:.1f} would not show at this size"
     return (
-        f"{after.label} against {before.label}: {headline.title} {found}; {_guardrails(study, after)}; {_cost(after)}."
+        f"{after.label} against {before.label}: {headline.title} {_found(effect, before, after, headline)}. "
+        f"{_guardrails(study, before, after)}. {_cost(after)}."
     )
 
 
-def _guardrails(study: StudyResult, arm: ArmResult) -> str:
+def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
+    """What happened to the headline, and how sure that is."""
+    if effect.difference is None:
+        return "cannot be compared, because it is undefined in one of them"
+    words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
+    values = f"{_value(before.estimate(effect.metric))} → {_value(after.estimate(effect.metric))}"
+    of = "distance from zero" if headline.better == "zero" else "change"
+    change = f"{of} {_number(effect.difference, signed=True)} {_limits(effect)}"
+    p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
+    found = f"{words}: {values} ({change}{p_value}, n = {effect.n})"
+    if effect.direction == "undecided" and effect.detectable:
+        found += f"; a change under {effect.detectable:.1f} would not show at this size"
+    return found
+
+
+def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
+    """What must be read next to the headline, of one arm or as before → after."""
     titles = {metric.name: metric.title for metric in study.metrics}
-    return ", ".join(f"{titles[name]} {_value(arm.estimate(name), '%')}" for name in study.guardrails)
+    return "; ".join(
+        f"{titles[name]} {' → '.join(_value(arm.estimate(name)) for arm in arms)} %" for name in study.guardrails
+    )
 
 
 def _cost(arm: ArmResult) -> str:
@@ -70,8 +78,8 @@ def _number(value: float, *, signed: bool = False) -> str:
     return "0.0" if text in ("-0.0", "+0.0") else text.replace("-", "−")
 
 
-def _value(estimate: Estimate | None, unit: str = "") -> str:
-    return "–" if estimate is None or estimate.value is None else f"{_number(estimate.value)}{unit and ' ' + unit}"
+def _value(estimate: Estimate | None) -> str:
+    return "–" if estimate is None or estimate.value is None else _number(estimate.value)
 
 
 def warnings_about(study: StudyResult) -> list[str]:
