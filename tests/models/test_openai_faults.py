@@ -284,7 +284,14 @@ async def test_an_endpoint_that_goes_away_is_waited_for(serve: Serve, connect: C
     assert len(waits) == 6
 
 
-async def test_a_host_that_does_not_exist_is_told_at_once(connect: Connect, waits: list[float]):
+def no_such_host(*_args: object, **_options: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+async def test_a_host_that_does_not_exist_is_told_at_once(
+    connect: Connect, waits: list[float], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("socket.getaddrinfo", no_such_host)
     model = connect("http://no-such-host.invalid/v1")
 
     with pytest.raises(EndpointError, match="does not exist; check --base-url") as caught:
@@ -292,6 +299,22 @@ async def test_a_host_that_does_not_exist_is_told_at_once(connect: Connect, wait
 
     assert caught.value.permanent
     assert waits == []
+
+
+async def test_a_name_that_is_not_found_for_a_while_is_tried_again(
+    serve: Serve, connect: Connect, waits: list[float], monkeypatch: pytest.MonkeyPatch
+):
+    server = await serve(chat("B"))
+    model = connect(server.url.replace("127.0.0.1", "localhost"), retries=3)
+    await model.generate(QUESTION, Params())
+    await model.aclose()
+    monkeypatch.setattr("socket.getaddrinfo", no_such_host)
+
+    with pytest.raises(EndpointError, match="cannot be reached") as caught:
+        await model.generate(QUESTION, Params())
+
+    assert not caught.value.permanent
+    assert len(waits) == 3
 
 
 async def test_a_push_back_halves_the_calls_in_flight(serve: Serve, connect: Connect, waits: list[float]):

@@ -86,7 +86,7 @@ async def test_a_download_from_the_hub_is_verified_and_kept(hub: Hub, cache: Pat
     path = await weights.pull("qwen2.5-0.5b", lambda done, total: seen.append((done, total)))
     assert path.read_bytes() == CONTENT
     assert seen[-1] == (len(CONTENT), len(CONTENT))
-    assert hub.paths[0] == "/Qwen/Qwen2.5-0.5B-Instruct-GGUF/resolve/main/qwen2.5-0.5b-instruct-q4_k_m.gguf"
+    assert hub.paths[0] == "/Qwen/Qwen2.5-0.5B-Instruct-GGUF/resolve/main/qwen2.5-0.5b-instruct-q8_0.gguf"
     assert files_in(cache) == {path.name, path.name + ".sha256"}
     assert path.with_name(path.name + ".sha256").read_text().split()[0] == hub.stated_sum
     assert weights.installed("qwen2.5-0.5b") == path

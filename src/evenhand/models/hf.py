@@ -192,10 +192,7 @@ class HFModel(Model):
             raise ModelError(f"The prompt has {len(row.prompt)} tokens, but {self.spec} takes {room}; shorten it.")
         row.limit = min(row.params.max_tokens or room, room - len(row.prompt))
         row.generator = _torch().Generator()
-        if row.seed is None:
-            row.generator.seed()
-        else:
-            row.generator.manual_seed(row.seed % 2**63)
+        row.generator.seed() if row.seed is None else row.generator.manual_seed(row.seed % 2**63)
 
     def _encode(self, messages: Sequence[Message]) -> list[int]:
         if self._raw:
@@ -237,14 +234,8 @@ class HFModel(Model):
         return _torch().tensor(ids, device=self.device), _torch().tensor(mask, device=self.device)
 
     def _forward(self, ids: Any, mask: Any, positions: Any, cache: Any) -> tuple[Any, Any]:
-        output = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
+        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+        output = self.model(**given, use_cache=True, logits_to_keep=1)
         return output.logits[:, -1].float().cpu(), output.past_key_values
 
     def _extend(self, row: _Row, logits: Any) -> bool:

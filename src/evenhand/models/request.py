@@ -33,7 +33,16 @@ def model_identity(fingerprint: Mapping[str, Any]) -> bytes:
 
 def pack(value: Any) -> bytes:
     """An object or dataclass as JSON, compressed where that saves something."""
-    data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    return compressed(to_json(value))
+
+
+def to_json(value: Any) -> bytes:
+    """The half of `pack` that can fail."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+
+
+def compressed(data: bytes) -> bytes:
+    """The half of `pack` that takes the time, and lets other threads run meanwhile."""
     if len(data) < _WORTH_COMPRESSING:
         return data
     # Small buffers: setting up zlib's usual ones takes longer than compressing a few kilobytes.

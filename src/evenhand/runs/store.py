@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from evenhand.errors import PlanError, StoreError
-from evenhand.models.request import pack, turn_from, unpack
+from evenhand.models.request import compressed, pack, to_json, turn_from, unpack
 from evenhand.runs.migrations import migrate
 from evenhand.types import Outcome, Record, Sample, Status, Turn, Usage
 
@@ -151,6 +151,7 @@ class Store:
     # --- writing results ---
 
     # Rows are made by the caller, not by the writer: what cannot be stored (TypeError) fails one sample, not a batch.
+    # Only the compression of their bodies is left to the writer's thread.
 
     async def record_turn(self, sample: int, arm: int, key: bytes, turn: Turn) -> None:
         """Commit one turn."""
@@ -201,9 +202,10 @@ class Store:
         with _store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
+            turns, outcomes = list(map(_compressed, batch.turns)), list(map(_compressed, batch.outcomes))
             with _transaction(self._writer) as db:
-                db.executemany(_INSERT_TURN, batch.turns)
-                db.executemany(_INSERT_OUTCOME, batch.outcomes)
+                db.executemany(_INSERT_TURN, turns)
+                db.executemany(_INSERT_OUTCOME, outcomes)
                 db.executemany(_INSERT_SCORE, batch.scores)
 
     def forget(self, status: Status) -> int:
@@ -326,15 +328,20 @@ def _turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
         usage.retries,
         usage.cost,
         generation.latency if generation else 0.0,
-        pack(turn),
+        to_json(turn),
     )
 
 
 def _outcome_row(each: Finished) -> tuple[Any, ...]:
-    body = None if each.outcome is None else pack(outcome_json(each.outcome))
+    body = None if each.outcome is None else to_json(outcome_json(each.outcome))
     # Reasons quote whatever went wrong; what is not valid text is not storable as such.
     reason = None if each.reason is None else each.reason.encode("utf-8", "replace").decode()
     return (each.sample, each.arm, each.status, reason, each.seconds, body)
+
+
+def _compressed(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with its body, which comes last, in its stored form."""
+    return row if row[-1] is None else (*row[:-1], compressed(row[-1]))
 
 
 def _score_row(each: Finished) -> tuple[Any, ...] | None:

@@ -1,0 +1,94 @@
+"""Tokens per second of the built-in model through LocalModel, next to llama.cpp's own server object.
+
+Both have the same settings, prompts and number of requests at once, and decode greedily, so they make the same tokens.
+They take turns in one process and the best round of each counts. llama.cpp's own figure is computed from the
+`timings` in its replies, which leave out everything around the engine; its wall time is shown too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+from cases import question
+from common import installed, save, table, verdict
+
+SLOTS, REQUESTS, TOKENS, ROUNDS = (1, 4, 8), 8, 32, 3
+_PROMPTS = [question(number) for number in range(REQUESTS)]
+
+
+def run() -> None:
+    from evenhand.models.weights import installed as weights_installed
+
+    if not installed("xllamacpp") or weights_installed("builtin") is None:
+        print(
+            "\nLocal engine: xllamacpp or the built-in weights are missing; `evenhand models pull builtin`. Left out."
+        )
+        return
+    rows = {slots: asyncio.run(_compare(slots)) for slots in SLOTS}
+    table(
+        f"Local engine, built-in model ({REQUESTS} requests of {TOKENS} tokens, tokens/s)",
+        ("slots", "evenhand", "llama.cpp, wall", "llama.cpp, own timings", "ours / own", "target, %"),
+        [
+            (
+                slots,
+                row["ours"],
+                row["direct"],
+                row["timings"],
+                row["ours"] / row["timings"],
+                verdict(100 * row["ours"] / row["timings"], 90, least=True),
+            )
+            for slots, row in rows.items()
+        ],
+    )
+    save("local", rows)
+
+
+async def _compare(slots: int) -> dict[str, float]:
+    from evenhand.models.base import ModelOptions
+    from evenhand.models.local import LocalModel, _import_engine
+    from evenhand.types import Message, Params
+
+    model = LocalModel("builtin", ModelOptions(concurrency=slots, extra={"slots": slots, "context": 1024}))
+    engine = _import_engine()
+    server = engine.Server(model._settings(engine))
+    params = Params(temperature=0.0, max_tokens=TOKENS)
+
+    async def ours() -> float:
+        started = time.perf_counter()
+        made = await asyncio.gather(*(model.generate((Message("user", text),), params) for text in _PROMPTS))
+        return sum(each.usage.completion_tokens for each in made) / (time.perf_counter() - started)
+
+    try:
+        await ours()  # both engines are loaded and warm before the first round
+        await asyncio.to_thread(_direct, server, slots)
+        rounds = [(await ours(), *await asyncio.to_thread(_direct, server, slots)) for _ in range(ROUNDS)]
+    finally:
+        await model.aclose()
+    return dict(zip(("ours", "direct", "timings"), map(max, zip(*rounds, strict=True)), strict=True))
+
+
+def _direct(server: Any, slots: int) -> tuple[float, float]:
+    """Tokens per second by the clock, and by the engine's own timings with all slots busy."""
+
+    def request(text: str) -> dict[str, float]:
+        replies: list[bytes] = []
+        body = {
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": TOKENS,
+            "temperature": 0.0,
+            "top_p": 1.0,
+            "samplers": ["temperature", "top_p"],
+        }
+        server.handle_chat_completions(orjson.dumps(body), lambda chunk: bool(replies.append(chunk)))
+        return orjson.loads(replies[-1])["timings"]
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(slots) as pool:
+        timings = list(pool.map(request, _PROMPTS))
+    tokens = sum(each["predicted_n"] for each in timings)
+    busy = sum(each["prompt_ms"] + each["predicted_ms"] for each in timings) / 1000 / slots
+    return tokens / (time.perf_counter() - started), tokens / busy

@@ -1,0 +1,160 @@
+"""Plans: one form for flags, files and Python, checked as a whole, with a sentence for every mistake."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.runs.plan import identity, make_plan, read_plan_file
+
+BASE: dict[str, Any] = {"models": ["fake/A"]}
+
+
+def test_a_plan_needs_no_more_than_a_model():
+    plan = make_plan({"models": "fake/A"})
+
+    assert plan.benchmark == "bbq_builtin"
+    assert [method.name for method in plan.methods] == ["default"]
+    assert plan.models[0]["base"].spec == "fake/A"
+    assert plan.seeds == [0]
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        "fake/A",
+        ["fake/A"],
+        {"spec": "fake/A"},
+        [{"spec": "fake/A"}],
+        {"base": "fake/A"},
+        [{"base": {"spec": "fake/A"}}],
+    ],
+)
+def test_a_model_can_be_written_in_several_ways(models: Any):
+    assert make_plan({"models": models}).model_dump() == make_plan(BASE).model_dump()
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({}, "names no model; pass --model"),
+    ({"models": []}, "wrong at models"),
+    ({"models": ["gpt"]}, "'gpt' is not a model spec"),
+    ({"models": [{"judge": "fake/A"}]}, "the audited one is missing"),
+    ({**BASE, "method": "cot"}, "no field 'method'; it has benchmark"),
+    ({**BASE, "methods": []}, "wrong at methods"),
+    ({**BASE, "seeds": []}, "wrong at seeds"),
+    ({**BASE, "seeds": ["x"]}, r"wrong at seeds\.0"),
+    ({**BASE, "limit": 0}, "wrong at limit"),
+    ({**BASE, "orders": 0}, "wrong at orders"),
+    ({**BASE, "reading": "tea leaves"}, "wrong at reading"),
+    ({**BASE, "temperature": -1}, "wrong at temperature"),
+    ({"models": [{"spec": "fake/A", "timeout": 0}]}, "timeout"),
+    ({"models": [{"spec": "fake/A", "api_key": "sk-secret"}]}, "api_key"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_mistake_is_told_in_one_sentence(fields: dict[str, Any], words: str):
+    with pytest.raises(UsageError, match=words) as caught:
+        make_plan(fields)
+
+    assert "\n" not in str(caught.value)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_arms_are_all_combinations_in_a_stable_order():
+    plan = make_plan({"models": ["fake/A", "fake/B"], "methods": ["default", "cot"], "seeds": [0, 1]})
+
+    arms = plan.arms()
+
+    assert [arm.number for arm in arms] == list(range(1, 9))
+    assert arms[0].label == "default · fake/A · seed 0"
+    assert len({arm.label for arm in arms}) == 8
+
+
+def test_labels_say_only_what_tells_arms_apart():
+    methods = [{"name": "cot", "options": {"max_tokens": 5}}, {"name": "cot", "options": {"max_tokens": 9}}]
+
+    assert [arm.label for arm in make_plan({**BASE, "methods": ["default", "cot"]}).arms()] == ["default", "cot"]
+    assert [arm.label for arm in make_plan({**BASE, "methods": methods}).arms()] == [
+        "cot(max_tokens=5)",
+        "cot(max_tokens=9)",
+    ]
+
+
+def test_the_same_arm_twice_is_refused():
+    with pytest.raises(PlanError, match="names the same arm twice: default"):
+        make_plan({**BASE, "methods": ["default", "default"]}).arms()
+
+
+def identity_of(fields: dict[str, Any], data: str = "d1", model: str = "m1") -> str:
+    return identity(make_plan({**BASE, **fields}), {"sha": data}, {"key": {"spec": model}})
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"models": ["fake/B"]},
+    {"models": [{"spec": "fake/A", "base_url": "http://x"}]},
+    {"models": [{"spec": "fake/A", "extra": {"x": 1}}]},
+    {"methods": ["cot"]},
+    {"methods": [{"name": "default", "options": {"x": 1}}]},
+    {"seeds": [1]},
+    {"limit": 5},
+    {"orders": 2},
+    {"reading": "text"},
+    {"temperature": 0.5},
+    {"max_tokens": 5},
+    {"benchmark": "bbq"},
+    {"benchmark_options": {"x": 1}},
+]
+
+
+@pytest.mark.parametrize("fields", CHANGES, ids=str)
+def test_whatever_changes_results_changes_the_identity(fields: dict[str, Any]):
+    assert identity_of(fields) != identity_of({})
+
+
+def test_data_and_weights_are_part_of_the_identity():
+    assert len({identity_of({}), identity_of({}, data="d2"), identity_of({}, model="m2")}) == 3
+
+
+def test_patience_is_no_part_of_the_identity():
+    assert identity_of({"models": [{"spec": "fake/A", "timeout": 9, "retries": 1}]}) == identity_of({})
+
+
+def test_a_plan_survives_being_stored():
+    plan = make_plan({"models": [{"base": "fake/A", "judge": {"spec": "fake/B"}}], "methods": ["cot"], "limit": 3})
+
+    assert make_plan(plan.model_dump()) == plan
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("plan.yaml", "models: [fake/A]\nlimit: 5\n"), ("plan.toml", 'models = ["fake/A"]\nlimit = 5\n')],
+)
+def test_plans_are_read_from_files(tmp_path: Path, name: str, text: str):
+    (tmp_path / name).write_text(text)
+
+    assert make_plan(read_plan_file(tmp_path / name)).limit == 5
+
+
+BAD_FILES: list[tuple[str, bytes, str]] = [
+    ("plan.yaml", b"models: [fake/A\nlimit: 5", r"plan\.yaml, line \d+: this is not valid YAML"),
+    ("plan.yaml", b"- a\n- b", "a plan is a list of 'field: value' lines"),
+    ("plan.yaml", b"", "a plan is a list of 'field: value' lines"),
+    ("plan.yaml", b"\xff\xfe\x00", "cannot be read"),
+    ("plan.yaml", b"a: !!python/object/apply:os.system [ls]", "not valid YAML"),
+    ("plan.toml", b"models = [", "not valid TOML"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), BAD_FILES, ids=lambda value: str(value)[:30])
+def test_a_bad_file_is_told_with_its_name(tmp_path: Path, name: str, content: bytes, words: str):
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(DataError, match=words):
+        read_plan_file(tmp_path / name)
+
+
+def test_a_missing_file_is_told_with_its_name(tmp_path: Path):
+    with pytest.raises(DataError, match=r"gone\.yaml: the plan cannot be read"):
+        read_plan_file(tmp_path / "gone.yaml")
