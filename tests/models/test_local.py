@@ -12,7 +12,8 @@ import pytest
 from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import local, weights
 from evenhand.models.base import ModelOptions, load_model
-from evenhand.models.local import LocalModel, _Slots
+from evenhand.models.limit import Slots
+from evenhand.models.local import LocalModel
 from evenhand.types import Message, Params
 
 needs_weights = pytest.mark.skipif(
@@ -277,11 +278,11 @@ class TestMistakes:
 
 
 @pytest.fixture
-async def slots() -> AsyncIterator[_Slots]:
-    yield _Slots(3)
+async def slots() -> AsyncIterator[Slots]:
+    yield Slots(3)
 
 
-async def test_slots_are_given_in_order(slots: _Slots) -> None:
+async def test_slots_are_given_in_order(slots: Slots) -> None:
     await slots.acquire(2)
     large = asyncio.create_task(slots.acquire(3))
     small = asyncio.create_task(slots.acquire(1))
@@ -294,7 +295,7 @@ async def test_slots_are_given_in_order(slots: _Slots) -> None:
     await small
 
 
-async def test_a_cancelled_wait_gives_way(slots: _Slots) -> None:
+async def test_a_cancelled_wait_gives_way(slots: Slots) -> None:
     await slots.acquire(2)
     large = asyncio.create_task(slots.acquire(3))
     small = asyncio.create_task(slots.acquire(1))

@@ -1,4 +1,4 @@
-"""Adaptive concurrency: as many calls in flight as the endpoint takes, found by trying."""
+"""Limits on what is under way: as many calls as an endpoint takes, found by trying, and the slots of a local engine."""
 
 from __future__ import annotations
 
@@ -67,3 +67,36 @@ class AdaptiveLimit:
             if not waiter.done():
                 waiter.set_result(None)
                 self.in_flight += 1
+
+
+class Slots:
+    """A fair semaphore that hands out several slots at once: first come, first served."""
+
+    def __init__(self, total: int) -> None:
+        self._free = total
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def acquire(self, n: int) -> None:
+        place = (n, asyncio.get_running_loop().create_future())
+        self._waiting.append(place)
+        self._hand_out()
+        try:
+            await place[1]
+        except asyncio.CancelledError:
+            if place in self._waiting:
+                self._waiting.remove(place)
+            else:
+                self._free += n
+            self._hand_out()
+            raise
+
+    def release(self, n: int) -> None:
+        self._free += n
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free:
+            n, place = self._waiting.popleft()
+            self._free -= n
+            if not place.cancelled():
+                place.set_result(None)

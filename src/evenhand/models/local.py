@@ -15,7 +15,6 @@ import os
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,14 +25,14 @@ import orjson
 from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.limit import Slots
+from evenhand.models.local_wire import joined, named, request_body
 from evenhand.models.openai_wire import parse_generation
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
 MAX_SLOTS = 16
 DEFAULT_SLOTS = 8
 DEFAULT_CONTEXT = 4096
-_SEEDS = 2**32 - 1
-"""llama.cpp takes 32 bits and reads the last value as 'random'."""
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One spelling of each JSON value: free white space lets small models babble blanks, and costs tokens."""
 
@@ -57,7 +56,7 @@ class LocalModel(Model):
         self.context = _whole(options, "context", DEFAULT_CONTEXT, 16, 1 << 24)
         self.slots = _whole(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
         self.threads = _whole(options, "threads", usable_cores(), 1, 512)
-        self._free = _Slots(self.slots)
+        self._free = Slots(self.slots)
         self._pool = ThreadPoolExecutor(self.slots, "local-model")
         self._loading = threading.Lock()
         self._server: Any = None
@@ -128,7 +127,7 @@ class LocalModel(Model):
             if "error" in chunk:
                 raise self._failure(chunk["error"])
         try:
-            return parse_generation(_joined(chunks) if body["stream"] else _named(chunks[0]), self.spec)
+            return parse_generation(joined(chunks) if body["stream"] else named(chunks[0]), self.spec)
         except (ValueError, KeyError, IndexError) as error:
             raise BadResponseError(
                 f"{self.spec} gave no completion ({error}); this is a fault, please report it."
@@ -196,30 +195,6 @@ class LocalModel(Model):
         return self._grammars[key]
 
 
-def request_body(messages: Sequence[Message], params: Params, start: int, n: int) -> dict[str, Any]:
-    """The request for completions `start` … `start + n - 1`."""
-    body: dict[str, Any] = {
-        "messages": [{"role": message.role, "content": message.content} for message in messages],
-        # A streamed request can be stopped; but llama.cpp then leaves out the logprobs of tokens that it held back.
-        "stream": not params.logprobs,
-        "stream_options": {"include_usage": True},
-        "n": n,
-    }
-    if params.temperature is not None:
-        body |= {"temperature": params.temperature, "top_p": 1.0, "samplers": ["temperature", "top_p"]}
-    if params.top_p is not None:
-        body["top_p"] = params.top_p
-    if params.max_tokens is not None:
-        body["max_tokens"] = params.max_tokens
-    if params.seed is not None:
-        body["seed"] = (params.seed + start) % _SEEDS
-    if params.stop:
-        body["stop"] = list(params.stop)
-    if params.logprobs:
-        body |= {"logprobs": True, "top_logprobs": params.logprobs}
-    return body
-
-
 def usable_cores() -> int:
     """The cores that this process may use, a container's limit included."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -228,39 +203,6 @@ def usable_cores() -> int:
         return max(1, min(cores, round(int(quota) / int(period))))
     except (OSError, ValueError):  # no cgroup, or "max": no limit
         return cores
-
-
-class _Slots:
-    """A fair semaphore that hands out several slots at once: first come, first served."""
-
-    def __init__(self, total: int) -> None:
-        self._free = total
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    async def acquire(self, n: int) -> None:
-        place = (n, asyncio.get_running_loop().create_future())
-        self._waiting.append(place)
-        self._hand_out()
-        try:
-            await place[1]
-        except asyncio.CancelledError:
-            if place in self._waiting:
-                self._waiting.remove(place)
-            else:
-                self._free += n
-            self._hand_out()
-            raise
-
-    def release(self, n: int) -> None:
-        self._free += n
-        self._hand_out()
-
-    def _hand_out(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
-            n, place = self._waiting.popleft()
-            self._free -= n
-            if not place.cancelled():
-                place.set_result(None)
 
 
 def _import_engine() -> Any:
@@ -291,35 +233,6 @@ def _call(handler: Any, body: Mapping[str, Any], stop: threading.Event | None = 
     except (ValueError, RuntimeError) as error:  # how xllamacpp reports requests that llama.cpp refuses outright
         return [{"error": {"message": str(error)}}]
     return [orjson.loads(chunk) for chunk in chunks]
-
-
-def _joined(chunks: Sequence[Any]) -> dict[str, Any]:
-    """A streamed reply in the form of a whole one; each completion ends with a count of its own."""
-    choices: dict[int, dict[str, Any]] = {}
-    prompt = completion = 0
-    for chunk in chunks:
-        for part in chunk["choices"]:
-            choice = choices.setdefault(part["index"], {"message": {"content": ""}})
-            choice["message"]["content"] += part["delta"].get("content") or ""
-            choice["finish_reason"] = part["finish_reason"]
-        if usage := chunk.get("usage"):
-            prompt, completion = usage["prompt_tokens"], completion + usage["completion_tokens"]
-    return {
-        "choices": [choices[index] for index in sorted(choices)],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
-    }
-
-
-def _named(reply: Any) -> Any:
-    """A reply whose tokens bear their own text: llama.cpp moves text between tokens while it looks for stop strings."""
-    for choice in reply["choices"]:
-        for token in choice["logprobs"]["content"]:
-            names = {each["id"]: each["token"] for each in token["top_logprobs"]}
-            token["token"] = names.get(token["id"], token["token"])
-    if len(reply["choices"]) > 1:  # the reply counts the first completion only
-        counted = sum(len(choice["logprobs"]["content"]) for choice in reply["choices"])
-        reply["usage"]["completion_tokens"] = counted
-    return reply
 
 
 def _schema_fault(server: Any, schema: Mapping[str, Any]) -> str:
