@@ -21,8 +21,8 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core  ## audit the built-in model under three methods and write a report, offline
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
-	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=64 \
-	  --limit 132 --orders 3 --out $(DEMO)
+	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=48 \
+	  --limit 66 --out $(DEMO)
 
 test: $(VENV)/.dev  ## lint, types, import rules and all tests
 	$(BIN)/evenhand models pull builtin

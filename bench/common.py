@@ -21,16 +21,13 @@ LIMIT_SECONDS = 300
 @contextlib.contextmanager
 def stub(latency: float = 0.0) -> Iterator[str]:
     """The base URL of a stub endpoint that answers after `latency` seconds."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "stub.py"), str(latency)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.stdin.close()
-        process.stdout.close()
-        process.wait(10)
+    command = [sys.executable, str(HERE / "stub.py"), str(latency)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
 
 
 def fresh(client: str, **options: Any) -> dict[str, Any]:
@@ -63,11 +60,8 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], note: 
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     print(f"\n{title}")
     for row in shown:
-        print(
-            "  "
-            + row[0].ljust(widths[0])
-            + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
-        )
+        numbers = (f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        print(f"  {row[0]:{widths[0]}}" + "".join(numbers))
     if note:
         print(f"  {note}")
     sys.stdout.flush()
@@ -86,10 +80,6 @@ def verdict(value: float, target: float, *, least: bool = False) -> str:
 
 
 def _text(cell: Any) -> str:
-    return (
-        f"{cell:.3g}"
-        if isinstance(cell, float) and abs(cell) < 100
-        else f"{cell:.0f}"
-        if isinstance(cell, float)
-        else str(cell)
-    )
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:.3g}" if abs(cell) < 100 else f"{cell:.0f}"

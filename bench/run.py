@@ -6,6 +6,9 @@ import importlib
 import os
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 NAMES = ("calls", "memory", "cache", "latency", "local", "startup")
 

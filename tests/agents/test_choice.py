@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from evenhand.agents.choice import choose
+from evenhand.agents.choice import LEAST_MASS, choose
 from evenhand.agents.session import Answering, Session
 from evenhand.errors import PlanError
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
@@ -126,6 +126,16 @@ async def test_logprobs_that_do_not_tell_are_followed_by_another_reading(reply: 
 
     assert isinstance(result, Answer)
     assert (result.details["reading"], result.details["position"]) == ("constrained", 1)
+
+
+async def test_letters_with_just_enough_of_the_probability_are_read():
+    reply = with_logprobs({"The": 0.99 - LEAST_MASS, "B": LEAST_MASS + 0.01})
+    model = FunctionModel(lambda *_: reply, features=["logprobs"])
+
+    result = await choose(session(model), SAMPLE, PROMPT)
+
+    assert isinstance(result, Answer)
+    assert (result.details["reading"], result.details["position"]) == ("logprobs", 1)
 
 
 async def test_a_reading_that_was_asked_for_is_the_only_one():

@@ -9,7 +9,7 @@ import pytest
 from evenhand.errors import EndpointError
 from evenhand.types import Message, Params
 from support.fixtures import Connect, Serve
-from support.server import Body, Reply, chat, refuse, reply_with
+from support.server import Body, Reply, chat, raw, refuse, reply_with
 
 QUESTION = [Message("user", "Who?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["A", "B"]}}}
@@ -169,7 +169,10 @@ ABOUT_THE_REQUEST = {
     "the request is echoed": reply_with(
         {"detail": [{"loc": ["body", "messages", 0], "msg": "too short", "input": {"seed": 1, "logprobs": True}}]}, 422
     ),
-    "no JSON": reply_with("seed", 400),
+    "the request is echoed by vLLM": reply_with(
+        {"message": "[{'type': 'json_invalid', 'loc': ('body', 4), 'msg': 'bad', 'input': {'seed': 1}}]"}, 400
+    ),
+    "no JSON": raw(b"seed is not supported", 400),
 }
 
 

@@ -200,16 +200,16 @@ async def test_a_failed_write_reaches_all_who_wait_for_it_and_leaves_no_half(sto
 
 
 async def test_the_store_goes_on_after_a_failed_write(store: Store):
-    await store.record_turn(1, 1, b"key", turn())
-    assert store._writer is not None
-    store._writer.execute("PRAGMA query_only=ON")
-    with pytest.raises(StoreError, match="readonly"):
-        await store.record_turn(2, 1, b"key", turn())
-    store._writer.execute("PRAGMA query_only=OFF")
+    with contextlib.closing(sqlite3.connect(store.path)) as other:
+        other.execute("CREATE TRIGGER full BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        with pytest.raises(StoreError, match="disk full"):
+            await store.record_turn(2, 1, b"key", turn())
+        other.execute("DROP TRIGGER full")
 
     await store.record_turn(3, 1, b"key", turn())
+    await store.record_outcome(finished(3))
 
-    assert on_disk(store, "turns") == 2
+    assert (on_disk(store, "turns"), on_disk(store, "outcomes")) == (1, 1)
 
 
 async def test_a_value_without_a_stored_form_is_refused_to_its_owner_alone(store: Store):
