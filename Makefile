@@ -22,7 +22,7 @@ demo: $(VENV)/.core  ## audit the built-in model under three methods and write a
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
 	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=48 \
-	  --limit 66 --out $(DEMO)
+	  --limit 44 --out $(DEMO)
 
 test: $(VENV)/.dev  ## lint, types, import rules and all tests
 	$(BIN)/evenhand models pull builtin

@@ -33,7 +33,9 @@ def answer(messages, _params):
     """Stands in for a model: it answers 'unknown' only when the prompt insists on the passage."""
     text = messages[-1].content
     options = [line for line in text.splitlines() if line[1:3] == ") "]
-    unknown = next(line for line in options if any(word in line.lower() for word in ("not", "can't", "unknown", "undet")))
+    unknown = next(
+        line for line in options if any(word in line.lower() for word in ("not", "can't", "unknown", "undet"))
+    )
     return unknown[0] if "itself says" in text else next(line for line in options if line != unknown)[0]
 
 

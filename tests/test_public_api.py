@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_public_name_can_be_had_and_nothing_else_is_promised():
-    assert sorted(evenhand.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name)) == evenhand.__all__
+    assert (
+        sorted(evenhand.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name)) == evenhand.__all__
+    )
     for name in evenhand.__all__:
         assert getattr(evenhand, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -32,8 +34,8 @@ def test_start_up_imports_nothing_heavy(command: str):
 
 def test_core_never_imports_torch():
     code = (
-        "import sys; from evenhand.cli import run, report, show, export, methods, benchmarks, doctor, metrics, data, models;"
-        "print('torch' in sys.modules, 'xllamacpp' in sys.modules)"
+        "import sys; from evenhand.cli import run, report, show, export, methods, benchmarks, doctor, metrics, data;"
+        "import evenhand.cli.models; print('torch' in sys.modules, 'xllamacpp' in sys.modules)"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -45,7 +47,11 @@ def test_core_never_imports_torch():
 def test_examples_run(example: Path, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = subprocess.run(
-        [sys.executable, str(example)], capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "120"}
+        [sys.executable, str(example)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "120"},
     )
 
     assert done.returncode == 0, done.stderr

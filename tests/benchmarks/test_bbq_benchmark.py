@@ -238,7 +238,7 @@ def test_an_unknown_subset_is_refused() -> None:
 
 
 def test_the_built_in_set_has_no_data_folder() -> None:
-    with pytest.raises(UsageError, match="does not take these options"):
+    with pytest.raises(UsageError, match="no option of the benchmark bbq_builtin named 'data'"):
         load_benchmark("bbq_builtin", data="x")
 
 

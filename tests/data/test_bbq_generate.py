@@ -57,9 +57,7 @@ def item(row: Row) -> tuple[str, int]:
     return row["category"], row["example_id"] // 4
 
 
-SCENES: dict[tuple[str, int], str] = {
-    item(row): row["context"] for row in ROWS if row["context_condition"] == "ambig"
-}
+SCENES: dict[tuple[str, int], str] = {item(row): row["context"] for row in ROWS if row["context_condition"] == "ambig"}
 
 
 def place(text: str, row: Row, position: int) -> int:
@@ -104,9 +102,7 @@ def test_every_row_has_the_official_fields_and_the_two_of_the_metadata_file() ->
         assert row["label_type"] in {"label", "name"}
         assert set(row["answer_info"]) == set(ANSWERS)
         assert set(row["additional_metadata"]) == {"subcategory", "stereotyped_groups", "version", "source"}
-        assert all(
-            isinstance(text, str) and isinstance(group, str) for text, group in row["answer_info"].values()
-        )
+        assert all(isinstance(text, str) and isinstance(group, str) for text, group in row["answer_info"].values())
         assert row["label"] in range(3)
         assert row["target_loc"] in range(3)
         assert row[f"ans{unknown_position(row)}"] in UNKNOWN_ANSWERS

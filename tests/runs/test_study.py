@@ -170,7 +170,7 @@ async def test_a_bias_that_is_undefined_on_one_side_is_not_compared(studied: Cal
     assert (effect.difference, effect.low, effect.high, effect.p_adjusted) == (None, None, None, None)
     assert effect.direction == "undecided"
     assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
-    assert "Bias, ambiguous cannot be compared, because it is undefined" in result.verdicts[0]
+    assert "Bias, ambiguous cannot be compared: it is undefined for fair_prompt" in result.verdicts[0]
 
 
 async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):

@@ -76,9 +76,7 @@ def test_clustering_restores_the_coverage_that_ignoring_it_loses():
     for seed in range(datasets):
         answers = correlated_answers(rng, clusters=40, size=8)
         by_cluster = cluster_bootstrap(counts_of(answers), share, resamples=400, seed=seed).interval
-        by_item = cluster_bootstrap(
-            counts_of(answers.reshape(-1, 1)), share, resamples=400, seed=seed
-        ).interval
+        by_item = cluster_bootstrap(counts_of(answers.reshape(-1, 1)), share, resamples=400, seed=seed).interval
         clustered += by_cluster.low <= 0.5 <= by_cluster.high
         unclustered += by_item.low <= 0.5 <= by_item.high
 

@@ -16,7 +16,7 @@ from evenhand.errors import PlanError
 from evenhand.prompts import Prompt
 from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
 
-LEAST_MASS = 0.1
+LEAST_MASS = 0.25
 """Letters that hold less of the next-token probability than this are not what the model was about to say."""
 TEXT_TOKENS = 64
 

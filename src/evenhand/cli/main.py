@@ -90,8 +90,8 @@ def entry() -> NoReturn:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except Exception as error:
         _fail(
-            f"This is a fault of Evenhand, please report it: {type(error).__name__}: {error} (EVENHAND_DEBUG=1 shows where). "
-            "Whatever a run has finished is kept.",
+            f"This is a fault of Evenhand, please report it: {type(error).__name__}: {error} "
+            "(EVENHAND_DEBUG=1 shows where). Whatever a run has finished is kept.",
             1,
         )
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import orjson
 import yaml
 
 from evenhand.errors import UsageError
@@ -129,7 +131,7 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     named = [re.fullmatch(r"(?:([a-z_]+)=)?(.+)", text) for text in given["models"]]
     pairs = [(match.group(1) or "base", match.group(2)) for match in named if match]
     bases = [spec for role, spec in pairs if role == "base"]
-    roles = {role: {"spec": spec} for role, spec in pairs if role != "base"}
+    roles: dict[str, dict[str, Any]] = {role: {"spec": spec} for role, spec in pairs if role != "base"}
     if bases:
         fields["models"] = bases
     plan = make_plan(fields)
@@ -140,7 +142,7 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     dumped = plan.model_dump()
     dumped["models"] = [
         {
-            role: {**model, **reach, "extra": {**model.get("extra", {}), **extra}}
+            role: {**model, **reach, "extra": {**dict(model.get("extra", {})), **extra}}
             for role, model in {**assignment, **roles}.items()
         }
         for assignment in dumped["models"]
@@ -173,7 +175,5 @@ def _prices(texts: Sequence[str]) -> dict[str, Price]:
 
 
 def _default_out(plan: Plan) -> Path:
-    import hashlib
-
-    digest = hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:8]
+    digest = hashlib.sha256(orjson.dumps(plan.essence(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
     return Path("runs") / f"{plan.benchmark}-{digest}"

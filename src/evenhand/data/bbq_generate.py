@@ -141,9 +141,7 @@ def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Ite
             yield {
                 "question_polarity": polarity,
                 "context_condition": condition,
-                "answer_info": {
-                    f"ans{i}": [_bare(text), group] for i, (text, group) in sorted(answers.items())
-                },
+                "answer_info": {f"ans{i}": [_bare(text), group] for i, (text, group) in sorted(answers.items())},
                 "additional_metadata": _metadata(fill.template),
                 "context": context if ambiguous else f"{context} {fact}",
                 "question": fill.template[f"{polarity}_question"],

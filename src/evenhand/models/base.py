@@ -21,7 +21,7 @@ class Model(ABC):
     spec: str
     features: ClassVar[frozenset[Feature]] | frozenset[Feature] = frozenset()
     """What requests may rely on. A model may drop a feature once it learns that its server lacks it."""
-    free: ClassVar[bool] = False
+    free: bool = False
     """Whether calls cost no money (in-process models)."""
 
     @classmethod
@@ -37,6 +37,10 @@ class Model(ABC):
         """What identifies this model beyond its spec (endpoint, file hash, versions); no secrets."""
         return {"spec": self.spec}
 
+    def caveats(self) -> Sequence[str]:
+        """What turned out while generating that a reader of the results should know."""
+        return ()
+
     async def aclose(self) -> None:
         """Release connections, threads and memory."""
 
@@ -45,6 +49,28 @@ class Model(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class WrappedModel(Model):
+    """A model around another one, which it stands for in everything but `generate`."""
+
+    def __init__(self, inner: Model) -> None:
+        self.inner = inner
+        self.spec = inner.spec
+        self.free = inner.free
+
+    @property
+    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.features
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self.inner.fingerprint()
+
+    def caveats(self) -> Sequence[str]:
+        return self.inner.caveats()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evenhand.errors import BudgetExhausted, UsageError
-from evenhand.models.base import Feature, Model
+from evenhand.models.base import Model, WrappedModel
 from evenhand.models.fake import estimate_tokens
 from evenhand.types import Generation, Message, Params, Usage
 
@@ -117,13 +116,11 @@ def _minus(left: Usage, right: Usage) -> Usage:
     )
 
 
-class MeteredModel(Model):
+class MeteredModel(WrappedModel):
     """A model with a price tag and, if one is given, a budget."""
 
     def __init__(self, inner: Model, price: Price | None, budget: Budget) -> None:
-        self.inner = inner
-        self.spec = inner.spec
-        self.free = inner.free  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
+        super().__init__(inner)
         self._price = price or (FREE if inner.free else None)
         self._budget = budget
         self._limited = budget.limits != Limits()
@@ -131,16 +128,6 @@ class MeteredModel(Model):
             raise UsageError(
                 f"A budget in money needs prices: pass --price {self.spec}=INPUT/OUTPUT (per million tokens)."
             )
-
-    @property
-    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.features
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self.inner.fingerprint()
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         estimate = self._estimate(messages, params) if self._limited else _NOTHING

@@ -8,13 +8,12 @@ import sqlite3
 import time
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from evenhand.errors import StoreError
-from evenhand.models.base import Feature, Model
+from evenhand.models.base import Model, WrappedModel
 from evenhand.models.request import generation_from, model_identity, pack, request_key, unpack
 from evenhand.types import Generation, Message, Params, Usage
 
@@ -85,26 +84,14 @@ class ResponseCache:
         self._db.close()
 
 
-class CachedModel(Model):
+class CachedModel(WrappedModel):
     """A model behind the cache; identical requests that are under way at the same time are made once."""
 
     def __init__(self, inner: Model, cache: ResponseCache) -> None:
-        self.inner = inner
-        self.spec = inner.spec
-        self.free = inner.free  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
+        super().__init__(inner)
         self._cache = cache
         self._identity = model_identity(inner.fingerprint())
         self._under_way: dict[bytes, asyncio.Future[Generation | None]] = {}
-
-    @property
-    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.features
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self.inner.fingerprint()
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         key = request_key(self._identity, messages, params)

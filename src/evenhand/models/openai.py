@@ -69,6 +69,9 @@ class OpenAIModel(Model):
     def fingerprint(self) -> Mapping[str, Any]:
         return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body)}
 
+    def caveats(self) -> Sequence[str]:
+        return [f"{self.url} does not take {name}; requests were made without it" for name in sorted(self.dropped)]
+
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
         generation = await self._request(messages, params)

@@ -78,6 +78,10 @@ class Plan(BaseModel):
     temperature: Annotated[float, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
 
+    def essence(self) -> dict[str, Any]:
+        """The plan without what may change on the way: how long to wait for a model, and how often."""
+        return self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
+
     def arms(self) -> list[Arm]:
         """Every combination, numbered from 1 in a stable order."""
         combinations = list(itertools.product(self.models, self.methods, self.seeds))
@@ -152,7 +156,6 @@ def read_plan_file(path: Path) -> dict[str, Any]:
 
 
 def identity(plan: Plan, benchmark: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> str:
-    """The hash of all that determines a run's results; how long to wait for a model may change on the way."""
-    patience = {"models": {"__all__": {"__all__": {"timeout", "retries"}}}}
-    whole = {"plan": plan.model_dump(exclude=patience), "benchmark": benchmark, "models": list(models.values())}
+    """The hash of all that determines a run's results."""
+    whole = {"plan": plan.essence(), "benchmark": benchmark, "models": list(models.values())}
     return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -206,7 +206,9 @@ class Runner:
         finally:
             earlier = store.get("seconds") or 0.0
             with contextlib.suppress(StoreError):
-                store.put(seconds=earlier + time.perf_counter() - started)
+                caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
+                caveats.update(store.get("caveats") or ())
+                store.put(seconds=earlier + time.perf_counter() - started, caveats=sorted(caveats))
 
     async def _worker(
         self,

@@ -187,7 +187,7 @@ def _compute(
 
 
 def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
-    facts = ("identity", "created", "plan", "benchmark", "models", "versions", "seconds", "samples")
+    facts = ("identity", "created", "plan", "benchmark", "models", "versions", "seconds", "samples", "caveats")
     return {name: {key: run.store.get(key) for key in facts} for name, run in zip(_names(runs), runs, strict=True)}
 
 

@@ -35,7 +35,8 @@ def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmRe
 def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
     """What happened to the headline, and how sure that is."""
     if effect.difference is None:
-        return "cannot be compared, because it is undefined in one of them"
+        undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == "–"]
+        return f"cannot be compared: it is undefined for {' and '.join(undefined) or 'the samples that both graded'}"
     words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
     values = f"{_value(before.estimate(effect.metric))} → {_value(after.estimate(effect.metric))}"
     of = "distance from zero" if headline.better == "zero" else "change"
@@ -84,7 +85,8 @@ def _value(estimate: Estimate | None) -> str:
 
 def warnings_about(study: StudyResult) -> list[str]:
     """What a sceptical reader should know before believing the numbers."""
-    found = [
+    found = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
+    found += [
         f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it."
         for arm in study.arms
         if arm.pending

@@ -236,7 +236,8 @@ class _Network:
         grams = [gram_hashes(word, self._seed, self._shortest, self._longest, buckets) for word in words]
         counts = np.array([len(hashes) for hashes in grams])
         total = np.add.reduceat(
-            self._grams[[number for hashes in grams for number in hashes]].astype(np.float32), np.cumsum(counts) - counts
+            self._grams[[number for hashes in grams for number in hashes]].astype(np.float32),
+            np.cumsum(counts) - counts,
         )
         return self._words[found] * self._word_scale * known + total / counts[:, None] * self._gram_scale
 

@@ -116,9 +116,7 @@ def _evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.flo
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(statistic(sums), dtype=np.float64)
     if values.shape != sums.shape[:-1]:
-        raise ValueError(
-            f"statistic must return shape {sums.shape[:-1]} for {sums.shape}, not {values.shape}."
-        )
+        raise ValueError(f"statistic must return shape {sums.shape[:-1]} for {sums.shape}, not {values.shape}.")
     return values
 
 

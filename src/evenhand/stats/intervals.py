@@ -43,9 +43,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(share, low, high, n)
 
 
-def mean_interval(
-    values: ArrayLike, clusters: Iterable[Hashable] | None = None, confidence: float = 0.95
-) -> Interval:
+def mean_interval(values: ArrayLike, clusters: Iterable[Hashable] | None = None, confidence: float = 0.95) -> Interval:
     """A mean with its t interval, cluster-robust (CR1 sandwich, clusters - 1 df) where clusters are given.
 
     One cluster says nothing about the spread between clusters, so low and high are then undefined.

@@ -15,9 +15,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     """Benjamini and Hochberg's step-up adjusted p-values, which control the share of false findings."""
-    return _adjust(
-        p_values, lambda p: np.minimum.accumulate((p * p.size / np.arange(1, p.size + 1))[::-1])[::-1]
-    )
+    return _adjust(p_values, lambda p: np.minimum.accumulate((p * p.size / np.arange(1, p.size + 1))[::-1])[::-1])
 
 
 def _adjust(
