@@ -1,10 +1,10 @@
 """Tokens per second of the built-in model through LocalModel, next to llama.cpp's own server object.
 
 Both have the same settings, prompts and number of requests at once, and decode greedily, so they make the same tokens.
-They take turns in one process: the speeds are those of the best round of each, the ratio is the median of the rounds'.
-llama.cpp's own figure comes from the `timings` in
-its replies, which leave out all that is around the engine; its figure by the clock is shown too. One core is left to
-the rest of the machine: llama.cpp's threads wait for each other, and a busy neighbour would be all that is measured.
+They take turns in one process; the speeds shown are those of each one's best round, the ratio is the median of the
+rounds' ratios. llama.cpp's own figure comes from the `timings` in its replies, which leave out all that is around the
+engine; its figure by the clock is shown too. One core is left to the rest of the machine: llama.cpp's threads wait for
+each other, and a busy neighbour would be all that is measured.
 """
 
 from __future__ import annotations
