@@ -21,7 +21,7 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core  ## audit the built-in model under three methods and write a report, offline
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
-	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=48 \
+	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=32 \
 	  --limit 44 --out $(DEMO)
 
 test: $(VENV)/.dev  ## lint, types, import rules and all tests

@@ -1,8 +1,8 @@
 """Wall time against the ideal: 15,000 calls to an endpoint that takes 200 ms, 500 at a time, ideally 6 s.
 
-The client must spend well under 0.4 ms a call for that, so a busy machine shows at once; raw aiohttp in the same
-minutes says how much of the gap is the machine's. Evenhand starts with 20 calls in flight and doubles them per round
-trip, as it does with any endpoint; that costs it about 0.8 s here.
+The client must spend well under 0.4 ms of CPU a call for that, so a busy machine shows at once; raw aiohttp in the same
+minutes says how much of the gap is the machine's. Evenhand starts with an eighth of the connections and doubles them
+per round trip, as it does with any endpoint; that alone costs it about 0.4 s here.
 """
 
 from __future__ import annotations

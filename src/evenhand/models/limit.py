@@ -14,9 +14,10 @@ class AdaptiveLimit:
     Growth doubles the size per round trip until the first push-back, and adds one per round trip after it.
     """
 
-    def __init__(self, maximum: int, start: int = 20) -> None:
+    def __init__(self, maximum: int, start: int | None = None) -> None:
         self.maximum = max(1, maximum)
-        self.size = float(min(start, self.maximum))
+        # Whoever allows hundreds of calls is spared the first doublings: three round trips lead to the maximum.
+        self.size = float(min(start or max(20, maximum // 8), self.maximum))
         self.in_flight = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._pushed_back = False
