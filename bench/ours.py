@@ -19,8 +19,9 @@ from evenhand.methods.base import method
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
 from evenhand.prompts import parse_prompt
+from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Runner, Settings
+from evenhand.runs.runner import Runner
 from evenhand.types import Answer, Grade, Message, Outcome, Params, Sample, Unscored
 
 _DRAFT = parse_prompt("bench/draft", f"# system\n{SYSTEM}\n\n# user\n{{{{text}}}}")

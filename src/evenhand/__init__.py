@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.prompts import Prompt, load_prompt
-    from evenhand.runs.runner import Settings
+    from evenhand.runs.parts import Settings
     from evenhand.types import (
         Answer,
         Completion,
@@ -47,7 +47,7 @@ _HOME = {
     "evenhand.models.budget": ("Limits", "Price"),
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
     "evenhand.prompts": ("Prompt", "load_prompt"),
-    "evenhand.runs.runner": ("Settings",),
+    "evenhand.runs.parts": ("Settings",),
     "evenhand.types": (
         "Answer",
         "Completion",

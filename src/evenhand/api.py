@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import aio
+from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.results import StudyResult
-from evenhand.runs.runner import Progress, Runner, Settings
+from evenhand.runs.runner import Progress, Runner
 from evenhand.runs.show import shown_samples
 from evenhand.runs.study import study
 

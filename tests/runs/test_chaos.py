@@ -12,8 +12,9 @@ import pytest
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.models.retry import RetryPolicy
+from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Runner, Settings
+from evenhand.runs.runner import Runner
 from evenhand.runs.store import Store
 from evenhand.types import Message, Params, Sample
 from support.fixtures import Serve

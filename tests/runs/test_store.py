@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from evenhand.errors import PlanError, StoreError
-from evenhand.runs.store import FILE_NAME, Finished, Store
+from evenhand.runs.rows import Finished
+from evenhand.runs.store import FILE_NAME, Store
 from evenhand.types import (
     Answer,
     Completion,

@@ -16,8 +16,8 @@ import yaml
 from evenhand.errors import UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
+from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan, read_plan_file
-from evenhand.runs.runner import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 

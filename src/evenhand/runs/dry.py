@@ -18,8 +18,8 @@ from evenhand.methods.base import Method
 from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.fake import FunctionModel
+from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import Arm, Plan
-from evenhand.runs.runner import check_plan
 from evenhand.types import Completion, Message, Params, Sample, TokenLogprob, Usage
 
 TRIED = 24

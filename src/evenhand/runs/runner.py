@@ -20,14 +20,15 @@ from typing import Any
 from evenhand.agents.session import Answering, Session
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
-from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, ModelOptions, gather_closed, load_model
-from evenhand.models.budget import Budget, Limits, MeteredModel, Price
-from evenhand.models.cache import CachedModel, ResponseCache
-from evenhand.models.request import model_identity, request_key
+from evenhand.models.base import Model, gather_closed
+from evenhand.models.budget import Budget
+from evenhand.models.cache import ResponseCache
+from evenhand.models.request import request_key
 from evenhand.runs.lock import LOCK_NAME, locked
-from evenhand.runs.plan import Arm, ModelPlan, Plan, identity
-from evenhand.runs.store import FILE_NAME, Finished, Store
+from evenhand.runs.parts import LoadedArm, Settings, check_plan, load_arm, load_models, scorer_id
+from evenhand.runs.plan import Plan, identity
+from evenhand.runs.rows import Finished
+from evenhand.runs.store import FILE_NAME, Store
 from evenhand.types import (
     Answer,
     Generation,
@@ -47,18 +48,6 @@ HOPELESS = 20
 """Failures by the endpoint, without one success, after which the run stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to run a plan; nothing here changes results."""
-
-    concurrency: int = 64
-    budget: Limits = Limits()
-    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
-    cache: Path | None = None
-    resume: bool = False
-    retry_failed: bool = False
-
-
 @dataclass(slots=True)
 class Progress:
     """What an observer sees while a run goes on."""
@@ -74,17 +63,6 @@ class Progress:
 
 
 Observer = Callable[[Progress], None]
-
-
-@dataclass(slots=True)
-class _Arm:
-    """An arm with its parts loaded."""
-
-    arm: Arm
-    method: Method
-    options: Mapping[str, Any]
-    models: Mapping[str, Model]
-    identities: Mapping[str, bytes]
 
 
 class Runner:
@@ -111,10 +89,10 @@ class Runner:
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
         try:
-            models = _load_models(self.plan, self.settings, cache, budget)
+            models = load_models(self.plan, self.settings, cache, budget)
             with self._opened(models) as store:
                 budget.spent = sum(store.usage().values(), Usage())
-                loaded = [_load_arm(arm, method, options, models) for arm, method, options in arms]
+                loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
                 await self._work(store, loaded, budget)
                 if self._fatal is not None:
                     raise self._fatal
@@ -185,7 +163,7 @@ class Runner:
             store.forget("failed")
         self._replay = store.has_answers()
 
-    async def _work(self, store: Store, arms: Sequence[_Arm], budget: Budget) -> None:
+    async def _work(self, store: Store, arms: Sequence[LoadedArm], budget: Budget) -> None:
         by_number = {each.arm.number: each for each in arms}
         before = [store.counts(number) for number in by_number]
         self.progress.total = store.get("samples") * len(arms)
@@ -213,7 +191,7 @@ class Runner:
     async def _worker(
         self,
         store: Store,
-        arms: Mapping[int, _Arm],
+        arms: Mapping[int, LoadedArm],
         todo: Iterator[tuple[int, int, Sample]],
         budget: Budget,
     ) -> None:
@@ -241,7 +219,7 @@ class Runner:
             self.progress.statuses[finished.status] += 1
             self._tell(budget)
 
-    async def _one(self, store: Store, arm: _Arm, number: int, sample: Sample) -> Finished:
+    async def _one(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Finished:
         """One sample under one arm, from question to grade."""
         started = time.perf_counter()
         session = self._session(store, arm, number, sample)
@@ -264,7 +242,7 @@ class Runner:
         seconds = time.perf_counter() - started
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, self._scorer, grade)
 
-    def _session(self, store: Store, arm: _Arm, number: int, sample: Sample) -> Session:
+    def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
         made_already: dict[bytes, list[Generation]] = {}
         if self._replay:
             for key, turn in store.turns(number, arm.arm.number):
@@ -354,52 +332,6 @@ def _rare_collections() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def scorer_id(benchmark: Benchmark) -> str:
-    """Under which name a benchmark's grades are stored."""
-    return f"{benchmark.name}@{benchmark.version}"
-
-
-def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Mapping[str, Any]]]:
-    """The arms with their methods, refused here if anything does not fit, before any call is made."""
-    checked: list[tuple[Arm, Method, Mapping[str, Any]]] = []
-    for arm in plan.arms():
-        method = METHODS.get(arm.method.name)
-        check_fit(method, benchmark.kind, benchmark.name)
-        checked.append((arm, method, method.with_options(arm.method.options)))
-    for role in {role for assignment in plan.models for role in assignment} - {"base"}:
-        if not any(role in method.roles for _, method, _ in checked):
-            raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
-    return checked
-
-
-def model_key(model: ModelPlan) -> str:
-    """Models that are configured alike are loaded once."""
-    return model.model_dump_json()
-
-
-def _load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
-    wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
-    loaded: dict[str, Model] = {}
-    for key, each in wanted.items():
-        options = ModelOptions(each.base_url, settings.concurrency, each.timeout, each.retries, each.extra)
-        model: Model = MeteredModel(load_model(each.spec, options), settings.prices.get(each.spec), budget)
-        loaded[key] = CachedModel(model, cache) if cache is not None else model
-    return loaded
-
-
-def _load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> _Arm:
-    chosen = {role: models[model_key(model)] for role, model in arm.models.items()}
-    for role in method.roles:
-        model = chosen.get(role, chosen["base"])
-        if missing := method.needs - model.features:
-            raise PlanError(
-                f"The method {method.name} needs {', '.join(missing)} of its model, which {model.spec} does not "
-                "give; use an hf/ model."
-            )
-    identities = {role: model_identity(model.fingerprint()) for role, model in chosen.items()}
-    return _Arm(arm, method, options, chosen, identities)
 
 
 def _check_identity(store: Store, wanted: str, directory: Path) -> None:

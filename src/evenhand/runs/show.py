@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import UnknownNameError
+from evenhand.runs.parts import scorer_id
 from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
-from evenhand.runs.runner import scorer_id
 from evenhand.runs.study import ArmSource, open_sources, walk
 from evenhand.types import Record, Sample, Turn
 

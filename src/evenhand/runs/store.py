@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from evenhand.errors import PlanError, StoreError
-from evenhand.models.request import compressed, pack, to_json, turn_from, unpack
+from evenhand.models.request import pack, turn_from, unpack
 from evenhand.runs.migrations import migrate
-from evenhand.types import Outcome, Record, Sample, Status, Turn, Usage
+from evenhand.runs.rows import Finished, outcome_row, sample_from, score_row, stored_form, turn_row
+from evenhand.types import Record, Sample, Status, Turn, Usage
 
 FILE_NAME = "run.sqlite"
 GATHER_SECONDS = 0.004
@@ -32,20 +32,6 @@ _INSERT_TURN = (
 )
 _INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
 _INSERT_SCORE = "INSERT OR REPLACE INTO scores (sample, arm, scorer, body) VALUES (?,?,?,?)"
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """An outcome ready to be stored."""
-
-    sample: int
-    arm: int
-    status: Status
-    reason: str | None
-    seconds: float
-    outcome: Outcome | None
-    scorer: str
-    grade: Mapping[str, Any] | None
 
 
 class _Batch:
@@ -155,14 +141,14 @@ class Store:
 
     async def record_turn(self, sample: int, arm: int, key: bytes, turn: Turn) -> None:
         """Commit one turn."""
-        row = _turn_row(sample, arm, key, turn)
+        row = turn_row(sample, arm, key, turn)
         batch = self._next_batch()
         batch.turns.append(row)
         await self._committed(batch)
 
     async def record_outcome(self, finished: Finished) -> None:
         """Commit one outcome with its grade."""
-        row, score = _outcome_row(finished), _score_row(finished)
+        row, score = outcome_row(finished), score_row(finished)
         batch = self._next_batch()
         batch.outcomes.append(row)
         if score is not None:
@@ -202,7 +188,7 @@ class Store:
         with _store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
-            turns, outcomes = list(map(_compressed, batch.turns)), list(map(_compressed, batch.outcomes))
+            turns, outcomes = list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes))
             with _transaction(self._writer) as db:
                 db.executemany(_INSERT_TURN, turns)
                 db.executemany(_INSERT_OUTCOME, outcomes)
@@ -311,66 +297,6 @@ class Store:
             role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0)
             for role, calls, prompt, completion, cached, retries, cost, unknown in rows
         }
-
-
-def _turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
-    generation = turn.generation
-    usage = generation.usage if generation else Usage()
-    return (
-        sample,
-        arm,
-        turn.role,
-        key,
-        usage.calls,
-        usage.cached_calls,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.retries,
-        usage.cost,
-        generation.latency if generation else 0.0,
-        to_json(turn),
-    )
-
-
-def _outcome_row(each: Finished) -> tuple[Any, ...]:
-    body = None if each.outcome is None else to_json(outcome_json(each.outcome))
-    # Reasons quote whatever went wrong; what is not valid text is not storable as such.
-    reason = None if each.reason is None else each.reason.encode("utf-8", "replace").decode()
-    return (each.sample, each.arm, each.status, reason, each.seconds, body)
-
-
-def _compressed(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row with its body, which comes last, in its stored form."""
-    return row if row[-1] is None else (*row[:-1], compressed(row[-1]))
-
-
-def _score_row(each: Finished) -> tuple[Any, ...] | None:
-    if each.grade is None:
-        return None
-    return (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
-
-
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as plain values; the kind of each result is named, since a refusal is not an answer."""
-    return {
-        "result": {"type": type(outcome.result).__name__, "value": outcome.result},
-        "stop": outcome.stop,
-        "snapshots": [
-            {
-                "iteration": snapshot.iteration,
-                "result": {"type": type(snapshot.result).__name__, "value": snapshot.result},
-                "notes": snapshot.notes,
-            }
-            for snapshot in outcome.snapshots
-        ],
-        "notes": outcome.notes,
-    }
-
-
-def sample_from(value: Any) -> Sample:
-    """A Sample back from its JSON form."""
-    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
-    return Sample(**fields)
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
+from evenhand.runs.parts import scorer_id
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, PositionBias, StudyResult
-from evenhand.runs.runner import scorer_id
 from evenhand.runs.store import Store
 from evenhand.runs.tally import ALL, Key, PairTally, Tally
 from evenhand.runs.verdict import verdicts, warnings_about

@@ -1,0 +1,86 @@
+"""The parts of a plan, checked against each other and loaded: arms with their methods, options and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Benchmark
+from evenhand.errors import PlanError
+from evenhand.methods.base import METHODS, Method, check_fit
+from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.budget import Budget, Limits, MeteredModel, Price
+from evenhand.models.cache import CachedModel, ResponseCache
+from evenhand.models.request import model_identity
+from evenhand.runs.plan import Arm, ModelPlan, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run a plan; nothing here changes results."""
+
+    concurrency: int = 64
+    budget: Limits = Limits()
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    cache: Path | None = None
+    resume: bool = False
+    retry_failed: bool = False
+
+
+@dataclass(slots=True)
+class LoadedArm:
+    """An arm with its parts loaded."""
+
+    arm: Arm
+    method: Method
+    options: Mapping[str, Any]
+    models: Mapping[str, Model]
+    identities: Mapping[str, bytes]
+
+
+def scorer_id(benchmark: Benchmark) -> str:
+    """Under which name a benchmark's grades are stored."""
+    return f"{benchmark.name}@{benchmark.version}"
+
+
+def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Mapping[str, Any]]]:
+    """The arms with their methods, refused here if anything does not fit, before any call is made."""
+    checked: list[tuple[Arm, Method, Mapping[str, Any]]] = []
+    for arm in plan.arms():
+        method = METHODS.get(arm.method.name)
+        check_fit(method, benchmark.kind, benchmark.name)
+        checked.append((arm, method, method.with_options(arm.method.options)))
+    for role in {role for assignment in plan.models for role in assignment} - {"base"}:
+        if not any(role in method.roles for _, method, _ in checked):
+            raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
+    return checked
+
+
+def model_key(model: ModelPlan) -> str:
+    """Models that are configured alike are loaded once."""
+    return model.model_dump_json()
+
+
+def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
+    wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
+    loaded: dict[str, Model] = {}
+    for key, each in wanted.items():
+        options = ModelOptions(each.base_url, settings.concurrency, each.timeout, each.retries, each.extra)
+        model: Model = MeteredModel(load_model(each.spec, options), settings.prices.get(each.spec), budget)
+        loaded[key] = CachedModel(model, cache) if cache is not None else model
+    return loaded
+
+
+def load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> LoadedArm:
+    chosen = {role: models[model_key(model)] for role, model in arm.models.items()}
+    for role in method.roles:
+        model = chosen.get(role, chosen["base"])
+        if missing := method.needs - model.features:
+            raise PlanError(
+                f"The method {method.name} needs {', '.join(missing)} of its model, which {model.spec} does not "
+                "give; use an hf/ model."
+            )
+    identities = {role: model_identity(model.fingerprint()) for role, model in chosen.items()}
+    return LoadedArm(arm, method, options, chosen, identities)

@@ -1,0 +1,86 @@
+"""What the store keeps, as rows: our types into columns and JSON, and samples back. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from evenhand.models.request import compressed, to_json
+from evenhand.types import Outcome, Sample, Status, Turn, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An outcome ready to be stored."""
+
+    sample: int
+    arm: int
+    status: Status
+    reason: str | None
+    seconds: float
+    outcome: Outcome | None
+    scorer: str
+    grade: Mapping[str, Any] | None
+
+
+def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
+    generation = turn.generation
+    usage = generation.usage if generation else Usage()
+    return (
+        sample,
+        arm,
+        turn.role,
+        key,
+        usage.calls,
+        usage.cached_calls,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.retries,
+        usage.cost,
+        generation.latency if generation else 0.0,
+        to_json(turn),
+    )
+
+
+def outcome_row(each: Finished) -> tuple[Any, ...]:
+    body = None if each.outcome is None else to_json(outcome_json(each.outcome))
+    # Reasons quote whatever went wrong; what is not valid text is not storable as such.
+    reason = None if each.reason is None else each.reason.encode("utf-8", "replace").decode()
+    return (each.sample, each.arm, each.status, reason, each.seconds, body)
+
+
+def stored_form(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with its body, which comes last, in its stored form."""
+    return row if row[-1] is None else (*row[:-1], compressed(row[-1]))
+
+
+def score_row(each: Finished) -> tuple[Any, ...] | None:
+    if each.grade is None:
+        return None
+    return (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain values; the kind of each result is named, since a refusal is not an answer."""
+    return {
+        "result": {"type": type(outcome.result).__name__, "value": outcome.result},
+        "stop": outcome.stop,
+        "snapshots": [
+            {
+                "iteration": snapshot.iteration,
+                "result": {"type": type(snapshot.result).__name__, "value": snapshot.result},
+                "notes": snapshot.notes,
+            }
+            for snapshot in outcome.snapshots
+        ],
+        "notes": outcome.notes,
+    }
+
+
+def sample_from(value: Any) -> Sample:
+    """A Sample back from its JSON form."""
+    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
+    return Sample(**fields)
