@@ -75,4 +75,4 @@ def _cells(cell: dict[str, Any]) -> list[str]:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return "–" if share is None else f"{100 * share:.1f}"

@@ -1,0 +1,68 @@
+"""The commands that tell what there is, and the ones that look at one thing."""
+
+import json
+from pathlib import Path
+
+
+def test_methods_lists_each_with_its_options(cli):
+    out = cli("methods").out
+
+    assert "fair_prompt" in out
+    assert "max_tokens=256" in out
+
+
+def test_benchmarks_lists_each_with_its_options(cli):
+    out = cli("benchmarks").out
+
+    assert "bbq_builtin" in out
+    assert "categories, subset" in out
+
+
+def test_models_says_what_is_ready_and_what_is_missing(cli, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+
+    out = cli("models").out
+
+    assert "openai     ready" in out
+    assert "not here: evenhand models pull qwen2.5-1.5b" in out
+    assert "OPENAI_API_KEY is set" in out
+    assert "very-secret" not in out
+
+
+def test_data_says_where_each_set_lies(cli):
+    assert "not here: evenhand data pull bbq" in cli("data").out
+
+
+def test_doctor_shows_an_answer_and_what_the_model_supports(cli):
+    result = cli("doctor", "fake/A")
+
+    assert result.code == 0
+    assert "answers   'A'" in result.out
+    assert "logprobs  no" in result.out
+    assert "schema    no" in result.out
+
+
+def test_metrics_scores_answers_to_the_built_in_questions(cli, tmp_path: Path):
+    from evenhand.data.bbq_generate import builtin_rows
+
+    rows = [row for row in builtin_rows() if row["category"] == "Age"]
+    lines = [{"category": "Age", "example_id": row["example_id"], "prediction": row["target_loc"]} for row in rows]
+    (tmp_path / "p.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+
+    table = cli("metrics", "bbq", "p.jsonl", "--builtin")
+    scores = json.loads(cli("metrics", "bbq", "p.jsonl", "--builtin", "--json").out)
+
+    assert "100.0" in table.out
+    assert scores["Age"]["ambig"]["bias"] == 100.0
+    assert scores["Age"]["disambig"]["bias"] == 100.0
+    assert scores["Age"]["ambig"]["n"] == len(rows) / 2
+
+
+def test_an_unexpected_fault_is_one_sentence_and_not_a_traceback(cli, monkeypatch):
+    monkeypatch.setattr("evenhand.methods.base.METHODS.names", lambda: 1 / 0)
+
+    result = cli("methods")
+
+    assert result.code == 1
+    assert "ZeroDivisionError" in result.err
+    assert "Traceback" not in result.err
