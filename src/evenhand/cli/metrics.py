@@ -38,22 +38,14 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     if as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    columns = (
-        "category",
-        "context",
-        "n",
-        "coverage",
-        "accuracy",
-        "target",
-        "non-target",
-        "unknown",
-        "bias",
-        "95 %",
-    )
-    table = Table(*columns, title="BBQ, official scores")
+    table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=(0, 1, 0, 0))
+    table.add_column("category")
+    for name in ("context", "n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
+        table.add_column(name, justify="left" if name == "context" else "right", no_wrap=True)
     for category, cells in scores.items():
         for context, cell in cells.items():
             table.add_row(category, context, *_cells(cell))
