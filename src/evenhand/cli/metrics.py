@@ -42,13 +42,14 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=(0, 1, 0, 0))
-    table.add_column("category")
-    for name in ("context", "n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
-        table.add_column(name, justify="left" if name == "context" else "right", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=0, collapse_padding=True)
+    table.add_column("", min_width=14)
+    for name in ("n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
+        table.add_column(f" {name}", justify="right", no_wrap=True)
     for category, cells in scores.items():
+        table.add_row(category)
         for context, cell in cells.items():
-            table.add_row(category, context, *_cells(cell))
+            table.add_row(f"  {context}", *(f" {text}" for text in _cells(cell)))
     Console().print(table)
 
 
