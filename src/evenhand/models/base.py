@@ -23,6 +23,8 @@ class Model(ABC):
     """What requests may rely on. A model may drop a feature once it learns that its server lacks it."""
     free: bool = False
     """Whether calls cost no money (in-process models)."""
+    slots: int | None = None
+    """How many calls are computed at once, where more of them would only wait and push each other's prefixes out."""
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -58,6 +60,7 @@ class WrappedModel(Model):
         self.inner = inner
         self.spec = inner.spec
         self.free = inner.free
+        self.slots = inner.slots
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -54,10 +54,11 @@ class LocalModel(Model):
         self.spec = f"local/{name}"
         self.path = weights.find(name)
         self.context = _whole(options, "context", DEFAULT_CONTEXT, 16, 1 << 24)
-        self.slots = _whole(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
+        self._parallel = _whole(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
+        self.slots = self._parallel
         self.threads = _whole(options, "threads", usable_cores(), 1, 512)
-        self._free = Slots(self.slots)
-        self._pool = ThreadPoolExecutor(self.slots, "local-model")
+        self._free = Slots(self._parallel)
+        self._pool = ThreadPoolExecutor(self._parallel, "local-model")
         self._loading = threading.Lock()
         self._server: Any = None
         self._grammars: dict[bytes, str] = {}
@@ -83,8 +84,8 @@ class LocalModel(Model):
             raise UsageError(f"{self.spec} was closed; load it again.")
         started = time.perf_counter()
         # llama.cpp computes the prompt once for up to `slots` completions, and gives the i-th the seed + i.
-        starts = range(0, max(1, params.n), self.slots)
-        batches = [(start, min(self.slots, max(1, params.n) - start)) for start in starts]
+        starts = range(0, max(1, params.n), self._parallel)
+        batches = [(start, min(self._parallel, max(1, params.n) - start)) for start in starts]
         parts = await asyncio.gather(*(self._batch(messages, params, *batch) for batch in batches))
         completions: tuple[Completion, ...] = ()
         usage = Usage(calls=1, prompt_tokens=parts[0].usage.prompt_tokens)
@@ -151,7 +152,7 @@ class LocalModel(Model):
                 except RuntimeError:
                     raise UsageError(
                         f"llama.cpp cannot load {self.path}: the file is damaged, of a kind that this version does not "
-                        f"know, or too large for the memory with {self.slots} slots of {self.context} tokens (model "
+                        f"know, or too large for the memory with {self._parallel} slots of {self.context} tokens (model "
                         "options `slots` and `context`)."
                     ) from None
             return self._server
@@ -159,7 +160,7 @@ class LocalModel(Model):
     def _settings(self, xlc: Any) -> Any:
         settings = xlc.CommonParams()
         settings.model.path = str(self.path)
-        settings.n_parallel, settings.n_ctx = self.slots, self.context * self.slots
+        settings.n_parallel, settings.n_ctx = self._parallel, self.context * self._parallel
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = self.threads
         settings.ctx_shift = False
         settings.cache_ram_mib = 0  # prefixes are reused inside a slot; a second cache would take up to 8 GB

@@ -173,9 +173,7 @@ class Runner:
         todo = store.pending(list(by_number))
         started = time.perf_counter()
         self._tell(budget)
-        # More samples than calls may be under way: while one is being stored, another's call is in the air.
-        workers = self.settings.concurrency + max(4, self.settings.concurrency // 4)
-        workers = min(workers, max(1, self.progress.total - self.progress.done))
+        workers = min(_side_by_side(arms, self.settings.concurrency), max(1, self.progress.total - self.progress.done))
         try:
             with _rare_collections():
                 async with asyncio.TaskGroup() as group:
@@ -305,6 +303,17 @@ class Runner:
         self.progress.spent = budget.spent
         if self._observer is not None:
             self._observer(self.progress)
+
+
+def _side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
+    """How many samples are under way at once."""
+    slots = [model.slots for arm in arms for model in arm.models.values()]
+    own = [each for each in slots if each is not None]
+    if len(own) == len(slots):
+        # One sample per slot: its next call finds its last one's prompt still there.
+        return min(concurrency, max(own))
+    # More samples than calls: while one is being stored, another's call is in the air.
+    return concurrency + max(4, concurrency // 4)
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:
