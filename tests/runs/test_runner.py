@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenhand.agents.session import Session
 from evenhand.errors import BadResponseError, EndpointError, PlanError, UsageError
-from evenhand.models.fake import Reply
+from evenhand.models.fake import FunctionModel, Reply
+from evenhand.runs.parts import Settings
+from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import HOPELESS, Progress, Runner
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, Unscored
 from support.runs import Workshop
@@ -279,3 +282,23 @@ async def test_a_method_that_needs_more_than_the_model_gives_is_refused(workshop
         await workshop.run(methods=["needy"])
 
     assert not (workshop.directory / "run").exists()
+
+
+async def test_a_model_with_slots_gets_one_sample_per_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    under_way, most = 0, 0
+    answer = FunctionModel.generate
+
+    async def counted(self: FunctionModel, messages, params):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return await answer(self, messages, params)
+
+    monkeypatch.setattr(FunctionModel, "generate", counted)
+    monkeypatch.setattr(FunctionModel, "slots", 2)
+
+    await Runner(make_plan({"models": ["fake/A"], "limit": 20}), tmp_path / "run", Settings(concurrency=50)).run()
+
+    assert most == 2
