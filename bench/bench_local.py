@@ -2,9 +2,9 @@
 
 Both have the same settings, prompts and number of requests at once, and decode greedily, so they make the same tokens.
 They take turns in one process, and each one's best round counts, since others use the machine too; the median of the
-rounds' ratios is shown beside it. llama.cpp's own figure comes from the `timings` in its replies, which leave out all that is around the
-engine; its figure by the clock is shown too. One core is left to the rest of the machine: llama.cpp's threads wait for
-each other, and a busy neighbour would be all that is measured.
+rounds' ratios is shown beside it. llama.cpp's own figure comes from the `timings` in its replies, which leave out all
+that is around the engine; its figure by the clock is shown too. One core is left to the rest of the machine: the
+engine's threads wait for each other, and a busy neighbour would be all that is measured.
 """
 
 from __future__ import annotations

@@ -64,13 +64,13 @@ class Item:
 class Shelf(AbstractContextManager["Shelf"]):
     """The items of one category, each with the place from which it can be read again."""
 
+    @abstractmethod
     def scan(self) -> Iterator[tuple[int, Item]]:
         """All items with their places, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def at(self, place: int) -> Item:
         """The item at a place that `scan` gave."""
-        raise NotImplementedError
 
     def __exit__(self, *_: object) -> None:
         """Release the files."""
