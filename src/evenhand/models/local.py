@@ -152,8 +152,8 @@ class LocalModel(Model):
                 except RuntimeError:
                     raise UsageError(
                         f"llama.cpp cannot load {self.path}: the file is damaged, of a kind that this version does not "
-                        f"know, or too large for the memory with {self._parallel} slots of {self.context} tokens (model "
-                        "options `slots` and `context`)."
+                        f"know, or too large for the memory with {self._parallel} slots of {self.context} tokens each "
+                        "(model options `slots` and `context`)."
                     ) from None
             return self._server
 
