@@ -1,0 +1,153 @@
+"""A rubric: a prompt, the ratings it asks for and how they are read; what turns a Model into a Judge.
+
+Where the model gives logprobs, a rating is its expected value over the alternatives of the leading digit: greedy
+ratings of small models are mostly ties. So ratings come before their reasons, and after what must be thought of first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenhand.prompts import Prompt
+from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Unscored
+
+Ask = Callable[[Sequence[Message], Params], Awaitable[Generation]]
+
+_TOKENS_OF_RATING = 16
+_TOKENS_OF_TEXT = 48
+_ALTERNATIVES = 20
+_LONGEST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """What a judge found."""
+
+    values: Mapping[str, float]
+    """Per rating the expected value where logprobs are known, else the number as written; in 0–1."""
+    written: Mapping[str, float]
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reasons (`NAME_reason`) and other text fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """Ratings from 0 to `high`, each with a short reason; `before` are text fields that come first."""
+
+    prompt: Prompt
+    names: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    high: int = 100
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.before, *(f"{name}_reason" for name in self.names))
+
+    def params(self, features: frozenset[Any]) -> Params:
+        """One constrained greedy request for everything."""
+        text = {"type": "string"}
+        number = {"type": "integer", "minimum": 0, "maximum": self.high}
+        properties: dict[str, Any] = dict.fromkeys(self.before, text)
+        properties |= dict.fromkeys(self.names, number)
+        properties |= {f"{name}_reason": text for name in self.names}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        return Params(
+            temperature=0,
+            max_tokens=_TOKENS_OF_RATING * (len(self.names) + 1) + _TOKENS_OF_TEXT * len(self.texts),
+            schema=schema if "schema" in features else None,
+            logprobs=_ALTERNATIVES if "logprobs" in features else 0,
+        )
+
+    def form(self) -> str:
+        """The JSON that is asked for, for models that cannot be constrained."""
+        fields = [*(f'"{name}": "…"' for name in self.before), *(f'"{name}": 0-{self.high}' for name in self.names)]
+        return "{" + ", ".join([*fields, *(f'"{name}_reason": "…"' for name in self.names)]) + "}"
+
+    def read(self, completion: Completion) -> Ratings | Unscored:
+        """The ratings, or why there are none. A reply that was cut after its ratings still has them."""
+        if completion.refusal is not None or completion.finish == "filter":
+            return Unscored("the judge declined", completion.refusal or completion.text)
+        text = completion.text[:_LONGEST]
+        values: dict[str, float] = {}
+        written: dict[str, float] = {}
+        for name in self.names:
+            found = re.search(rf'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?)', text)
+            if found is None:
+                return Unscored(f"the judge gave no rating of {name}", text)
+            number = float(found[1])
+            if not 0 <= number <= self.high:
+                return Unscored(f"the judge rated {name} {found[1]}, which is not in 0–{self.high}", text)
+            token = _token_at(completion, found.start(1))
+            values[name] = _expected(found[1], token, self.high) / self.high
+            written[name] = number / self.high
+        return Ratings(values, written, {name: _text(text, name) for name in self.texts})
+
+
+async def rate(ask: Ask, rubric: Rubric, messages: Sequence[Message], features: frozenset[Any]) -> Ratings | Unscored:
+    """The judge's ratings; one that cannot be read is asked for once more, in plainer words."""
+    params = rubric.params(features)
+    completion = (await ask(messages, params)).completions[0]
+    found = rubric.read(completion)
+    if isinstance(found, Ratings) or completion.refusal is not None:
+        return found
+    again = Message("user", f"That cannot be read. Reply with this JSON object and nothing else: {rubric.form()}")
+    said = Message("assistant", completion.text[:2000] or "(nothing)")
+    return rubric.read((await ask((*messages, said, again), params)).completions[0])
+
+
+def _text(text: str, name: str) -> str:
+    """A string field, whole or cut off."""
+    found = re.search(rf'"{name}"\s*:\s*"((?:[^"\\]|\\.)*)', text)
+    return "" if found is None else re.sub(r"\\(.)", lambda match: {"n": " "}.get(match[1], match[1]), found[1]).strip()
+
+
+def _token_at(completion: Completion, place: int) -> TokenLogprob | None:
+    """The token that holds the character at `place`."""
+    end = 0
+    for token in completion.logprobs or ():
+        end += len(token.token)
+        if end > place:
+            return token
+    return None
+
+
+def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
+    """The mean of the numbers that the alternatives of the leading token stand for, by their probability.
+
+    Tokens are whole numbers in some vocabularies and single digits in others; an alternative digit is followed by
+    what followed the written one. A lone 1 beside two-digit numbers could mean 10 or 100 and is left out.
+    """
+    number = float(written)
+    lead = "" if token is None else token.token.strip().strip('"')
+    if token is None or not lead.isdigit() or not written.startswith(lead):
+        return number
+    rest = written[len(lead) :]
+    total = mass = 0.0
+    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
+        digits = text.strip().strip('"')
+        value = number if digits == lead else _meant(digits, rest, high)
+        if value is not None:
+            chance = math.exp(logprob)
+            total += chance * value
+            mass += chance
+    return total / mass if mass > 0 else number
+
+
+def _meant(digits: str, rest: str, high: int) -> float | None:
+    if not (digits.isascii() and digits.isdigit()) or (digits == "1" and len(rest) == 1):
+        return None
+    for length in range(len(rest), -1, -1):
+        value = float(digits + rest[:length])
+        if value <= high:
+            # Written "0", an alternative "8" of a vocabulary of digits begins a number of two digits.
+            return value * 10 + 5 if not rest and high == 100 and len(digits) == 1 and value else value
+    return None
