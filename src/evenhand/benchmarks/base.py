@@ -1,7 +1,8 @@
 """The Benchmark interface: where samples come from, how outcomes are graded, and what is counted.
 
-A metric is two small functions: what one record adds to a vector of sums, and the value of such sums. From that
-alone the study computes estimates, intervals, breakdowns and paired differences, for every benchmark alike.
+A metric is two small functions: what one record, or all records of a cluster, add to a vector of sums, and the value
+of such sums. From that alone the study computes estimates, intervals, breakdowns and paired differences, for every
+benchmark alike.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Metric:
     """Factor for display: 100 for percentages and for bias scores."""
     chance: float | None = None
     """What guessing gets; an arm that is not above it has not understood the task."""
+    gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
+    """What a cluster adds, computed on its records at once; `count` then only tells which records belong, by not
+    giving None. The sample ids of a cluster must follow each other when sorted."""
 
 
 def share_metric(
@@ -83,6 +87,8 @@ class Benchmark(ABC):
     """Metrics that must be read next to the headline."""
     group_key: ClassVar[str] = "group"
     """The metadata key whose values break the metrics down."""
+    scorers: ClassVar[tuple[str, ...]] = ()
+    """The scorers whose scores of the answer's text join the grade, unless the plan names others."""
 
     @abstractmethod
     def samples(self, selection: Selection) -> Iterator[Sample]:

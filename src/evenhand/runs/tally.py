@@ -1,11 +1,12 @@
 """Sums by group and cluster, gathered in one pass over the records: all that the statistics need, however many
-samples there are."""
+samples there are. Metrics of whole clusters see one cluster's records at a time."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from evenhand.types import Record
 
 Key = tuple[str, str]
 """(metric name, group)."""
+Added = Sequence[float]
+T = TypeVar("T")
 
 ALL = "all"
 
@@ -24,24 +27,74 @@ def _vectors() -> dict[Key, dict[str, NDArray[np.float64]]]:
 
 
 @dataclass(slots=True)
+class _Current(Generic[T]):
+    """What was seen of the cluster at hand."""
+
+    cluster: str | None = None
+    seen: list[tuple[str, T]] = field(default_factory=list[tuple[str, T]])
+    """(group, record or pair of records)."""
+    finished: set[str] = field(default_factory=set[str])
+
+    def starts(self, cluster: str) -> bool:
+        """Whether the cluster is another one than that at hand, which must then be finished first."""
+        if cluster == self.cluster:
+            return False
+        if cluster in self.finished:
+            raise ValueError(
+                f"The records of the cluster {cluster!r} do not follow each other, so a metric of whole clusters would "
+                "be wrong; the ids of its samples must stand together when sorted."
+            )
+        return True
+
+    def take(self) -> dict[str, list[T]]:
+        """All that was seen, and the same by group; nothing is at hand afterwards."""
+        by_group: dict[str, list[T]] = {}
+        for group, each in self.seen:
+            by_group.setdefault(ALL, []).append(each)
+            by_group.setdefault(group, []).append(each)
+        if self.cluster is not None:
+            self.finished.add(self.cluster)
+        self.cluster = None
+        self.seen = []
+        return by_group
+
+
+@dataclass(slots=True)
 class Tally:
-    """Per metric and group, the sums of each cluster and the number of records."""
+    """Per metric and group, the sums of each cluster and the number of records (of clusters where those are counted).
+
+    Records come by sample id; `finish` is to be called after the last.
+    """
 
     metrics: Sequence[Metric]
     group_key: str
     sums: dict[Key, dict[str, NDArray[np.float64]]] = field(default_factory=_vectors)
     n: Counter[Key] = field(default_factory=Counter[Key])
+    _current: _Current[Record] = field(default_factory=_Current[Record])
 
     def add(self, record: Record) -> None:
         """Count one record in every metric it belongs to, overall and in its group."""
-        groups = (ALL, str(record.metadata.get(self.group_key, "")))
-        for metric in self.metrics:
+        group = _group(record, self.group_key)
+        for metric in _counting(self.metrics):
             added = metric.count(record)
             if added is not None:
-                for group in groups:
-                    self.add_sums((metric.name, group), record.cluster, added)
+                for each in (ALL, group):
+                    self.add_sums((metric.name, each), record.cluster, added)
+        if _gathering(self.metrics):
+            if self._current.starts(record.cluster):
+                self.finish()
+                self._current.cluster = record.cluster
+            self._current.seen.append((group, record))
 
-    def add_sums(self, key: Key, cluster: str, added: Sequence[float]) -> None:
+    def finish(self) -> None:
+        """Count the last cluster in the metrics of whole clusters."""
+        for group, records in self._current.take().items():
+            for metric in _gathering(self.metrics):
+                added = _gathered(metric, [record for record in records if metric.count(record) is not None])
+                if added is not None:
+                    self.add_sums((metric.name, group), records[0].cluster, added)
+
+    def add_sums(self, key: Key, cluster: str, added: Added) -> None:
         self.n[key] += 1
         clusters = self.sums[key]
         if cluster in clusters:
@@ -65,21 +118,56 @@ class PairTally:
     only_before: Counter[Key] = field(default_factory=Counter[Key])
     """Successes of `before` alone (shares only), for McNemar's test."""
     only_after: Counter[Key] = field(default_factory=Counter[Key])
+    _current: _Current[tuple[Record, Record]] = field(default_factory=_Current[tuple[Record, Record]])
 
     def __post_init__(self) -> None:
         self.before = Tally(self.metrics, self.group_key)
         self.after = Tally(self.metrics, self.group_key)
 
     def add(self, before: Record, after: Record) -> None:
-        groups = (ALL, str(before.metadata.get(self.group_key, "")))
-        for metric in self.metrics:
+        """Count one sample in every metric that it belongs to in both arms, overall and in its group."""
+        group = _group(before, self.group_key)
+        for metric in _counting(self.metrics):
             first, second = metric.count(before), metric.count(after)
-            if first is None or second is None:
-                continue
-            for group in groups:
-                key = (metric.name, group)
-                self.before.add_sums(key, before.cluster, first)
-                self.after.add_sums(key, after.cluster, second)
-                if metric.share:
-                    self.only_before[key] += int(first[0] > second[0])
-                    self.only_after[key] += int(second[0] > first[0])
+            for each in (ALL, group):
+                self._add_both(metric, each, before.cluster, first, second)
+        if _gathering(self.metrics):
+            if self._current.starts(before.cluster):
+                self.finish()
+                self._current.cluster = before.cluster
+            self._current.seen.append((group, (before, after)))
+
+    def finish(self) -> None:
+        """Count the last cluster in the metrics of whole clusters."""
+        for group, pairs in self._current.take().items():
+            for metric in _gathering(self.metrics):
+                both = [pair for pair in pairs if all(metric.count(record) is not None for record in pair)]
+                first = _gathered(metric, [before for before, _ in both])
+                second = _gathered(metric, [after for _, after in both])
+                self._add_both(metric, group, pairs[0][0].cluster, first, second)
+
+    def _add_both(self, metric: Metric, group: str, cluster: str, first: Added | None, second: Added | None) -> None:
+        if first is None or second is None:
+            return
+        key = (metric.name, group)
+        self.before.add_sums(key, cluster, first)
+        self.after.add_sums(key, cluster, second)
+        if metric.share:
+            self.only_before[key] += int(first[0] > second[0])
+            self.only_after[key] += int(second[0] > first[0])
+
+
+def _group(record: Record, group_key: str) -> str:
+    return str(record.metadata.get(group_key, ""))
+
+
+def _counting(metrics: Sequence[Metric]) -> list[Metric]:
+    return [metric for metric in metrics if metric.gather is None]
+
+
+def _gathering(metrics: Sequence[Metric]) -> list[Metric]:
+    return [metric for metric in metrics if metric.gather is not None]
+
+
+def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:
+    return metric.gather(records) if metric.gather is not None and records else None
