@@ -20,16 +20,13 @@ def largest(records: Sequence[Record]) -> tuple[float, float] | None:
     return (max(scores), 1.0) if max(scores) >= 0 else None
 
 
+def any_large(records: Sequence[Record]) -> tuple[float, float]:
+    return (float(any(record.grade["score"] >= 5 for record in records if record.grade)), 1.0)
+
+
 MEAN = Metric("mean", "Mean", scored, ratio)
 MAXIMUM = Metric("maximum", "Maximum", scored, ratio, gather=largest)
-ANY = Metric(
-    "any",
-    "Any",
-    scored,
-    ratio,
-    share=True,
-    gather=lambda records: (float(largest(records)[0] >= 5), 1.0),  # type: ignore[index]
-)
+ANY = Metric("any", "Any", scored, ratio, share=True, gather=any_large)
 METRICS = (MEAN, MAXIMUM, ANY)
 
 
