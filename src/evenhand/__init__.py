@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenhand.agents.choice import choose
+    from evenhand.agents.completion import complete
     from evenhand.agents.session import Session
     from evenhand.api import audit, compare, run, write_report
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "evenhand.agents.choice": ("choose",),
+    "evenhand.agents.completion": ("complete",),
     "evenhand.agents.session": ("Session",),
     "evenhand.api": ("audit", "compare", "run", "write_report"),
     "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
@@ -100,6 +102,7 @@ __all__ = [
     "audit",
     "choose",
     "compare",
+    "complete",
     "load_benchmark",
     "load_model",
     "load_prompt",

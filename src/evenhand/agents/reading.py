@@ -91,7 +91,7 @@ def read_letter(text: str, options: Sequence[str]) -> int | None:
     """
     if len(text) > _LONGEST:
         return None
-    text = unicodedata.normalize("NFKC", _THOUGHT.sub("", text)).strip()
+    text = unicodedata.normalize("NFKC", without_thought(text)).strip()
     letters = LETTERS[: len(options)]
     value = _json_answer(text)
     if value is not None:
@@ -208,6 +208,11 @@ def _fold(text: str) -> str:
 
 def _core(folded: str) -> str:
     return re.sub(r"^(?:the|an?) ", "", folded)
+
+
+def without_thought(text: str) -> str:
+    """The text without what a reasoning model wrote to itself, finished or not."""
+    return _THOUGHT.sub("", text)
 
 
 def looks_like_refusal(text: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from evenhand.agents.choice import choose
+from evenhand.agents.respond import respond
 from evenhand.agents.session import Session
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
 from evenhand.types import Outcome, Sample
 
 
-@method("default", kinds={"choice"})
+@method("default", kinds={"choice", "completion"})
 async def default(sample: Sample, session: Session) -> Outcome:
     """The model as it is: one question, no mitigation."""
-    return Outcome(await choose(session, sample, load_prompt(__file__, "default")))
+    choice, completion = load_prompt(__file__, "default"), load_prompt(__file__, "default_completion")
+    return await respond(session, sample, choice=choice, completion=completion)

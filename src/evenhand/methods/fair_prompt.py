@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from evenhand.agents.choice import choose
+from evenhand.agents.respond import respond
 from evenhand.agents.session import Session
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
 from evenhand.types import Outcome, Sample
 
 
-@method("fair_prompt", kinds={"choice"})
+@method("fair_prompt", kinds={"choice", "completion"})
 async def fair_prompt(sample: Sample, session: Session) -> Outcome:
     """One question under an explicit instruction to be fair."""
-    return Outcome(await choose(session, sample, load_prompt(__file__, "fair_prompt")))
+    choice, completion = load_prompt(__file__, "fair_prompt"), load_prompt(__file__, "fair_prompt_completion")
+    return await respond(session, sample, choice=choice, completion=completion)
