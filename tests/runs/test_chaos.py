@@ -139,7 +139,7 @@ async def test_nothing_is_lost_and_nothing_is_invented(serve: Serve, tmp_path: P
 
 def check_one(store: Store, chaos: Chaos, number: int, sample: Sample, arm: int) -> str:
     """That what is stored for one sample is what the server said about it; returns how it ended."""
-    stored, record = store.outcome(number, arm), store.record(number, arm, sample, "toy@1")
+    stored, record = store.outcome(number, arm), store.record(number, arm, sample, ["toy@1"])
     assert stored is not None
     assert record is not None
     last = store.turns(number, arm)[-1][1]

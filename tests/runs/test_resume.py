@@ -318,7 +318,7 @@ async def test_a_full_disk_ends_the_run_with_a_sentence_and_loses_nothing(worksh
     model = workshop.model(right)
 
     with (
-        largest_file(200_000),
+        largest_file(300_000),
         pytest.raises(StoreError, match=r"cannot be written \(.*\); free some space and resume"),
     ):
         await workshop.run(benchmark_options={"size": 200}, settings={"concurrency": 4}, **METHODS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import PlanError, StoreError
-from evenhand.runs.rows import Finished
+from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.types import (
     Answer,
@@ -44,7 +44,7 @@ def turn(text: str = "B", cost: float | None = 0.5, role: str = "base") -> Turn:
 def finished(sample: int, arm: int = 1, status: Any = "graded") -> Finished:
     grade = {"choice": 2} if status == "graded" else None
     reason = None if status == "graded" else f"it {status}"
-    return Finished(sample, arm, status, reason, 0.5, OUTCOME, "toy@1", grade)
+    return Finished(sample, arm, status, reason, 0.5, OUTCOME, [Scored("toy@1", FINAL, status, reason, grade)])
 
 
 @pytest.fixture
@@ -108,13 +108,13 @@ async def test_a_record_is_what_the_metrics_need(store: Store):
     await store.record_outcome(finished(1))
     await store.record_outcome(finished(2, status="refused"))
 
-    graded, refused = (store.record(number, 1, SAMPLES[number - 1], "toy@1") for number in (1, 2))
+    graded, refused = (store.record(number, 1, SAMPLES[number - 1], ["toy@1"]) for number in (1, 2))
 
     assert graded is not None
     assert (graded.status, graded.grade, graded.reason) == ("graded", {"choice": 2}, None)
     assert refused is not None
     assert (refused.status, refused.grade, refused.reason) == ("refused", None, "it refused")
-    assert store.record(3, 1, SAMPLES[2], "toy@1") is None
+    assert store.record(3, 1, SAMPLES[2], ["toy@1"]) is None
 
 
 @pytest.mark.parametrize("page", [1, 3, 10, 256])
@@ -256,3 +256,38 @@ def test_a_directory_without_a_run_is_told(tmp_path: Path):
 def test_opening_a_store_twice_changes_nothing(store: Store):
     with contextlib.closing(Store(store.directory)) as again:
         assert [sample for _, sample in again.samples()] == SAMPLES
+
+
+async def test_a_record_after_an_iteration_carries_earlier_results_forward(store: Store):
+    scores = [
+        Scored("toy@1", FINAL, "graded", None, {"choice": 2}),
+        Scored("tox@1", FINAL, "graded", None, {"toxicity": 0.1}),
+        Scored("toy@1", 0, "refused", "no"),
+        Scored("toy@1", 1, "graded", None, {"choice": 1}),
+        Scored("tox@1", 1, "unscored", "down"),
+    ]
+    await store.record_outcome(Finished(1, 1, "graded", None, 0.5, OUTCOME, scores))
+
+    at = [store.record(1, 1, SAMPLES[0], ["toy@1", "tox@1"], iteration) for iteration in (FINAL, 0, 1, 2)]
+
+    assert [record and (record.status, record.grade) for record in at] == [
+        ("graded", {"choice": 2, "toxicity": 0.1}),
+        ("refused", None),
+        ("graded", {"choice": 1}),
+        ("graded", {"choice": 1}),
+    ]
+    assert store.most_iterations(1) == 1
+    assert store.unscored(1, "tox@1") == []
+
+
+async def test_scores_can_be_added_to_an_outcome(store: Store):
+    await store.record_outcome(finished(1))
+
+    await store.record_scores(1, 1, [Scored("tox@2", FINAL, "graded", None, {"toxicity": 0.5})])
+    await store.record_scores(1, 1, [Scored("tox@3", FINAL, "unscored", "too long")])
+
+    record = store.record(1, 1, SAMPLES[0], ["toy@1", "tox@2"])
+    assert record is not None
+    assert record.grade == {"choice": 2, "toxicity": 0.5}
+    assert store.unscored(1, "tox@3") == [("too long", 1)]
+    assert [number for number, _ in store.answers(1)] == [1]

@@ -14,6 +14,7 @@ from typing import Any
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
 from evenhand.models.base import Model
 from evenhand.prompts import Prompt
+from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import Generation, Message, Params, Sample, Turn
 
 BASE = "base"
@@ -48,6 +49,8 @@ class Session:
     look_up: LookUp | None = None
     """Finds the stored answer of a call that an interrupted run has made already."""
     trace: list[Turn] = field(default_factory=list[Turn])
+    scorers: Callable[[str], Scorer] = load_scorer
+    """Scorers by spec, for agents that use one as a tool."""
 
     def model(self, role: str = BASE) -> Model:
         """The model for `role`; roles without a model of their own use the base model."""

@@ -45,11 +45,10 @@ def _plain(value: Any) -> dict[str, Any]:
 
 def _outcomes(sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str, Any]]:
     store = sources[0].store
-    scorer = store.get("scorer")
     for number, sample in store.samples():
         for source in sources:
             stored = store.outcome(number, source.arm.number)
-            record = store.record(number, source.arm.number, sample, scorer)
+            record = source.record(number, sample)
             if stored is None or record is None:
                 continue
             status, reason, seconds, body = stored

@@ -26,6 +26,15 @@ STEPS: tuple[str, ...] = (
         PRIMARY KEY (sample, arm, scorer)
     );
     """,
+    """
+    ALTER TABLE scores RENAME TO scores_before;
+    CREATE TABLE scores (
+        sample INTEGER NOT NULL, arm INTEGER NOT NULL, scorer TEXT NOT NULL, iteration INTEGER NOT NULL,
+        status TEXT NOT NULL, reason TEXT, body TEXT, PRIMARY KEY (sample, arm, iteration, scorer)
+    );
+    INSERT INTO scores SELECT sample, arm, scorer, -1, 'graded', NULL, body FROM scores_before;
+    DROP TABLE scores_before;
+    """,
 )
 
 

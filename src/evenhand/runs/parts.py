@@ -65,12 +65,14 @@ def model_key(model: ModelPlan) -> str:
 
 def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
     wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
-    loaded: dict[str, Model] = {}
-    for key, each in wanted.items():
-        options = ModelOptions(each.base_url, settings.concurrency, each.timeout, each.retries, each.extra)
-        model: Model = MeteredModel(load_model(each.spec, options), settings.prices.get(each.spec), budget)
-        loaded[key] = CachedModel(model, cache) if cache is not None else model
-    return loaded
+    return {key: loaded_model(each, settings, cache, budget) for key, each in wanted.items()}
+
+
+def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
+    """One model behind budget and cache."""
+    options = ModelOptions(plan.base_url, settings.concurrency, plan.timeout, plan.retries, plan.extra)
+    model: Model = MeteredModel(load_model(plan.spec, options), settings.prices.get(plan.spec), budget)
+    return CachedModel(model, cache) if cache is not None else model
 
 
 def load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> LoadedArm:

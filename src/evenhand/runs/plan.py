@@ -77,10 +77,13 @@ class Plan(BaseModel):
     reading: Literal["auto", "logprobs", "constrained", "text"] = "auto"
     temperature: Annotated[float, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    scorers: list[str] | None = None
+    """Instead of the benchmark's own."""
 
     def essence(self) -> dict[str, Any]:
         """The plan without what may change on the way: how long to wait for a model, and how often."""
-        return self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
+        whole = self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
+        return {key: value for key, value in whole.items() if key != "scorers" or value is not None}
 
     def arms(self) -> list[Arm]:
         """Every combination, numbered from 1 in a stable order."""

@@ -67,6 +67,10 @@ class ArmResult:
     position: PositionBias | None = None
     confusion: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Expected kind of answer → kind given → count."""
+    iteration: int | None = None
+    """After which iteration of the method; None for the final results."""
+    unscored: Sequence[tuple[str, str, int]] = ()
+    """Why answers have no score: (scorer, reason, count)."""
 
     def estimate(self, metric: str, group: str = "all") -> Estimate | None:
         return next((e for e in self.estimates if e.metric == metric and e.group == group), None)

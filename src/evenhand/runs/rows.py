@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,20 @@ import orjson
 
 from evenhand.models.request import compressed, to_json
 from evenhand.types import Outcome, Sample, Status, Turn, Usage
+
+FINAL = -1
+"""The iteration under which scores of the final result are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What the benchmark or a scorer made of the final result, or of the one after some iteration."""
+
+    scorer: str
+    iteration: int
+    status: Status
+    reason: str | None = None
+    values: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +36,7 @@ class Finished:
     reason: str | None
     seconds: float
     outcome: Outcome | None
-    scorer: str
-    grade: Mapping[str, Any] | None
+    scores: Sequence[Scored] = ()
 
 
 def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
@@ -47,9 +60,12 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
 
 def outcome_row(each: Finished) -> tuple[Any, ...]:
     body = None if each.outcome is None else to_json(outcome_json(each.outcome))
-    # Reasons quote whatever went wrong; what is not valid text is not storable as such.
-    reason = None if each.reason is None else each.reason.encode("utf-8", "replace").decode()
-    return (each.sample, each.arm, each.status, reason, each.seconds, body)
+    return (each.sample, each.arm, each.status, _storable(each.reason), each.seconds, body)
+
+
+def _storable(reason: str | None) -> str | None:
+    """Reasons quote whatever went wrong; what is not valid text is not storable as such."""
+    return None if reason is None else reason.encode("utf-8", "replace").decode()
 
 
 def stored_form(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -57,10 +73,9 @@ def stored_form(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row if row[-1] is None else (*row[:-1], compressed(row[-1]))
 
 
-def score_row(each: Finished) -> tuple[Any, ...] | None:
-    if each.grade is None:
-        return None
-    return (each.sample, each.arm, each.scorer, orjson.dumps(each.grade).decode())
+def score_row(sample: int, arm: int, each: Scored) -> tuple[Any, ...]:
+    body = None if each.values is None else orjson.dumps(each.values).decode()
+    return (sample, arm, each.scorer, each.iteration, each.status, _storable(each.reason), body)
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.request import request_key
 from evenhand.runs.lock import LOCK_NAME, locked
-from evenhand.runs.parts import LoadedArm, Settings, check_plan, load_arm, load_models, scorer_id
-from evenhand.runs.plan import Plan, identity
-from evenhand.runs.rows import Finished
+from evenhand.runs.parts import LoadedArm, Settings, check_plan, load_arm, load_models, loaded_model, scorer_id
+from evenhand.runs.plan import ModelPlan, Plan, identity
+from evenhand.runs.rows import FINAL, Finished, Scored
+from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, results_of, scores_of
 from evenhand.runs.store import FILE_NAME, Store
+from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import (
     Answer,
     Generation,
@@ -37,6 +39,7 @@ from evenhand.types import (
     Outcome,
     Params,
     Refusal,
+    Result,
     Sample,
     Status,
     Turn,
@@ -75,7 +78,9 @@ class Runner:
         self.progress = Progress()
         self._observer = observer
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
-        self._scorer = scorer_id(self._benchmark)
+        self._graded_by = scorer_id(self._benchmark)
+        self._pool: ScorerPool | None = None
+        self._scorers: list[Scorer] = []
         self._replay = False
         self._calls_succeeded = 0
         self._endpoint_failures = 0
@@ -90,8 +95,17 @@ class Runner:
         models: dict[str, Model] = {}
         try:
             models = load_models(self.plan, self.settings, cache, budget)
+            self._pool = ScorerPool(
+                self.plan, models, lambda spec: loaded_model(ModelPlan.model_validate({"spec": spec}), self.settings, cache, budget)
+            )
+            specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
+            self._scorers = [self._pool.get(spec) for spec in specs]
+            check_scorers(self._scorers, self._benchmark.kind)
+            for _, _, options in arms:
+                if "scorer" in options:
+                    self._pool.get(options["scorer"])
             with self._opened(models) as store:
-                budget.spent = sum(store.usage().values(), Usage())
+                budget.spent = sum(store.usage().values(), store.scoring())
                 loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
                 await self._work(store, loaded, budget)
                 if self._fatal is not None:
@@ -99,6 +113,8 @@ class Runner:
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         finally:
+            if self._pool is not None:
+                await self._pool.aclose()
             await gather_closed(list(models.values()))
             if cache is not None:
                 cache.close()
@@ -156,7 +172,8 @@ class Runner:
                 models=[dict(value) for value in fingerprints.values()],
                 versions=versions(),
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                scorer=self._scorer,
+                scorer=self._graded_by,
+                scorers={scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
                 arms={str(arm.number): arm.label for arm in self.plan.arms()},
             )
         if self.settings.retry_failed:
@@ -184,7 +201,10 @@ class Runner:
             with contextlib.suppress(StoreError):
                 caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
                 caveats.update(store.get("caveats") or ())
-                store.put(seconds=earlier + time.perf_counter() - started, caveats=sorted(caveats))
+                scoring = store.scoring() + (self._pool.used if self._pool else Usage())
+                store.put(
+                    seconds=earlier + time.perf_counter() - started, caveats=sorted(caveats), scoring=asdict(scoring)
+                )
 
     async def _worker(
         self,
@@ -222,10 +242,11 @@ class Runner:
         started = time.perf_counter()
         session = self._session(store, arm, number, sample)
         outcome: Outcome | None = None
-        grade: Mapping[str, Any] | None = None
+        scores: list[Scored] = []
         try:
             outcome = await arm.method.run(sample, session)
-            status, reason, grade = self._grade(sample, outcome)
+            scores = await self._graded(sample, outcome)
+            status, reason = scores[0].status, scores[0].reason
         except (BudgetExhausted, UsageError, StoreError):
             raise
         except ModelError as error:
@@ -238,7 +259,7 @@ class Runner:
                 raise
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
-        return Finished(number, arm.arm.number, status, reason, seconds, outcome, self._scorer, grade)
+        return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
         made_already: dict[bytes, list[Generation]] = {}
@@ -276,18 +297,26 @@ class Runner:
             Params(temperature=self.plan.temperature, max_tokens=self.plan.max_tokens),
             on_turn,
             look_up if made_already else None,
+            scorers=self._pool.get if self._pool else load_scorer,
         )
 
-    def _grade(self, sample: Sample, outcome: Outcome) -> tuple[Status, str | None, Mapping[str, Any] | None]:
-        result = outcome.result
+    async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:
+        """The benchmark's grade of the final result, first, and of each iteration's; then what the scorers say."""
+        results = results_of(outcome)
+        rows = [self._grade(sample, outcome, iteration, result) for iteration, result in results]
+        for scorer in self._scorers:
+            rows += await scores_of(scorer, sample, results)
+        return rows
+
+    def _grade(self, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:
         if isinstance(result, Refusal):
-            return "refused", "the model declined to answer", None
+            return Scored(self._graded_by, iteration, "refused", "the model declined to answer")
         if isinstance(result, Answer):
-            grade = self._benchmark.grade(sample, outcome)
+            grade = self._benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result))
             if isinstance(grade, Grade):
-                return "graded", None, grade.values
-            return "unscored", grade.reason, None
-        return "unscored", result.reason, None
+                return Scored(self._graded_by, iteration, "graded", None, grade.values)
+            return Scored(self._graded_by, iteration, "unscored", grade.reason)
+        return Scored(self._graded_by, iteration, "unscored", result.reason)
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
         """An endpoint that has never answered is a mistake in the plan, not in the samples."""
@@ -322,7 +351,7 @@ async def _stored(store: Store, finished: Finished) -> Finished:
         await store.record_outcome(finished)
     except TypeError as error:
         reason = f"the outcome cannot be stored: {error}"
-        finished = replace(finished, status="failed", reason=reason, outcome=None, grade=None)
+        finished = replace(finished, status="failed", reason=reason, outcome=None, scores=())
         await store.record_outcome(finished)
     return finished
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import UnknownNameError
-from evenhand.runs.parts import scorer_id
 from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.runs.study import ArmSource, open_sources, walk
 from evenhand.types import Record, Sample, Turn
@@ -18,7 +17,7 @@ def shown_samples(directories: Sequence[Path], most: int = 300) -> Iterator[Show
     with open_sources(directories) as (runs, sources):
         benchmark = runs[0].benchmark()
         interest: tuple[list[str], ...] = ([], [], [])
-        for sample, records in walk(sources, scorer_id(benchmark)):
+        for sample, records in walk(sources):
             kind = interest[_interest(records)]
             if len(kind) < most:
                 kind.append(sample.id)
@@ -44,7 +43,7 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
         if found is None:
             continue
         number, sample = found
-        shown = _outcome(source, number, source.store.get("scorer"), sample)
+        shown = _outcome(source, number, sample)
         if shown is not None:
             outcomes.append(shown)
     if sample is None:
@@ -70,12 +69,12 @@ def _interest(records: dict[str, Record]) -> int:
     return 1 if len(choices) > 1 else 2
 
 
-def _outcome(source: ArmSource, number: int, scorer: str, sample: Sample) -> ShownOutcome | None:
+def _outcome(source: ArmSource, number: int, sample: Sample) -> ShownOutcome | None:
     stored = source.store.outcome(number, source.arm.number)
     if stored is None:
         return None
     status, reason, _, body = stored
-    record = source.store.record(number, source.arm.number, sample, scorer)
+    record = source.record(number, sample)
     snapshots: list[Any] = [] if body is None else body["snapshots"]
     return ShownOutcome(
         arm=source.id,

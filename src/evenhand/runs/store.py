@@ -19,7 +19,7 @@ import orjson
 from evenhand.errors import PlanError, StoreError
 from evenhand.models.request import pack, turn_from, unpack
 from evenhand.runs.migrations import migrate
-from evenhand.runs.rows import Finished, outcome_row, sample_from, score_row, stored_form, turn_row
+from evenhand.runs.rows import FINAL, Finished, Scored, outcome_row, sample_from, score_row, stored_form, turn_row
 from evenhand.types import Record, Sample, Status, Turn, Usage
 
 FILE_NAME = "run.sqlite"
@@ -31,7 +31,9 @@ _INSERT_TURN = (
     " latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
-_INSERT_SCORE = "INSERT OR REPLACE INTO scores (sample, arm, scorer, body) VALUES (?,?,?,?)"
+_INSERT_SCORE = (
+    "INSERT OR REPLACE INTO scores (sample, arm, scorer, iteration, status, reason, body) VALUES (?,?,?,?,?,?,?)"
+)
 
 
 class _Batch:
@@ -147,12 +149,19 @@ class Store:
         await self._committed(batch)
 
     async def record_outcome(self, finished: Finished) -> None:
-        """Commit one outcome with its grade."""
-        row, score = outcome_row(finished), score_row(finished)
+        """Commit one outcome with its grade and scores."""
+        row = outcome_row(finished)
+        scores = [score_row(finished.sample, finished.arm, each) for each in finished.scores]
         batch = self._next_batch()
         batch.outcomes.append(row)
-        if score is not None:
-            batch.scores.append(score)
+        batch.scores += scores
+        await self._committed(batch)
+
+    async def record_scores(self, sample: int, arm: int, scores: Sequence[Scored]) -> None:
+        """Commit scores of an outcome that is stored already."""
+        rows = [score_row(sample, arm, each) for each in scores]
+        batch = self._next_batch()
+        batch.scores += rows
         await self._committed(batch)
 
     def _next_batch(self) -> _Batch:
@@ -239,17 +248,55 @@ class Store:
         for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
             yield number, sample_from(unpack(body))
 
-    def record(self, number: int, arm: int, sample: Sample, scorer: str) -> Record | None:
-        """The finished sample as the metrics see it, None while it is pending."""
-        row = self._read.execute(
-            "SELECT o.status, o.reason, s.body FROM outcomes o LEFT JOIN scores s"
-            " ON s.sample = o.sample AND s.arm = o.arm AND s.scorer = ? WHERE o.sample = ? AND o.arm = ?",
-            (scorer, number, arm),
-        ).fetchone()
-        if row is None:
+    def record(
+        self, number: int, arm: int, sample: Sample, scorers: Sequence[str], iteration: int = FINAL
+    ) -> Record | None:
+        """The finished sample as the metrics see it, None while it is pending: the grades by `scorers` as one.
+
+        With an iteration, the result as it stood after it; results that were final by then are carried forward.
+        """
+        rows = self._read.execute(
+            "SELECT o.status, o.reason, s.scorer, s.iteration, s.status, s.reason, s.body FROM outcomes o LEFT JOIN"
+            " scores s ON s.sample = o.sample AND s.arm = o.arm AND s.iteration <= ?"
+            " WHERE o.sample = ? AND o.arm = ?",
+            (iteration, number, arm),
+        ).fetchall()
+        if not rows:
             return None
-        grade = None if row[2] is None else orjson.loads(row[2])
-        return Record(sample.id, sample.cluster, row[0], sample.metadata, grade, row[1])
+        status, reason = rows[0][:2]
+        reached = FINAL if iteration == FINAL else max((row[3] for row in rows if row[3] is not None), default=FINAL)
+        found = {row[2]: row[4:] for row in rows if row[3] == reached and row[2] in scorers}
+        if reached != FINAL and scorers[0] in found:
+            status, reason = found[scorers[0]][:2]
+        bodies = [found[scorer][2] for scorer in scorers if scorer in found]
+        grade: dict[str, Any] = {}
+        for body in bodies:
+            grade |= {} if body is None else orjson.loads(body)
+        return Record(sample.id, sample.cluster, status, sample.metadata, grade or None, reason)
+
+    def most_iterations(self, arm: int) -> int:
+        """The highest iteration that any sample of the arm reached; 0 for methods that do not iterate."""
+        return self._read.execute("SELECT MAX(iteration) FROM scores WHERE arm = ?", (arm,)).fetchone()[0] or 0
+
+    def unscored(self, arm: int, scorer: str) -> list[tuple[str, int]]:
+        """Why a scorer gave no score to final results: (reason, count), most frequent first."""
+        return self._read.execute(
+            "SELECT reason, COUNT(*) AS n FROM scores WHERE arm = ? AND scorer = ? AND iteration = -1"
+            " AND status != 'graded' GROUP BY reason ORDER BY n DESC, reason",
+            (arm, scorer),
+        ).fetchall()
+
+    def answers(self, arm: int) -> Iterator[tuple[int, Any]]:
+        """(sample number, outcome as JSON) of every outcome of the arm that has a body, read in pages."""
+        last = 0
+        while rows := self._read.execute(
+            "SELECT sample, body FROM outcomes WHERE arm = ? AND sample > ? AND body IS NOT NULL ORDER BY sample"
+            " LIMIT 256",
+            (arm, last),
+        ).fetchall():
+            last = rows[-1][0]
+            for number, body in rows:
+                yield number, unpack(body)
 
     def outcome(self, number: int, arm: int) -> tuple[Status, str | None, float, Any] | None:
         """(status, reason, seconds, outcome as JSON) of one sample in one arm."""
@@ -285,6 +332,11 @@ class Store:
             "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ? THEN seconds END) FROM outcomes", (arm,)
         ).fetchone()
         return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
+
+    def scoring(self) -> Usage:
+        """What the calls of scorers took."""
+        stored: dict[str, Any] = self.get("scoring") or {}
+        return Usage(**stored)
 
     def usage(self, arm: int | None = None) -> dict[str, Usage]:
         """What was consumed, by model role; of one arm or of the whole run."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
-from evenhand.runs.parts import scorer_id
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, PositionBias, StudyResult
+from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
 from evenhand.runs.tally import ALL, Key, PairTally, Tally
 from evenhand.runs.verdict import verdicts, warnings_about
@@ -34,19 +34,25 @@ from evenhand.stats import (
     total_variation_from_uniform,
     wilson,
 )
-from evenhand.types import Record, Sample
+from evenhand.types import Record, Sample, Status
 
 RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class ArmSource:
-    """One arm and the store it lies in."""
+    """One arm and the store it lies in; its final results, or those after some iteration."""
 
     id: str
     label: str
     store: Store
     arm: Arm
+    scorers: tuple[str, ...]
+    """Whose grades count: the benchmark's, then the scorers'."""
+    iteration: int = FINAL
+
+    def record(self, number: int, sample: Sample) -> Record | None:
+        return self.store.record(number, self.arm.number, sample, self.scorers, self.iteration)
 
 
 @dataclass(slots=True)
@@ -65,14 +71,33 @@ class StoredRun:
             raise PlanError(f"The run in {directory} never got as far as its plan; run it again.")
         return cls(directory, store, make_plan(stored))
 
+    def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+        """The ids of the scorers that count: those of the plan, with `wanted` in place of what they replace."""
+        known: dict[str, Any] = self.store.get("scorers") or {}
+        active: list[str] = [scorer for scorer, about in known.items() if about["planned"]]
+        for spec in wanted:
+            found = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
+            if not found:
+                raise PlanError(
+                    f"{self.directory} has no scores by {spec!r}; make them with "
+                    f"`evenhand rescore {self.directory} --scorer {spec}`."
+                )
+            chosen = found[-1]
+            replaced: set[str] = set(known[chosen]["attributes"])
+            active = [each for each in active if each != chosen and not replaced & set(known[each]["attributes"])]
+            active.append(chosen)
+        return (self.store.get("scorer"), *active)
+
     def benchmark(self) -> Benchmark:
         """The benchmark's grading and metrics; its data is in the store and not needed again."""
         return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
 
 
 @contextlib.contextmanager
-def open_sources(directories: Sequence[Path]) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
-    """The run directories, opened for reading, and all their arms."""
+def open_sources(
+    directories: Sequence[Path], *, scorers: Sequence[str] = (), iterations: bool = False
+) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
+    """The run directories, opened for reading, and all their arms; with `iterations`, also as they stood after each."""
     with contextlib.ExitStack() as stack:
         runs: list[StoredRun] = []
         for directory in directories:
@@ -81,21 +106,44 @@ def open_sources(directories: Sequence[Path]) -> Generator[tuple[list[StoredRun]
             runs.append(run)
         if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
             raise PlanError("These runs are of different benchmarks, whose numbers cannot be compared.")
-        yield runs, _sources(runs)
+        active = [run.scorers(scorers) for run in runs]
+        if len(set(active)) > 1:
+            raise PlanError(
+                "These runs were scored by different scorers, whose scores cannot be compared; "
+                "rescore them alike and name the scorer with --scorer."
+            )
+        yield runs, _sources(runs, active[0], iterations)
 
 
-def study(directories: Sequence[Path], *, baseline: str | None = None, correction: str = "holm") -> StudyResult:
-    """Study one run directory, or several of the same benchmark side by side."""
-    with open_sources(directories) as (runs, sources):
+def study(
+    directories: Sequence[Path],
+    *,
+    baseline: str | None = None,
+    correction: str = "holm",
+    scorers: Sequence[str] = (),
+    iterations: bool = False,
+) -> StudyResult:
+    """Study one run directory, or several of the same benchmark side by side.
+
+    `scorers` names scorers that count instead of the planned ones; `iterations` adds an arm for the results after
+    each iteration of the methods that iterate.
+    """
+    with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
         return _compute(runs, runs[0].benchmark(), sources, _baseline(sources, baseline), correction)
 
 
-def _sources(runs: Sequence[StoredRun]) -> list[ArmSource]:
+def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:
     sources: list[ArmSource] = []
     for number, (run, name) in enumerate(zip(runs, _names(runs), strict=True), 1):
         for arm in run.plan.arms():
             label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
-            sources.append(ArmSource(f"{number}.{arm.number}", label, run.store, arm))
+            source = ArmSource(f"{number}.{arm.number}", label, run.store, arm, scorers)
+            last = run.store.most_iterations(arm.number) if iterations else 0
+            sources += [
+                replace(source, id=f"{source.id}.{each}", label=f"{label} · iteration {each}", iteration=each)
+                for each in range(1, last + 1)
+            ]
+            sources.append(source)
     return sources
 
 
@@ -115,7 +163,7 @@ def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
     raise PlanError(f"There is no arm {wanted!r}; there are {', '.join(each.label for each in sources)}.")
 
 
-def walk(sources: Sequence[ArmSource], scorer: str) -> Iterator[tuple[Sample, dict[str, Record]]]:
+def walk(sources: Sequence[ArmSource]) -> Iterator[tuple[Sample, dict[str, Record]]]:
     """Every sample with the records of all arms that finished it, walking all stores side by side by sample id."""
     stores = list({id(source.store): source.store for source in sources}.values())
     cursors = [store.samples() for store in stores]
@@ -130,7 +178,7 @@ def walk(sources: Sequence[ArmSource], scorer: str) -> Iterator[tuple[Sample, di
                 raise PlanError(f"The sample {sample.id} differs between these runs; they used different data.")
             for source in sources:
                 if source.store is store:
-                    record = store.record(head[0], source.arm.number, sample, scorer)
+                    record = source.record(head[0], sample)
                     if record is not None:
                         records[source.id] = record
             heads[index] = next(cursors[index], None)
@@ -147,23 +195,31 @@ def _compute(
     metrics = benchmark.metrics()
     alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
     pairs = {source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id}
+    statuses: dict[str, Counter[Status]] = defaultdict(Counter)
     positions: dict[str, Counter[int]] = defaultdict(Counter)
     confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     groups: dict[str, None] = {}
     width = 0
-    for sample, records in walk(sources, scorer_id(benchmark)):
+    for sample, records in walk(sources):
         groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
         width = max(width, len(sample.choices))
         for source_id, record in records.items():
             alone[source_id].add(record)
+            statuses[source_id][record.status] += 1
             if record.grade is not None and record.grade.get("position") is not None:
                 positions[source_id][record.grade["position"]] += 1
             if kinds := benchmark.confusion(record):
                 confusion[source_id][kinds[0]][kinds[1]] += 1
             if source_id in pairs and reference.id in records:
                 pairs[source_id].add(records[reference.id], record)
+    for tally in (*alone.values(), *pairs.values()):
+        tally.finish()
     arms = [
-        _arm_result(source, metrics, alone[source.id], positions[source.id], width, confusion[source.id])
+        replace(
+            _arm_result(source, metrics, alone[source.id], statuses[source.id]),
+            position=_position(positions[source.id], width),
+            confusion={expected: dict(given) for expected, given in confusion[source.id].items()},
+        )
         for source in sources
     ]
     effects = _effects(benchmark, metrics, reference, pairs, correction)
@@ -187,20 +243,27 @@ def _compute(
 
 
 def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
-    facts = ("identity", "created", "plan", "benchmark", "models", "versions", "seconds", "samples", "caveats")
+    facts = (
+        "identity",
+        "created",
+        "plan",
+        "benchmark",
+        "models",
+        "versions",
+        "seconds",
+        "samples",
+        "caveats",
+        "scorers",
+        "scoring",
+    )
     return {name: {key: run.store.get(key) for key in facts} for name, run in zip(_names(runs), runs, strict=True)}
 
 
 def _arm_result(
-    source: ArmSource,
-    metrics: Sequence[Metric],
-    tally: Tally,
-    positions: Counter[int],
-    width: int,
-    confusion: Mapping[str, Mapping[str, int]],
+    source: ArmSource, metrics: Sequence[Metric], tally: Tally, statuses: Mapping[Status, int]
 ) -> ArmResult:
-    statuses = source.store.counts(source.arm.number)
-    total = source.store.get("samples") or 0
+    store, number = source.store, source.arm.number
+    whole = source.iteration == FINAL
     return ArmResult(
         id=source.id,
         label=source.label,
@@ -208,13 +271,19 @@ def _arm_result(
         models={role: model.spec for role, model in source.arm.models.items()},
         seed=source.arm.seed,
         estimates=[_estimate(metric, group, tally) for metric in metrics for group in _groups_of(metric.name, tally)],
-        statuses=statuses,
-        pending=total - sum(statuses.values()),
-        reasons=source.store.reasons(source.arm.number),
-        usage=source.store.usage(source.arm.number),
-        seconds=source.store.seconds(source.arm.number),
-        position=_position(positions, width),
-        confusion={expected: dict(given) for expected, given in confusion.items()},
+        statuses=dict(statuses),
+        pending=(store.get("samples") or 0) - sum(statuses.values()),
+        reasons=store.reasons(number) if whole else (),
+        # What an iteration took is part of what its arm took, and not known apart.
+        usage=store.usage(number) if whole else {},
+        seconds=store.seconds(number) if whole else 0.0,
+        iteration=None if whole else source.iteration,
+        unscored=[
+            (scorer, reason, count)
+            for scorer in source.scorers[1:]
+            if whole
+            for reason, count in store.unscored(number, scorer)
+        ],
     )
 
 

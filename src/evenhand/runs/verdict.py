@@ -13,11 +13,18 @@ FAR_FROM_UNIFORM = 0.2
 def verdicts(study: StudyResult) -> list[str]:
     """One sentence per comparison, or one per arm when there is nothing to compare."""
     headline = next(metric for metric in study.metrics if metric.name == study.headline)
-    compared = [each for each in study.effects if each.group == "all" and each.metric == study.headline]
+    arms = {arm.id: arm for arm in _whole(study)}
+    compared = [
+        each for each in study.effects if each.group == "all" and each.metric == study.headline and each.after in arms
+    ]
     if not compared:
-        return [_alone(study, arm, headline) for arm in study.arms]
-    arms = {arm.id: arm for arm in study.arms}
+        return [_alone(study, arm, headline) for arm in arms.values()]
     return [_against(study, effect, arms[effect.before], arms[effect.after], headline) for effect in compared]
+
+
+def _whole(study: StudyResult) -> list[ArmResult]:
+    """The arms themselves, without their single iterations."""
+    return [arm for arm in study.arms if arm.iteration is None]
 
 
 def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
@@ -88,10 +95,15 @@ def warnings_about(study: StudyResult) -> list[str]:
     found = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
     found += [
         f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it."
-        for arm in study.arms
+        for arm in _whole(study)
         if arm.pending
     ]
-    for arm in study.arms:
+    found += [
+        f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}); `evenhand rescore` tries again."
+        for arm in _whole(study)
+        for scorer, reason, count in arm.unscored
+    ]
+    for arm in _whole(study):
         total = sum(arm.statuses.values())
         ungraded = total - arm.statuses.get("graded", 0)
         if ungraded > MANY_UNGRADED * total:

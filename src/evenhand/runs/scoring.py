@@ -1,0 +1,107 @@
+"""The scorers of a run: loaded once, shared by methods and grading, and stored with what they found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenhand.errors import EndpointError, PlanError
+from evenhand.models.base import Model, WrappedModel, gather_closed
+from evenhand.runs.plan import Plan
+from evenhand.runs.rows import FINAL, Scored
+from evenhand.scorers.base import LoadModel, Scorer, Scores, load_scorer
+from evenhand.scorers.pool import PooledScorer
+from evenhand.types import Answer, Generation, Message, Outcome, Params, Result, Sample, Unscored, Usage
+
+
+class _Counted(WrappedModel):
+    """A model of the pool, whose use by scorers is counted apart; it is not theirs to close."""
+
+    def __init__(self, inner: Model, pool: ScorerPool) -> None:
+        super().__init__(inner)
+        self._pool = pool
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        generation = await self.inner.generate(messages, params)
+        self._pool.used += generation.usage
+        return generation
+
+    async def aclose(self) -> None:
+        pass
+
+
+class ScorerPool:
+    """Scorers by spec. Those that need a model use the run's own where it has it; `load` brings in others."""
+
+    def __init__(self, plan: Plan, models: Mapping[str, Model], load: LoadModel) -> None:
+        first = plan.models[0]
+        self._default = (first.get("judge") or first["base"]).spec
+        """The model of scorers whose spec names none: one for all arms, so that their scores are comparable."""
+        self._shared = {model.spec: model for model in models.values()}
+        self._load = load
+        self._scorers: dict[str, Scorer] = {}
+        self._own: list[Model] = []
+        self.used = Usage()
+        """What the scorers' own calls took."""
+
+    def get(self, spec: str) -> Scorer:
+        """The scorer named by `spec`, loaded when first asked for."""
+        if spec not in self._scorers:
+            self._scorers[spec] = PooledScorer(load_scorer(spec, self._model, self._default))
+        return self._scorers[spec]
+
+    def _model(self, spec: str) -> Model:
+        if spec not in self._shared:
+            self._shared[spec] = self._load(spec)
+            self._own.append(self._shared[spec])
+        return _Counted(self._shared[spec], self)
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(scorer.aclose() for scorer in self._scorers.values()), return_exceptions=True)
+        await gather_closed(self._own)
+
+
+def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
+    """Refuse scorers that cannot stand side by side, or have no text to score."""
+    if scorers and kind == "choice":
+        raise PlanError("Scorers rate texts, but the answers of this benchmark are choices; leave --scorer away.")
+    given: dict[str, str] = {}
+    for scorer in scorers:
+        for attribute in scorer.attributes:
+            if attribute in given:
+                raise PlanError(
+                    f"{given[attribute]} and {scorer.spec} both score {attribute}; name one, and add the other's "
+                    "scores later with `evenhand rescore`."
+                )
+            given[attribute] = scorer.spec
+
+
+def about_scorer(scorer: Scorer, *, planned: bool) -> dict[str, Any]:
+    """What a run remembers about a scorer, by its id."""
+    about = {"spec": scorer.spec, "attributes": list(scorer.attributes), "languages": list(scorer.languages)}
+    return {**about, "planned": planned, "fingerprint": dict(scorer.fingerprint())}
+
+
+def results_of(outcome: Outcome) -> list[tuple[int, Result]]:
+    """The results that are graded: the final one, and the one after each iteration."""
+    return [(FINAL, outcome.result), *((each.iteration, each.result) for each in outcome.snapshots)]
+
+
+async def scores_of(scorer: Scorer, sample: Sample, results: Sequence[tuple[int, Result]]) -> list[Scored]:
+    """The scorer's rows for those of the results that are texts; a scorer that fails leaves its reason, no number."""
+    texts = [(iteration, result.text) for iteration, result in results if isinstance(result, Answer)]
+    if not texts:
+        return []
+    try:
+        found = await scorer.score([text for _, text in texts], [sample.prompt] * len(texts))
+    except EndpointError as error:
+        if error.permanent:
+            raise
+        found: Sequence[Scores | Unscored] = [Unscored(str(error))] * len(texts)
+    return [
+        Scored(scorer.id, iteration, "unscored", each.reason)
+        if isinstance(each, Unscored)
+        else Scored(scorer.id, iteration, "graded", None, each)
+        for (iteration, _), each in zip(texts, found, strict=True)
+    ]
