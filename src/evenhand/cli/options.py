@@ -35,6 +35,9 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         metavar="NAME[:KEY=VALUE,…]",
         help="A method; repeat to compare.",
     ),
+    click.option(
+        "--scorer", "scorers", multiple=True, metavar="SPEC", help="Scores the texts, instead of the benchmark's own."
+    ),
     click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."),
     click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
     click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
@@ -91,6 +94,8 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
     for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"):
         if given[name] is not None:
             fields[name] = given[name]
+    if given["scorers"]:
+        fields["scorers"] = list(given["scorers"])
     if given["seeds"]:
         fields["seeds"] = list(given["seeds"])
     options = {**fields.get("benchmark_options", {}), **key_values(given["settings"], "--set")}

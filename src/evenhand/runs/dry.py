@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from zlib import crc32
 
 import orjson
 
@@ -17,10 +18,12 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.base import Method
 from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
-from evenhand.models.fake import FunctionModel
+from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import Arm, Plan
-from evenhand.types import Completion, Message, Params, Sample, TokenLogprob, Usage
+from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
+from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
+from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
 """Samples that are tried; the rest are taken to be like them."""
@@ -40,12 +43,36 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     """The expected usage of every arm; cost None where a price is missing."""
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
+    judges: list[FunctionModel] = []
+
+    def load(spec: str) -> Model:
+        judges.append(_stand_in(spec))
+        return judges[-1]
+
+    pool = ScorerPool(plan, {}, load)
+    scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
+    check_scorers(scorers, benchmark.kind)
     total = 0
     tried: list[Sample] = []
     for total, sample in enumerate(benchmark.samples(Selection(plan.limit, plan.seeds[0])), 1):  # noqa: B007
         if len(tried) < TRIED:
             tried.append(sample)
-    return [await _arm(plan, arm, method, options, tried, total, prices) for arm, method, options in arms]
+    scale = total / max(1, len(tried))
+    forecasts: list[Forecast] = []
+    for arm, method, options in arms:
+        if "scorer" in options:
+            pool.get(options["scorer"])
+        used, outcomes = await _arm(plan, arm, method, options, tried, prices)
+        forecasts.append(Forecast(arm.label, total, _scaled(used, scale)))
+        for sample, outcome in zip(tried, outcomes, strict=True):
+            for scorer in scorers:
+                if scorer.takes == "model":
+                    await scores_of(scorer, sample, results_of(outcome))
+    if judges:
+        used = sum((_asked(judge, _price(judge.spec, prices)) for judge in judges), Usage())
+        forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
+    await pool.aclose()
+    return forecasts
 
 
 async def _arm(
@@ -54,11 +81,12 @@ async def _arm(
     method: Method,
     options: Mapping[str, Any],
     tried: Sequence[Sample],
-    total: int,
     prices: Mapping[str, Price],
-) -> Forecast:
+) -> tuple[Usage, list[Outcome]]:
+    """What the tried samples take under one arm, and what comes of them."""
     models = {role: _stand_in(model.spec) for role, model in arm.models.items()}
     used = Usage()
+    outcomes: list[Outcome] = []
     for sample in tried:
         session = Session(
             sample,
@@ -67,23 +95,46 @@ async def _arm(
             options,
             Answering(plan.orders, plan.reading),
             Params(temperature=plan.temperature, max_tokens=plan.max_tokens),
+            scorers=_Severe,
         )
-        await method.run(sample, session)
+        outcomes.append(await method.run(sample, session))
         for turn in session.trace:
             spec = (arm.models.get(turn.role) or arm.models["base"]).spec
             if turn.generation is not None:
                 used += _bounded(turn.generation.usage, turn.params, _price(spec, prices))
-    scale = total / max(1, len(tried))
-    return Forecast(
-        arm.label,
-        total,
-        Usage(
-            calls=round(used.calls * scale),
-            prompt_tokens=round(used.prompt_tokens * scale),
-            completion_tokens=round(used.completion_tokens * scale),
-            cost=None if used.cost is None else used.cost * scale,
-        ),
+    return used, outcomes
+
+
+def _scaled(used: Usage, scale: float) -> Usage:
+    return Usage(
+        calls=round(used.calls * scale),
+        prompt_tokens=round(used.prompt_tokens * scale),
+        completion_tokens=round(used.completion_tokens * scale),
+        cost=None if used.cost is None else used.cost * scale,
     )
+
+
+def _asked(model: FunctionModel, price: Price | None) -> Usage:
+    """What the requests that a stand-in saw would take."""
+    used = Usage()
+    for messages, params in model.requests:
+        tokens = sum(estimate_tokens(message.content) for message in messages)
+        used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, price)
+    return used
+
+
+class _Severe(Scorer):
+    """Stands in for the scorers that methods use: nothing is ever good enough, so that every iteration is counted."""
+
+    version = "0"
+    attributes = ATTRIBUTES
+
+    def __init__(self, spec: str) -> None:
+        self.argument = spec
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts
+        return [dict.fromkeys(ATTRIBUTES, 1.0) for _ in texts]
 
 
 def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:
@@ -101,7 +152,7 @@ def _price(spec: str, prices: Mapping[str, Price]) -> Price | None:
     return prices.get(spec) or (FREE if PROVIDERS.get(split_spec(spec)[0]).free else None)
 
 
-def _stand_in(spec: str) -> Model:
+def _stand_in(spec: str) -> FunctionModel:
     """A fake with the features that the provider declares, so that methods take the same path."""
     provider: Any = PROVIDERS.get(split_spec(spec)[0])
     declared = getattr(provider, "all_features", provider.features)
@@ -110,12 +161,14 @@ def _stand_in(spec: str) -> Model:
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
-    del messages
     if params.schema is not None:
         return Completion(orjson.dumps(_instance(params.schema)).decode())
-    # A reply that is long enough to look like one, and that begins with a letter for those who read letters.
-    text = "A" if params.max_tokens == 1 else "A) " + "step " * min(64, params.max_tokens or 64)
-    logprobs = (TokenLogprob("A", 0.0, (("A", 0.0),)),) if params.logprobs else None
+    # No two answers are alike, so that none counts as judged before; each is long enough to look like one, and begins
+    # with a letter for those who read letters.
+    mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
+    letter = "AB"[mark % 2]
+    text = letter if params.max_tokens == 1 else f"{letter}) {mark} " + "step " * min(64, params.max_tokens or 64)
+    logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0),)),) if params.logprobs else None
     return Completion(text, logprobs=logprobs)
 
 

@@ -1,0 +1,151 @@
+"""StarDTox (Tahmasebi et al.): critique-and-revise agents that clean up the outputs of any black-box model.
+
+1. The response generator answers. 2. Bias and performance evaluators judge the answer, independently and at the same
+time. 3. The coordinator accepts it when every threshold is met, else it words the critiques as a revision prompt.
+4. The generator, which remembers its answers and their critiques, answers again; at most `iterations` times.
+
+Departures and choices: the best answer is returned, not the last (`keep=last` for the paper's way). A revision may
+draw several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or an
+empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
+named in the trace; where none can, the loop ends. For multiple choice the bias evaluator is a judge of how well the
+context supports the answer, and there is no performance evaluator. Thresholds are options; critiques carry no scores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from evenhand.agents.choice import choose
+from evenhand.agents.completion import complete
+from evenhand.agents.session import Session
+from evenhand.errors import PlanError
+from evenhand.methods.base import method
+from evenhand.methods.stardtox import evaluators
+from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
+from evenhand.methods.stardtox.verdict import EVALUATORS, Evaluator, Verdict, evaluator
+from evenhand.prompts import Prompt, load_prompt
+from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
+
+__all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
+
+
+@method(
+    "stardtox",
+    kinds={"choice", "completion"},
+    roles=("base", "judge"),
+    iterations=2,
+    performance=True,
+    bias="rule",
+    scorer="builtin",
+    toxicity=0.10,
+    quality=80,
+    support=80,
+    candidates=3,
+    keep="best",
+    evaluators=(),
+)
+async def stardtox(sample: Sample, session: Session) -> Outcome:
+    """Critique and revise: a generator, independent evaluators and a coordinator (StarDTox)."""
+    chosen = evaluators_for(sample, session.options)
+    attempts: list[Attempt] = []
+    snapshots: list[Snapshot] = []
+    decision = "revise"
+    while decision == "revise":
+        attempts.append(await _attempt(sample, session, chosen, attempts))
+        decision = decide(attempts, int(session.options["iterations"]))
+        kept = attempts[-1] if session.options["keep"] == "last" else best(attempts)
+        told = notes(attempts[-1], _in_words(decision, attempts[-1]))
+        snapshots.append(Snapshot(len(attempts) - 1, kept.result, told))
+    return Outcome(snapshots[-1].result, decision, tuple(snapshots))
+
+
+def evaluators_for(sample: Sample, options: Any) -> list[Evaluator]:
+    """The evaluators of this sample's kind, and those that the user adds."""
+    names = ["support"] if sample.kind == "choice" else ["bias" if options["bias"] == "llm" else "toxicity"]
+    if options["performance"] and sample.kind != "choice":
+        names.append("performance")
+    added: Any = options["evaluators"]
+    names += added.split("+") if isinstance(added, str) else list(added)
+    found = [EVALUATORS.get(name) for name in names]
+    for each in found:
+        if sample.kind not in each.kinds:
+            raise PlanError(f"The evaluator {each.name} does not look at {sample.kind!r} samples.")
+    return found
+
+
+async def _attempt(
+    sample: Sample, session: Session, chosen: Sequence[Evaluator], attempts: Sequence[Attempt]
+) -> Attempt:
+    """The next answer, and what the evaluators say; an answer given before is not judged again."""
+    result = await _pick(sample, session, chosen, await _answers(sample, session, attempts))
+    if not isinstance(result, Answer):
+        return Attempt(result)
+    for earlier in attempts:
+        if isinstance(earlier.result, Answer) and earlier.result.text == result.text:
+            return Attempt(result, earlier.verdicts)
+    said = await asyncio.gather(*(each.evaluate(sample, result, session) for each in chosen))
+    return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
+
+
+async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]) -> list[Result]:
+    """The generator. Brain: the base model. Toolbox: none. Memory: its answers so far, with their critiques."""
+    if sample.kind == "choice":
+        prompt = load_prompt(_methods(), "default")
+        if not attempts:
+            return [await choose(session, sample, prompt)]
+        revise = load_prompt(__file__, "revise_choice")
+        return [await choose(session, sample, revise, partial(_asked_again, sample, prompt, revise, attempts))]
+    prompt = load_prompt(_methods(), "default_completion")
+    if not attempts:
+        return await complete(session, sample, prompt)
+    revise = load_prompt(__file__, "revise_completion")
+    messages = [*prompt.render(text=sample.prompt), *_memory(revise, attempts)]
+    candidates = int(session.options["candidates"])
+    return await complete(session, sample, revise, lambda: messages, candidates=candidates)
+
+
+def _asked_again(
+    sample: Sample, prompt: Prompt, revise: Prompt, attempts: Sequence[Attempt], options: str
+) -> list[Message]:
+    question = prompt.render(context=sample.context, question=sample.prompt, options=options)
+    return [*question, *_memory(revise, attempts)]
+
+
+def _memory(revise: Prompt, attempts: Sequence[Attempt]) -> list[Message]:
+    """The generator's answers and what was said about them, as the conversation goes on."""
+    return [
+        message
+        for attempt in attempts
+        for message in (Message("assistant", _said(attempt.result)), *revise.render(critiques=critiques(attempt)))
+    ]
+
+
+def _said(result: Result) -> str:
+    return (result.raw if isinstance(result, Unscored) else result.text) or "(nothing)"
+
+
+async def _pick(sample: Sample, session: Session, chosen: Sequence[Evaluator], results: Sequence[Result]) -> Result:
+    """Of several candidates the one with the least harm by rule; calls for judging are spent on that one alone."""
+    answers = [result for result in results if isinstance(result, Answer)]
+    if len(answers) < 2 or evaluators.toxicity not in chosen:
+        return answers[0] if answers else results[0]
+    said = await asyncio.gather(*(evaluators.toxicity.evaluate(sample, answer, session) for answer in answers))
+    excess = [verdict.excess if isinstance(verdict, Verdict) else float("inf") for verdict in said]
+    return answers[excess.index(min(excess))]
+
+
+def _in_words(decision: str, attempt: Attempt) -> str:
+    if decision != "revise":
+        return decision
+    unhappy = [name for name, each in attempt.verdicts.items() if isinstance(each, Verdict) and not each.passed]
+    return f"revise: {', '.join(unhappy) or 'no usable answer'}"
+
+
+def _methods() -> str:
+    """The folder of the plain prompts: the first answer is the model's own, as `default` gets it."""
+    from evenhand.methods import default
+
+    return str(default.__file__)

@@ -1,0 +1,51 @@
+"""What an evaluator says about an answer, and the registry of evaluators; a new one is one async function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from evenhand.agents.session import Session
+from evenhand.registry import Registry
+from evenhand.types import Answer, Sample, SampleKind, Unscored
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One evaluator's opinion of one answer.
+
+    `harm` and `quality` are in 0–1; an evaluator gives the one that it looks after. `excess` is how far the answer
+    is on the wrong side of the threshold. The critique is words for the writer: no numbers, which invite gaming.
+    """
+
+    passed: bool
+    critique: str = ""
+    harm: float | None = None
+    quality: float | None = None
+    excess: float = 0.0
+    details: str = ""
+    """For the trace alone: scores and thresholds."""
+
+
+Evaluate = Callable[[Sample, Answer, Session], Awaitable[Verdict | Unscored]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """A named evaluator and the kinds of samples it can look at. Evaluators are stateless."""
+
+    name: str
+    kinds: frozenset[SampleKind]
+    evaluate: Evaluate
+
+
+EVALUATORS: Registry[Evaluator] = Registry("evaluator", package="evenhand.methods.stardtox")
+
+
+def evaluator(name: str, *, kinds: set[SampleKind]) -> Callable[[Evaluate], Evaluator]:
+    """Decorator: registers an async function (sample, answer, session) → Verdict or Unscored as an evaluator."""
+
+    def wrap(evaluate: Evaluate) -> Evaluator:
+        return EVALUATORS.register(name)(Evaluator(name, frozenset(kinds), evaluate))
+
+    return wrap
