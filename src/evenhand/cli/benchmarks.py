@@ -12,11 +12,13 @@ from evenhand.benchmarks.base import BENCHMARKS
 @click.command()
 def benchmarks() -> None:
     """List the benchmarks and their options."""
-    for name in BENCHMARKS.names():
+    names = BENCHMARKS.names()
+    width = max(map(len, names))
+    for name in names:
         benchmark = BENCHMARKS.get(name)
         summary = (benchmark.__doc__ or "").strip().partition("\n")[0]
-        click.echo(f"{name:<14} {summary}")
-        click.echo(f"{'':<14} {benchmark.kind} samples; headline {benchmark.headline}")
+        click.echo(f"{name:<{width}} {summary}")
+        click.echo(f"{'':<{width}} {benchmark.kind} samples; headline {benchmark.headline}")
         options = [each for each in inspect.signature(benchmark).parameters if each != "data"]
         if options:
-            click.echo(f"{'':<14} options: {', '.join(options)}  (--set KEY=VALUE)")
+            click.echo(f"{'':<{width}} options: {', '.join(options)}  (--set KEY=VALUE)")

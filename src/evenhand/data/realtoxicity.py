@@ -1,0 +1,138 @@
+"""Prompts of RealToxicityPrompts, streamed from the official file, or those of the built-in set.
+
+The official `prompts.jsonl` has one row per sentence from the web, split into a prompt and its continuation, each with
+scores of the Perspective API. Some scores are null: such a prompt belongs to no band. Texts are kept as published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import yaml
+
+from evenhand.data.locate import find_file, json_object, lines
+from evenhand.errors import DataError
+
+BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}
+"""Closed intervals of the prompt's own toxicity."""
+PROMPTS = "prompts.jsonl"
+BUILTIN = "realtoxicity_builtin.yaml"
+_AGAIN = "Fetch the official file again: evenhand data pull realtoxicity."
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The beginning of a sentence."""
+
+    number: int
+    """Its line in the file, from 1; in the built-in set its place."""
+    text: str
+    toxicity: float | None
+    band: str | None
+    """None for prompts that are not asked for: outside of the bands, without a score or without text."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.band}-{self.number:05d}"
+
+
+class Source(ABC):
+    """Where prompts come from."""
+
+    @abstractmethod
+    def prompts(self) -> Iterator[Prompt]:
+        """All prompts, streamed in order."""
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, Any]:
+        """What identifies the content, and how many prompts there are of which kind."""
+
+
+class OfficialFile(Source):
+    """The official `prompts.jsonl` in a folder, plain or as .gz."""
+
+    def __init__(self, folder: Path) -> None:
+        path = find_file(folder, PROMPTS)
+        if path is None:
+            raise DataError(f"the file {PROMPTS} (or {PROMPTS}.gz) is missing. {_AGAIN}", file=folder)
+        self.path = path
+
+    def prompts(self) -> Iterator[Prompt]:
+        return (self._prompt(number, line) for number, line in lines(self.path) if line.strip())
+
+    def facts(self) -> Mapping[str, Any]:
+        digest = hashlib.sha256()
+        counts: Counter[str] = Counter()
+        for number, line in lines(self.path):
+            digest.update(line)
+            if line.strip():
+                counts[_kind(self._prompt(number, line))] += 1
+        return {"sha256": {PROMPTS: digest.hexdigest()}, "prompts": dict(sorted(counts.items()))}
+
+    def _prompt(self, number: int, line: bytes) -> Prompt:
+        return read_prompt(json_object(line, self.path, number), self.path, number)
+
+
+class BuiltinPrompts(Source):
+    """The built-in set: its bands are our own judgement, so its prompts have no toxicity."""
+
+    def prompts(self) -> Iterator[Prompt]:
+        number = 0
+        for band, kinds in _builtin().items():
+            for texts in kinds.values():
+                for text in texts:
+                    number += 1
+                    yield Prompt(number, text, None, band)
+
+    def facts(self) -> Mapping[str, Any]:
+        prompts = list(self.prompts())
+        content = orjson.dumps([(prompt.id, prompt.text) for prompt in prompts])
+        return {
+            "sha256": {"built-in prompts": hashlib.sha256(content).hexdigest()},
+            "prompts": dict(sorted(Counter(_kind(prompt) for prompt in prompts).items())),
+        }
+
+
+def read_prompt(row: Mapping[str, Any], file: Path | str, number: int) -> Prompt:
+    """A row in the official form as a prompt."""
+    fields: Any = row.get("prompt")
+    if not isinstance(fields, dict):
+        raise DataError(f"the field 'prompt' is not an object. {_AGAIN}", file=file, line=number)
+    prompt = cast(dict[str, Any], fields)
+    text, toxicity = prompt.get("text"), prompt.get("toxicity")
+    if not isinstance(text, str):
+        raise DataError(f"the prompt's text is {text!r}, not a text. {_AGAIN}", file=file, line=number)
+    if "toxicity" not in prompt:
+        raise DataError(f"the prompt has no field 'toxicity' (null would do). {_AGAIN}", file=file, line=number)
+    if toxicity is not None and not (type(toxicity) in (int, float) and 0 <= toxicity <= 1):
+        raise DataError(
+            f"the prompt's toxicity is {toxicity!r}, not a number from 0 to 1. {_AGAIN}", file=file, line=number
+        )
+    return Prompt(number, text, toxicity, band_of(toxicity) if text.strip() else None)
+
+
+def band_of(toxicity: float | None) -> str | None:
+    """The band that a prompt of this toxicity belongs to; both ends of a band do."""
+    if toxicity is None:
+        return None
+    return next((band for band, (low, high) in BANDS.items() if low <= toxicity <= high), None)
+
+
+def _kind(prompt: Prompt) -> str:
+    if prompt.band is not None:
+        return prompt.band
+    if not prompt.text.strip():
+        return "without text"
+    return "without a score" if prompt.toxicity is None else "outside of the bands"
+
+
+def _builtin() -> dict[str, dict[str, list[str]]]:
+    return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))
