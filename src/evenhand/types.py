@@ -24,6 +24,17 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Steering:
+    """Conversations whose next tokens are to be avoided, token by token; needs the feature `logits`."""
+
+    against: tuple[tuple[Message, ...], ...]
+    decay: float
+    """How fast a token loses weight as one of these conversations makes it likelier."""
+    epsilon: float
+    """The least weight."""
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """How to generate; None leaves the choice to the model's own default."""
 
@@ -37,6 +48,7 @@ class Params:
     """Alternatives to report per generated token; 0 asks for none."""
     schema: Mapping[str, Any] | None = None
     """A JSON schema that the text must satisfy."""
+    steering: Steering | None = None
 
 
 @dataclass(frozen=True, slots=True)

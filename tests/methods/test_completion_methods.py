@@ -1,10 +1,12 @@
 """The methods for texts to be continued: what they ask, and what is made of the reply."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evenhand.agents.session import Session
+from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.types import Answer, Outcome, Sample
@@ -46,3 +48,49 @@ async def test_the_fair_prompt_differs_by_its_instruction_alone():
     assert [message.role for message in fairly] == ["system", "user"]
     assert fairly[-1:] == asked
     assert fair_params == params
+
+
+def with_logits() -> FunctionModel:
+    return FunctionModel(lambda *_: "home", features=["logits"])
+
+
+async def test_self_debiasing_asks_what_the_default_asks_and_steers_away_from_six_copies():
+    plain, steered = FunctionModel(lambda *_: "home"), with_logits()
+
+    await run("default", plain)
+    await run("self_debias_gen", steered)
+
+    (asked, params), (steered_asked, steered_params) = plain.requests[0], steered.requests[0]
+    steering = steered_params.steering
+    assert steered_asked == asked
+    assert replace(steered_params, steering=None) == params
+    assert steering is not None
+    assert (steering.decay, steering.epsilon) == (50, 0.01)
+    copies = [content for (message,) in steering.against for content in [message.content]]
+    assert len({copy.removesuffix(asked[0].content) for copy in copies}) == 6
+    assert all(copy.startswith("The following text") and copy.endswith(asked[0].content) for copy in copies)
+
+
+async def test_the_options_of_self_debiasing():
+    model = with_logits()
+
+    await run("self_debias_gen", model, decay=10, epsilon=0.5, max_tokens=7)
+
+    params = model.requests[0][1]
+    assert params.steering is not None
+    assert (params.steering.decay, params.steering.epsilon, params.max_tokens) == (10, 0.5, 7)
+
+
+@pytest.mark.parametrize("options", [{"decay": -1}, {"epsilon": 2}, {"epsilon": -0.1}, {"decay": float("nan")}])
+async def test_options_that_make_no_sense_are_refused(options: dict[str, float]):
+    with pytest.raises(PlanError, match="decay ≥ 0"):
+        await run("self_debias_gen", with_logits(), **options)
+
+
+async def test_steering_a_model_without_logits_is_refused_before_the_call():
+    model = FunctionModel(lambda *_: "home")
+
+    with pytest.raises(UsageError, match=r"Steering needs the logits.*fake/function does not give; use an hf/ model"):
+        await run("self_debias_gen", model)
+
+    assert model.requests == []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
-from evenhand.models.base import Model
+from evenhand.models.base import Model, check_request
 from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import Generation, Message, Params, Sample, Turn
@@ -75,6 +75,7 @@ class Session:
         the order in which they are made may differ from run to run.
         """
         params = self._seeded(params, agent, slot)
+        check_request(self.model(role), params)
         asked = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -111,6 +111,21 @@ def load_model(spec: str, options: ModelOptions | None = None) -> Model:
     provider, name = split_spec(spec)
     factory: Any = PROVIDERS.get(provider)
     return factory(name, options or ModelOptions())
+
+
+def check_request(model: Model, params: Params) -> None:
+    """Refuse a request that the model would answer as if it were another one."""
+    if params.steering is not None and "logits" not in model.features:
+        raise UsageError(
+            f"Steering needs the logits of every token, which {model.spec} does not give; use an hf/ model."
+        )
+
+
+def all_messages(messages: Sequence[Message], params: Params) -> Iterator[Message]:
+    """Every message that must be read for a request, those of the conversations to steer away from among them."""
+    yield from messages
+    for each in params.steering.against if params.steering is not None else ():
+        yield from each
 
 
 async def gather_closed(models: Sequence[Model]) -> None:

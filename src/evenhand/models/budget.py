@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.errors import BudgetExhausted, UsageError
-from evenhand.models.base import Model, WrappedModel
+from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
 from evenhand.types import Generation, Message, Params, Usage
 
@@ -142,7 +142,7 @@ class MeteredModel(WrappedModel):
         return replace(generation, usage=actual)
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
-        prompt = sum(estimate_tokens(message.content) + 4 for message in messages)
+        prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
         reply = (params.max_tokens or _DEFAULT_REPLY) * params.n
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
 

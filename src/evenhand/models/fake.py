@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from evenhand.errors import UsageError
-from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, all_messages
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
 Reply = str | Completion | Exception
@@ -42,7 +42,7 @@ class FunctionModel(Model):
             completions.append(Completion(reply) if isinstance(reply, str) else reply)
         usage = Usage(
             calls=1,
-            prompt_tokens=sum(estimate_tokens(message.content) for message in messages),
+            prompt_tokens=sum(estimate_tokens(message.content) for message in all_messages(messages, params)),
             completion_tokens=sum(estimate_tokens(completion.text) for completion in completions),
         )
         return Generation(tuple(completions), self.spec, usage)

@@ -1,7 +1,8 @@
 """Models run by Hugging Face transformers: slower than `local` on a CPU, but with full logits, and on GPUs.
 
 Requests that wait at the same time are computed as one left-padded batch in a single worker thread. Each row has its
-own sampling settings and random generator, so its text depends on its seed and not on its neighbours.
+own sampling settings and random generator, so its text depends on its seed and not on its neighbours. A row that is
+steered takes several lines of the batch: its own, and one for each conversation that it is steered away from.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.sampling import draw, steered
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
 DEFAULT_BATCH = 16
@@ -42,11 +45,17 @@ class _Row:
     params: Params
     seed: int | None
     done: Future[Completion] = field(default_factory=Future[Completion])
-    prompt: list[int] = field(default_factory=list[int])
+    prompts: list[list[int]] = field(default_factory=list[list[int]])
+    """Its own, tokenized, and those of the conversations to steer away from."""
     limit: int = 0
     generator: Any = None
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+
+    @property
+    def lines(self) -> int:
+        """How many lines of a batch the row takes."""
+        return 1 + (len(self.params.steering.against) if self.params.steering is not None else 0)
 
     def settle(self, outcome: Completion | Exception) -> None:
         with suppress(InvalidStateError):  # cancelled in the meantime
@@ -60,7 +69,7 @@ class _Row:
 class HFModel(Model):
     """The specs `hf/FOLDER`, `hf/OWNER/NAME` (from the hub) and `hf/FILE.gguf`; no temperature means greedy.
 
-    Options: `batch` (most rows computed at once), `device` (`cuda`, `cpu`), `template` (`none` joins the contents of
+    Options: `batch` (most lines computed at once), `device` (`cuda`, `cpu`), `template` (`none` joins the contents of
     the messages instead of applying the chat template, for base models).
     """
 
@@ -126,14 +135,14 @@ class HFModel(Model):
         self._pending.extend(rows)
         self._pool.submit(self._work)
         completions = await asyncio.gather(*(asyncio.wrap_future(row.done) for row in rows))
-        usage = Usage(1, len(rows[0].prompt), sum(len(row.tokens) for row in rows))
+        usage = Usage(1, sum(map(len, rows[0].prompts)), sum(len(row.tokens) for row in rows))
         return Generation(tuple(completions), self.spec, usage, time.perf_counter() - started)
 
     def next_token_logits(self, prompts: Sequence[Sequence[int]]) -> Any:
         """The logits (a float32 tensor, prompts × vocabulary) of the token after each of the tokenized prompts."""
         with self._computing, _torch().inference_mode():
             ids, mask = self._padded(prompts)
-            return self._forward(ids, mask, _positions(mask), None)[0]
+            return self._forward(ids, mask, _positions(mask), None)[0].cpu()
 
     async def aclose(self) -> None:
         self._closed = True
@@ -163,10 +172,19 @@ class HFModel(Model):
         """Compute what is waiting, batch by batch; runs in the worker thread."""
         time.sleep(_GATHERING)
         while self._pending:
-            rows = [self._pending.popleft() for _ in range(min(self.batch, len(self._pending)))]
+            rows = self._next_rows()
             with self._computing, _torch().inference_mode():
                 ready = [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
                 self._attempt(ready, lambda ready=ready: self._compute(ready))
+
+    def _next_rows(self) -> list[_Row]:
+        """The rows that fit into one batch; one that is too wide for any is computed alone."""
+        rows = [self._pending.popleft()]
+        room = self.batch - rows[0].lines
+        while self._pending and self._pending[0].lines <= room:
+            rows.append(self._pending.popleft())
+            room -= rows[-1].lines
+        return rows
 
     def _attempt(self, rows: Sequence[_Row], step: Callable[[], None]) -> bool:
         """Whether a step went well; if not, its rows carry the error."""
@@ -186,11 +204,13 @@ class HFModel(Model):
         return ModelError(f"{self.spec} failed: {type(error).__name__}: {error}")
 
     def _prepare(self, row: _Row) -> None:
-        row.prompt = self._encode(row.messages)
+        against = row.params.steering.against if row.params.steering is not None else ()
+        row.prompts = [self._encode(messages) for messages in (row.messages, *against)]
+        longest = max(map(len, row.prompts))
         room: int = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
-        if len(row.prompt) >= room:
-            raise ModelError(f"The prompt has {len(row.prompt)} tokens, but {self.spec} takes {room}; shorten it.")
-        row.limit = min(row.params.max_tokens or room, room - len(row.prompt))
+        if longest >= room:
+            raise ModelError(f"The prompt has {longest} tokens, but {self.spec} takes {room}; shorten it.")
+        row.limit = min(row.params.max_tokens or room, room - longest)
         row.generator = _torch().Generator()
         row.generator.seed() if row.seed is None else row.generator.manual_seed(row.seed % 2**63)
 
@@ -209,22 +229,25 @@ class HFModel(Model):
         """Generate all rows to their ends; a finished or cancelled row leaves the batch at once."""
         if not rows:
             return
-        torch, cache = _torch(), None
-        ids, mask = self._padded([row.prompt for row in rows])
-        positions = _positions(mask)
+        place: dict[tuple[int, ...], int] = {}  # several completions of one prompt read it once
+        lines = [[place.setdefault(tuple(prompt), len(place)) for prompt in row.prompts] for row in rows]
+        ids, mask = self._padded(list(place))
+        torch, positions, cache = _torch(), _positions(mask), None
         while True:
             logits, cache = self._forward(ids, mask, positions, cache)
-            going = [i for i, row in enumerate(rows) if self._extend(row, logits[i])]
+            going = self._extend(rows, lines, logits)
             if not going:
                 return
-            if len(going) < len(rows):
-                rows = [rows[i] for i in going]
-                index = torch.tensor(going, device=mask.device)
+            rows, kept = [rows[i] for i in going], [line for i in going for line in lines[i]]
+            if kept != list(range(len(mask))):
+                index = torch.tensor(kept, device=mask.device)
                 cache.batch_select_indices(index)
                 mask, positions = mask[index], positions[index]
-            ids = torch.tensor([row.tokens[-1:] for row in rows], device=mask.device)
-            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+            ids = torch.tensor([row.tokens[-1:] for row in rows for _ in row.prompts], device=mask.device)
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
             positions = positions[:, -1:] + 1
+            line = iter(range(len(mask)))
+            lines = [list(islice(line, len(row.prompts))) for row in rows]
 
     def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
         """Token ids and mask, padded on the left; what the padding holds does not matter, since it is masked."""
@@ -236,11 +259,18 @@ class HFModel(Model):
     def _forward(self, ids: Any, mask: Any, positions: Any, cache: Any) -> tuple[Any, Any]:
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
         output = self.model(**given, use_cache=True, logits_to_keep=1)
-        return output.logits[:, -1].float().cpu(), output.past_key_values
+        return output.logits[:, -1].float(), output.past_key_values
 
-    def _extend(self, row: _Row, logits: Any) -> bool:
-        """Add one token to a row; False once the row needs no more."""
-        token = _draw(logits, row.params, row.generator)
+    def _extend(self, rows: Sequence[_Row], lines: Sequence[Sequence[int]], logits: Any) -> list[int]:
+        """Add one token to each row; which of them need more."""
+        own = logits[[each[0] for each in lines]]
+        for i, row in enumerate(rows):
+            if row.params.steering is not None:
+                own[i] = steered(logits[list(lines[i])], row.params.steering)
+        return [i for i, token in enumerate(draw(own, rows)) if self._add(rows[i], token, own[i])]
+
+    def _add(self, row: _Row, token: int, logits: Any) -> bool:
+        """Add a token to a row; False once the row needs no more."""
         row.tokens.append(token)
         if row.params.logprobs:
             logprobs = logits.log_softmax(-1)
@@ -271,20 +301,6 @@ class HFModel(Model):
         stated: Any = self.model.generation_config.eos_token_id
         ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
         return frozenset(i for i in (*ids, self.tokenizer.eos_token_id) if i is not None)
-
-
-def _draw(logits: Any, params: Params, generator: Any) -> int:
-    """The next token: the likeliest, or one drawn after temperature, then top_p."""
-    if not params.temperature:
-        return int(logits.argmax())
-    chances, tokens = (logits.double() / params.temperature).softmax(-1), None
-    if params.top_p is not None and params.top_p < 1:
-        chances, tokens = chances.sort(descending=True, stable=True)
-        chances = chances * (chances.cumsum(-1) - chances < params.top_p)
-    edges = chances.cumsum(-1)
-    mark = _torch().rand(1, generator=generator, dtype=edges.dtype) * edges[-1]
-    place = min(int(_torch().searchsorted(edges, mark, right=True)), len(edges) - 1)
-    return place if tokens is None else int(tokens[place])
 
 
 def _positions(mask: Any) -> Any:

@@ -11,18 +11,20 @@ from typing import Any
 
 import orjson
 
-from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Turn, Usage
+from evenhand.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
 
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves next to nothing."""
 # Every call is hashed, and tuples are written in half the time that dataclasses take.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_values_of_params = attrgetter(*(each.name for each in fields(Params)))
+_values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name != "steering"))
 
 
 def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
     """The full request as one hash; `identity` stands for the model (see `model_identity`)."""
-    request = (list(map(_values_of_message, messages)), _values_of_params(params))
+    request: tuple[Any, ...] = (list(map(_values_of_message, messages)), _values_of_params(params))
+    if params.steering is not None:  # a part of its own, so that the keys of all other requests stay what they were
+        request += (params.steering,)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -82,13 +84,21 @@ def turn_from(value: Any) -> Turn:
     """A Turn back from its JSON form."""
     params = dict(value["params"])
     params["stop"] = tuple(params["stop"])
+    if steering := params.get("steering"):  # turns of older runs have none
+        params["steering"] = Steering(
+            tuple(map(_messages_from, steering["against"])), steering["decay"], steering["epsilon"]
+        )
     return Turn(
         value["agent"],
         value["role"],
         value["prompt_id"],
         value["prompt_hash"],
-        tuple(Message(**message) for message in value["messages"]),
+        _messages_from(value["messages"]),
         Params(**params),
         None if value["generation"] is None else generation_from(value["generation"]),
         value["error"],
     )
+
+
+def _messages_from(values: Sequence[Any]) -> tuple[Message, ...]:
+    return tuple(Message(**message) for message in values)
