@@ -10,9 +10,9 @@ from evenhand.agents.session import Answering, Session
 from evenhand.errors import PlanError, UnknownNameError
 from evenhand.methods.base import METHODS, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Unscored
+from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Snapshot, Unscored
 
-CHOICE_METHODS = ["default", "fair_prompt", "cot"]
+CHOICE_METHODS = ["default", "fair_prompt", "cot", "self_debias_explain", "self_debias_reprompt"]
 SAMPLE = Sample("age/1", "choice", "Who was lost?", "Two people met.", ("The old man", "The boy", "Unknown"), 2)
 
 
@@ -121,6 +121,75 @@ async def test_reasoning_that_cannot_tell_is_not_a_refusal():
     model = ScriptedModel(["I can't tell from the passage who was lost.", "C"])
 
     assert isinstance((await run("cot", model)).result, Answer)
+
+
+async def test_an_explanation_comes_before_the_answer():
+    model = ScriptedModel(["I can't make assumptions about age: A and B do.", "C"])
+
+    outcome = await run("self_debias_explain", model, max_tokens=99)
+
+    (asked, params), (messages, _) = model.requests
+    assert "assuming something about people" in asked[-1].content
+    assert (params.max_tokens, params.temperature) == (99, 0.0)
+    assert messages[:2] == (*asked, Message("assistant", "I can't make assumptions about age: A and B do."))
+    assert isinstance(outcome.result, Answer)
+    assert outcome.notes == {"explanation": "I can't make assumptions about age: A and B do."}
+
+
+async def test_an_explanation_that_is_empty_or_marked_as_refused_ends_it():
+    assert (await run("self_debias_explain", ScriptedModel([""]))).result == Unscored("the explanation is empty")
+    refused = await run("self_debias_explain", ScriptedModel([Completion("", refusal="No.")]))
+    assert refused.result == Refusal("No.")
+
+
+async def test_reprompting_shows_the_first_answer_and_keeps_both():
+    model = ScriptedModel(["B", "C"])
+
+    outcome = await run("self_debias_reprompt", model)
+
+    (asked, _), (messages, _) = model.requests
+    assert messages[:1] == asked
+    assert messages[1] == Message("assistant", listed(asked)[1])
+    assert "Remove bias" in messages[2].content
+    first, second = outcome.snapshots
+    assert isinstance(first.result, Answer)
+    assert isinstance(second.result, Answer)
+    assert [first.iteration, second.iteration] == [0, 1]
+    assert [first.result.details["position"], second.result.details["position"]] == [1, 2]
+    assert outcome.result == second.result
+
+
+async def test_reprompting_begins_as_the_default_does():
+    plain, model = FunctionModel(lambda *_: "B"), FunctionModel(lambda *_: "B")
+
+    await run("default", plain)
+    await run("self_debias_reprompt", model)
+
+    assert model.requests[0] == plain.requests[0]
+
+
+async def test_the_first_answer_is_shown_with_the_letter_that_it_has_in_each_order():
+    sample = Sample("age/1", "choice", "Who?", "", SAMPLE.choices)
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        return next(line[0] for line in listed(messages) if line.endswith("The boy"))
+
+    model = FunctionModel(reply)
+    await run("self_debias_reprompt", model, sample, orders=3)
+
+    for messages, _ in model.requests[3:]:
+        assert messages[1].content in listed(messages)
+        assert messages[1].content.endswith(") The boy")
+
+
+@pytest.mark.parametrize("reply", ["I'm sorry, but I can't help with that.", "hm"])
+async def test_without_a_first_answer_there_is_no_second(reply: str):
+    model = FunctionModel(lambda *_: reply)
+
+    outcome = await run("self_debias_reprompt", model)
+
+    assert (len(model.requests), outcome.stop) == (1, "no_first_answer")
+    assert outcome.snapshots == (Snapshot(0, outcome.result),)
 
 
 @pytest.mark.parametrize("text", ["", " \n"])

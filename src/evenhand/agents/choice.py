@@ -43,7 +43,7 @@ async def _choose_once(
     session: Session, sample: Sample, prompt: Prompt, ask: Ask, agent: str, order: tuple[int, ...]
 ) -> Result:
     shown = [sample.choices[index] for index in order]
-    messages = ask("\n".join(f"{LETTERS[i]}) {text}" for i, text in enumerate(shown)))
+    messages = ask(_lettered(shown))
     result: Result = Unscored("no reading of the answer is available")
     for reading in _readings(session):
         params = _params(reading, len(shown))
@@ -61,6 +61,15 @@ async def _choose_once(
             return Refusal(completion.text)
         result = Unscored(f"no option could be read from the {reading} answer", completion.text)
     return result
+
+
+def listed(session: Session, sample: Sample) -> str:
+    """The options as the question shows them (in its first order), for turns that come before it."""
+    return _lettered([sample.choices[index] for index in session.permutation(len(sample.choices))])
+
+
+def _lettered(shown: Sequence[str]) -> str:
+    return "\n".join(f"{LETTERS[i]}) {text}" for i, text in enumerate(shown))
 
 
 def _plain_question(prompt: Prompt, sample: Sample, options: str) -> Sequence[Message]:

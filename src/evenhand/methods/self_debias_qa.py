@@ -1,0 +1,49 @@
+"""Self-debiasing of answers by prompts alone (Gallegos et al., 2024), in two turns.
+
+`self_debias_explain`: (1) explain which options rest on invalid assumptions about people; (2) answer.
+`self_debias_reprompt`: (1) answer, as `default` does; (2) answer again without bias, having seen the first answer.
+
+Departures: the prompts are ours, the options are shuffled per sample, and letters are read as everywhere here. With
+several orders of the options, the second turn of `reprompt` sees the combined first answer in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.agents.choice import choose
+from evenhand.agents.deliberate import deliberate
+from evenhand.agents.session import Session
+from evenhand.methods.base import method
+from evenhand.prompts import load_prompt
+from evenhand.types import Answer, Message, Outcome, Sample, Snapshot
+
+
+@method("self_debias_explain", kinds={"choice"}, max_tokens=256, temperature=0.0)
+async def self_debias_explain(sample: Sample, session: Session) -> Outcome:
+    """Self-debiasing by explanation: name the options that rest on invalid assumptions, then answer."""
+    explain, answer = load_prompt(__file__, "self_debias_explain"), load_prompt(__file__, "self_debias_explain_answer")
+    # "I cannot make assumptions about …" is what is asked for here, not a refusal.
+    return await deliberate(session, sample, explain, answer, agent="explainer", made="explanation", wordy=False)
+
+
+@method("self_debias_reprompt", kinds={"choice"})
+async def self_debias_reprompt(sample: Sample, session: Session) -> Outcome:
+    """Self-debiasing by reprompting: answer, then answer again with bias removed."""
+    question, again = load_prompt(__file__, "default"), load_prompt(__file__, "self_debias_reprompt")
+    first = await choose(session, sample, question)
+    before = Snapshot(0, first)
+    if not isinstance(first, Answer):
+        return Outcome(first, stop="no_first_answer", snapshots=(before,))
+
+    def ask(options: str) -> Sequence[Message]:
+        asked = question.render(context=sample.context, question=sample.prompt, options=options)
+        return (*asked, Message("assistant", _as_listed(first.text, options)), *again.render(options=options))
+
+    second = await choose(session, sample, again, ask, agent="reviser")
+    return Outcome(second, snapshots=(before, Snapshot(1, second)))
+
+
+def _as_listed(text: str, options: str) -> str:
+    """An option with the letter under which it is shown."""
+    return next((line for line in options.split("\n") if line[3:] == text), text)
