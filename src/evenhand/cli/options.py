@@ -45,7 +45,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=4, context=2048 for local/."
     ),
     click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
-    click.option("--limit", type=int, help="This many samples, spread evenly over categories and contexts."),
+    click.option("--limit", type=int, help="This many questions or prompts, spread evenly over their kinds."),
     click.option("--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."),
     click.option(
         "--reading",
