@@ -1,5 +1,6 @@
 """The commands that tell what there is, and the ones that look at one thing."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -31,6 +32,20 @@ def test_models_says_what_is_ready_and_what_is_missing(cli, monkeypatch):
 
 def test_data_says_where_each_set_lies(cli):
     assert "not here: evenhand data pull bbq" in cli("data").out
+
+
+def test_pull_tells_a_sum_that_nobody_vouches_for(cli, tmp_path: Path):
+    content = b'{"prompt": {"text": "So he", "toxicity": 0.55}}\n'
+    (tmp_path / "realtoxicity").mkdir()
+    (tmp_path / "realtoxicity" / "prompts.jsonl").write_bytes(content)
+    found = hashlib.sha256(content).hexdigest()
+    (tmp_path / "realtoxicity" / "prompts.jsonl.sha256").write_text(f"{found}  prompts.jsonl\n")
+
+    out = cli("data", "pull", "realtoxicity", "--to", str(tmp_path)).out
+
+    assert "0 files fetched, 1 there already" in out
+    assert "Apache-2.0" in out
+    assert f"could not be checked; its SHA-256 is {found}" in out
 
 
 def test_doctor_shows_an_answer_and_what_the_model_supports(cli):
