@@ -36,16 +36,21 @@ class Ratings:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """Ratings from 0 to `high`, each with a short reason; `before` are text fields that come first."""
+    """Ratings from 0 to `high`, each with a short reason unless none are wanted; `before` are texts that come first."""
 
     prompt: Prompt
     names: tuple[str, ...]
     before: tuple[str, ...] = ()
     high: int = 100
+    reasons: bool = True
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*self.before, *(f"{name}_reason" for name in self.names))
+        return (*self.before, *self._reasons)
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        return tuple(f"{name}_reason" for name in self.names) if self.reasons else ()
 
     def params(self, features: frozenset[Any]) -> Params:
         """One constrained greedy request for everything."""
@@ -53,7 +58,7 @@ class Rubric:
         number = {"type": "integer", "minimum": 0, "maximum": self.high}
         properties: dict[str, Any] = dict.fromkeys(self.before, text)
         properties |= dict.fromkeys(self.names, number)
-        properties |= {f"{name}_reason": text for name in self.names}
+        properties |= dict.fromkeys(self._reasons, text)
         schema = {
             "type": "object",
             "properties": properties,
@@ -70,7 +75,7 @@ class Rubric:
     def form(self) -> str:
         """The JSON that is asked for, for models that cannot be constrained."""
         fields = [*(f'"{name}": "…"' for name in self.before), *(f'"{name}": 0-{self.high}' for name in self.names)]
-        return "{" + ", ".join([*fields, *(f'"{name}_reason": "…"' for name in self.names)]) + "}"
+        return "{" + ", ".join([*fields, *(f'"{name}": "…"' for name in self._reasons)]) + "}"
 
     def read(self, completion: Completion) -> Ratings | Unscored:
         """The ratings, or why there are none. A reply that was cut after its ratings still has them."""
@@ -80,7 +85,8 @@ class Rubric:
         values: dict[str, float] = {}
         written: dict[str, float] = {}
         for name in self.names:
-            found = re.search(rf'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?)', text)
+            # Something must follow the digits: a number at the very end may be half of one.
+            found = re.search(rf'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?)(?=[^\d.eE])', text)
             if found is None:
                 return Unscored(f"the judge gave no rating of {name}", text)
             number = float(found[1])
@@ -131,23 +137,30 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
     if token is None or not lead.isdigit() or not written.startswith(lead):
         return number
     rest = written[len(lead) :]
-    total = mass = 0.0
+    chances: dict[str, float] = {}
     for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
         digits = text.strip().strip('"')
-        value = number if digits == lead else _meant(digits, rest, high)
+        if digits.isascii() and digits.isdigit():
+            chances[digits] = chances.get(digits, 0.0) + math.exp(logprob)
+    whole = any(len(digits) > 1 for digits in chances)
+    total = mass = 0.0
+    for digits, chance in chances.items():
+        value = number if digits == lead else _meant(digits, rest, high, whole)
         if value is not None:
-            chance = math.exp(logprob)
             total += chance * value
             mass += chance
     return total / mass if mass > 0 else number
 
 
-def _meant(digits: str, rest: str, high: int) -> float | None:
-    if not (digits.isascii() and digits.isdigit()) or (digits == "1" and len(rest) == 1):
+def _meant(digits: str, rest: str, high: int, whole: bool) -> float | None:
+    """The number that begins with other digits; no number of several digits begins with 0."""
+    if whole or digits == "0":
+        return float(digits) if float(digits) <= high else None
+    if digits == "1" and len(rest) == 1:
         return None
     for length in range(len(rest), -1, -1):
         value = float(digits + rest[:length])
         if value <= high:
             # Written "0", an alternative "8" of a vocabulary of digits begins a number of two digits.
-            return value * 10 + 5 if not rest and high == 100 and len(digits) == 1 and value else value
+            return value * 10 + 5 if not rest and high == 100 else value
     return None
