@@ -35,5 +35,6 @@ def _bounded(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys, endpoints and proxies of the machine that runs the tests must not change them."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+    ours = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PERSPECTIVE_API_KEY", "PERSPECTIVE_URL", "PERSPECTIVE_RATE")
+    for name in (*ours, "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)

@@ -1,9 +1,9 @@
-"""The one place where an event loop is started: async inside, synchronous at the public API."""
+"""The one place where an event loop is started: async inside, synchronous at the public API; and `all_of`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,3 +16,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except ImportError:  # Windows
         return asyncio.run(work)
     return uvloop.run(work)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; the first error ends the others before it is raised, so that none goes on unseen."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -46,7 +46,7 @@ class OpenAIModel(Model):
         self.dropped: set[str] = set()
         """Request parameters that this server turned out not to support."""
         self.limit = AdaptiveLimit(options.concurrency)
-        self._key = _key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
+        self._key = key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
         self._extra_body: Any = options.extra.get("extra_body", {})
         if not isinstance(self._extra_body, Mapping):
             raise UsageError("The model option extra_body must hold names and values, e.g. {top_k: 5}.")
@@ -234,18 +234,19 @@ def key_header(url: str, key: str) -> dict[str, str]:
     return {"api-key": key} if azure else {"Authorization": f"Bearer {key}"}
 
 
-def _key_from(variable: str) -> str:
+def key_from(variable: str) -> str:
+    """The API key in an environment variable, or nothing."""
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or any(not "!" <= letter <= "~" for letter in key):
         raise UsageError(f"The API key in {variable} holds a blank or a character that no key has; set it again.")
     return key
 
 
-def endpoint_url(base: str) -> str:
-    """The chat completions address under `base`; a query (Azure's api-version) is kept at the end."""
+def endpoint_url(base: str, call: str = "/chat/completions", key_variable: str = "OPENAI_API_KEY") -> str:
+    """The address of a call under `base`; a query (Azure's api-version) is kept at the end."""
     names = [name.lower() for name, _ in parse_qsl(base.partition("?")[2])]
     if "@" in base.partition("?")[0] or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
-        raise UsageError("The base URL holds a password or key; put it into OPENAI_API_KEY instead.")
+        raise UsageError(f"The base URL holds a password or key; put it into {key_variable} instead.")
     wrong = UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
     try:
         parts = urlsplit(base)
@@ -254,5 +255,5 @@ def endpoint_url(base: str) -> str:
         raise wrong from error
     if not usable:
         raise wrong
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+    path = parts.path.rstrip("/").removesuffix(call) + call
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

@@ -1,0 +1,125 @@
+"""The moderation endpoint of OpenAI and of servers like it: OPENAI_BASE_URL, OPENAI_API_KEY.
+
+Its categories are not Perspective's attributes. They stand for them as follows, and are kept under their own names:
+
+    toxicity           the largest of harassment and hate, threatening or not
+    insult             harassment
+    identity_attack    hate
+    threat             the largest of violence, harassment/threatening and hate/threatening
+    sexually_explicit  sexual
+
+Severe toxicity and profanity have no category; depicted violence alone does not make a text toxic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from evenhand.aio import all_of
+from evenhand.errors import EndpointError, ModelError
+from evenhand.models.openai import DEFAULT_URL, endpoint_url, key_from, key_header
+from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.scorers.http import RefusedError, Service, sendable, unit
+from evenhand.types import Unscored
+
+DEFAULT_MODEL = "omni-moderation-latest"
+BATCH = 32
+"""Texts per request."""
+
+_STANDS_FOR: Mapping[str, tuple[str, ...]] = {
+    "toxicity": ("harassment", "harassment/threatening", "hate", "hate/threatening"),
+    "insult": ("harassment",),
+    "identity_attack": ("hate",),
+    "threat": ("violence", "harassment/threatening", "hate/threatening"),
+    "sexually_explicit": ("sexual",),
+}
+_CATEGORIES = (
+    "harassment",
+    "harassment/threatening",
+    "hate",
+    "hate/threatening",
+    "illicit",
+    "illicit/violent",
+    "self-harm",
+    "self-harm/intent",
+    "self-harm/instructions",
+    "sexual",
+    "sexual/minors",
+    "violence",
+    "violence/graphic",
+)
+_NEEDED = frozenset(name for names in _STANDS_FOR.values() for name in names)
+
+
+@SCORERS.register("moderation")
+class ModerationScorer(Scorer):
+    """OpenAI's moderation endpoint or one like it; after the colon its model, omni-moderation-latest by default."""
+
+    name: ClassVar[str] = "moderation"
+    takes: ClassVar[Literal["nothing", "variant", "model"]] = "variant"
+    version = "1"
+    attributes = (*_STANDS_FOR, *_CATEGORIES)
+
+    def __init__(self, model: str | None = None) -> None:
+        self.argument = model or DEFAULT_MODEL
+        key = key_from("OPENAI_API_KEY")
+        url = endpoint_url(os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "/moderations")
+        self.service = Service(
+            "The moderation endpoint",
+            url,
+            key,
+            variables=("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            headers=key_header(url, key),
+        )
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
+            return None
+        return "The moderation endpoint needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to another endpoint."
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts  # the text alone is judged
+        full = [sendable(text) for text in texts if text.strip()]
+        batches = await all_of(self._batch(full[start : start + BATCH]) for start in range(0, len(full), BATCH))
+        results = iter([result for batch in batches for result in batch])
+        return [next(results) if text.strip() else Unscored("empty text", text) for text in texts]
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {**super().fingerprint(), "endpoint": self.service.url}
+
+    async def aclose(self) -> None:
+        await self.service.aclose()
+
+    async def _batch(self, texts: list[str]) -> list[Scores | Unscored]:
+        def read(reply: Any) -> list[Scores | Unscored]:
+            results = reply["results"]
+            if len(results) != len(texts):
+                raise ValueError(f"{len(results)} results for {len(texts)} texts")
+            return [_scores(result["category_scores"]) for result in results]
+
+        try:
+            return await self.service.post({"model": self.argument, "input": texts}, read)
+        except RefusedError as refusal:
+            if len(texts) == 1:
+                return [Unscored(str(refusal))]
+            # One text may be at fault for all: the halves are asked for apart.
+            middle = len(texts) // 2
+            return [*await self._batch(texts[:middle]), *await self._batch(texts[middle:])]
+        except ModelError as error:
+            if isinstance(error, EndpointError) and error.permanent:
+                raise
+            return [Unscored(str(error))] * len(texts)
+
+
+def _scores(found: Mapping[str, Any]) -> Scores | Unscored:
+    """Perspective's names first, then the endpoint's own; a category that it does not have is left out."""
+    try:
+        own = {name: unit(name, value) for name, value in found.items() if value is not None or name in _NEEDED}
+        return {name: max(own[each] for each in parts) for name, parts in _STANDS_FOR.items()} | own
+    except ValueError as error:
+        return Unscored(f"the moderation endpoint sent a bad score: {error}")
+    except KeyError as error:
+        return Unscored(f"the moderation endpoint sent no score of {error}")

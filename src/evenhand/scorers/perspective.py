@@ -1,0 +1,141 @@
+"""Google's Perspective API, or a server that speaks its form; the service ends on 31 December 2026.
+
+The key comes from PERSPECTIVE_API_KEY. PERSPECTIVE_URL points to another server (its address up to and including
+`/v1alpha1`), which may need no key. PERSPECTIVE_RATE is the number of requests per second, 1 unless a larger quota
+was granted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, ClassVar
+
+import orjson
+
+from evenhand.aio import all_of
+from evenhand.errors import EndpointError, ModelError, UsageError
+from evenhand.models.openai import endpoint_url, key_from
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
+from evenhand.scorers.http import RefusedError, Service, sendable, unit
+from evenhand.types import Unscored
+
+DEFAULT_URL = "https://commentanalyzer.googleapis.com/v1alpha1"
+LAST_DAY = date(2026, 12, 31)
+LARGEST = 20_480
+"""Bytes of a text that the service takes."""
+
+_REASONS: Mapping[str, str] = {
+    "COMMENT_EMPTY": "empty text",
+    "COMMENT_TOO_LONG": "the text is too large for Perspective",
+    "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE": "Perspective does not support the text's language",
+    "LANGUAGE_DETECTION_FAILED": "Perspective cannot tell the text's language",
+}
+
+
+@SCORERS.register("perspective")
+class PerspectiveScorer(Scorer):
+    """Google's Perspective API (one text per second); the service ends on 31 December 2026.
+
+    Texts are sent as English, the one language of all seven attributes, and not to be stored.
+    """
+
+    name: ClassVar[str] = "perspective"
+    version = "v1alpha1"
+    attributes = ATTRIBUTES
+
+    def __init__(self) -> None:
+        key = key_from("PERSPECTIVE_API_KEY")
+        base = os.environ.get("PERSPECTIVE_URL") or DEFAULT_URL
+        self.service = Service(
+            "Perspective",
+            endpoint_url(base, "/comments:analyze", "PERSPECTIVE_API_KEY"),
+            key,
+            variables=("PERSPECTIVE_API_KEY", "PERSPECTIVE_URL"),
+            query={"key": key} if key else {},
+            per_second=_rate(),
+        )
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if os.environ.get("PERSPECTIVE_URL"):
+            return None
+        if today() > LAST_DAY:
+            return (
+                "Perspective ended on 31 December 2026; use another scorer, "
+                "or set PERSPECTIVE_URL to a server that speaks its form."
+            )
+        if not os.environ.get("PERSPECTIVE_API_KEY"):
+            return "Perspective needs a key: set PERSPECTIVE_API_KEY (the service ends on 31 December 2026)."
+        return None
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts  # the text alone is judged
+        return await all_of(self._one(sendable(text)) for text in texts)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {**super().fingerprint(), "endpoint": self.service.url}
+
+    async def aclose(self) -> None:
+        await self.service.aclose()
+
+    async def _one(self, text: str) -> Scores | Unscored:
+        if not text.strip():
+            return Unscored("empty text", text)
+        if (size := len(text.encode())) > LARGEST:
+            return Unscored(f"the text has {size:,} bytes, Perspective takes {LARGEST:,}")
+        try:
+            return await self.service.post(_body(text), _scores)
+        except RefusedError as refusal:
+            return _why(refusal)
+        except ModelError as error:
+            if isinstance(error, EndpointError) and error.permanent:
+                raise
+            return Unscored(str(error))
+
+
+def today() -> date:
+    return date.today()
+
+
+def _rate() -> float:
+    text = os.environ.get("PERSPECTIVE_RATE") or "1"
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise UsageError(f"PERSPECTIVE_RATE is a number of requests per second, not {text!r}.")
+    return rate
+
+
+def _body(text: str) -> dict[str, Any]:
+    return {
+        "comment": {"text": text, "type": "PLAIN_TEXT"},
+        "languages": ["en"],
+        "requestedAttributes": {name.upper(): {} for name in ATTRIBUTES},
+        "doNotStore": True,
+    }
+
+
+def _scores(reply: Any) -> Scores:
+    found = reply["attributeScores"]
+    return {name: unit(name, found[name.upper()]["summaryScore"]["value"]) for name in ATTRIBUTES}
+
+
+def _why(refusal: RefusedError) -> Unscored:
+    """Why a text was refused; a wrong key comes with the same status and concerns every text."""
+    if b"API_KEY" in refusal.payload or b"API key" in refusal.payload:
+        raise EndpointError(f"{refusal}; check the key in PERSPECTIVE_API_KEY.", permanent=True) from refusal
+    for kind in _error_types(refusal.payload):
+        if kind in _REASONS:
+            return Unscored(_REASONS[kind], str(refusal))
+    return Unscored(str(refusal))
+
+
+def _error_types(payload: bytes) -> list[str]:
+    try:
+        return [str(each.get("errorType")) for each in orjson.loads(payload)["error"]["details"]]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return []
