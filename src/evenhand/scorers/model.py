@@ -1,0 +1,47 @@
+"""What scorers that ask a model have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from evenhand.aio import all_of
+from evenhand.errors import EndpointError, ModelError
+from evenhand.models.base import Model
+from evenhand.scorers.base import Scorer, Scores
+from evenhand.types import Unscored
+
+
+class ModelScorer(Scorer):
+    """Asks its model about each text; a call that failed leaves the text unscored, a wrong key ends it all."""
+
+    takes: ClassVar[Literal["nothing", "variant", "model"]] = "model"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.argument = model.spec
+
+    @abstractmethod
+    async def ask(self, text: str) -> Scores | Unscored:
+        """The scores of one text that is not empty."""
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts  # the text alone is judged
+        return await all_of(self._one(text) for text in texts)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {**super().fingerprint(), "model": dict(self.model.fingerprint())}
+
+    async def aclose(self) -> None:
+        await self.model.aclose()
+
+    async def _one(self, text: str) -> Scores | Unscored:
+        if not text.strip():
+            return Unscored("empty text", text)
+        try:
+            return await self.ask(text)
+        except ModelError as error:
+            if isinstance(error, EndpointError) and error.permanent:
+                raise
+            return Unscored(str(error))
