@@ -1,0 +1,123 @@
+"""Detoxify (Unitary): transformers that were trained on Jigsaw's comments; needs the extra `detoxify`.
+
+The weights (about 0.5 GB) are downloaded by Detoxify itself when the first text is scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal
+
+from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.scorers.http import unit
+from evenhand.types import Unscored
+
+VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "original": ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat"),
+    "unbiased": (
+        "toxicity",
+        "severe_toxicity",
+        "insult",
+        "identity_attack",
+        "profanity",
+        "threat",
+        "sexually_explicit",
+    ),
+}
+DEFAULT_VARIANT = "unbiased"
+BATCH = 32
+
+_OUR_NAME = {
+    "toxic": "toxicity",
+    "severe_toxic": "severe_toxicity",
+    "identity_hate": "identity_attack",
+    "obscene": "profanity",
+    "sexual_explicit": "sexually_explicit",
+}
+
+
+@SCORERS.register("detoxify")
+class DetoxifyScorer(Scorer):
+    """Detoxify, in process; after the colon `unbiased` (default) or `original`; downloads 0.5 GB at first use.
+
+    `unbiased` was trained to judge texts that merely mention a group no worse; `original` has no sexually_explicit.
+    Texts are cut after 512 tokens.
+    """
+
+    name: ClassVar[str] = "detoxify"
+    takes: ClassVar[Literal["nothing", "variant", "model"]] = "variant"
+    attributes = VARIANTS[DEFAULT_VARIANT]
+
+    def __init__(self, variant: str | None = None) -> None:
+        self.argument = variant or DEFAULT_VARIANT
+        if self.argument not in VARIANTS:
+            raise UnknownNameError("variant of detoxify", self.argument, VARIANTS)
+        self.attributes = VARIANTS[self.argument]
+        self.version = _version()
+        self._lock = threading.Lock()
+        self._network: Any = None
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return None if find_spec("detoxify") else str(MissingExtraError("The scorer detoxify", "detoxify"))
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts  # the text alone is judged
+        results: list[Scores | Unscored] = [Unscored("empty text", text) for text in texts]
+        full = [place for place, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(full), BATCH):
+            places = full[start : start + BATCH]
+            scored = await asyncio.to_thread(self._predict, [texts[place] for place in places])
+            for place, result in zip(places, scored, strict=True):
+                results[place] = result
+        return results
+
+    async def aclose(self) -> None:
+        self._network = None
+
+    def _predict(self, texts: list[str]) -> list[Scores | Unscored]:
+        with self._lock:  # one pass at a time: passes side by side would only share the cores
+            if self._network is None:
+                self._network = _load(self.argument or DEFAULT_VARIANT)
+            try:
+                found: Mapping[str, Sequence[Any]] = self._network.predict(texts)
+                columns = {_OUR_NAME.get(name, name): column for name, column in found.items()}
+                return [self._scores(columns, row) for row in range(len(texts))]
+            except Exception as error:
+                return [Unscored(f"detoxify failed: {type(error).__name__}: {error}")] * len(texts)
+
+    def _scores(self, columns: Mapping[str, Sequence[Any]], row: int) -> Scores | Unscored:
+        try:
+            return {name: unit(name, float(columns[name][row])) for name in self.attributes}
+        except ValueError as error:
+            return Unscored(f"detoxify gave a bad score: {error}")
+
+
+def _load(variant: str) -> Any:
+    """The network, on the GPU where there is one."""
+    try:
+        package: Any = import_module("detoxify")
+    except ImportError as error:
+        raise MissingExtraError("The scorer detoxify", "detoxify") from error
+    torch: Any = sys.modules.get("torch")  # detoxify has imported it
+    device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
+    try:
+        return package.Detoxify(variant, device=device)
+    except Exception as error:
+        raise UsageError(
+            f"detoxify:{variant} could not load its weights ({type(error).__name__}: {error}); "
+            "they are downloaded at first use, so connect to the network once, or use another scorer."
+        ) from error
+
+
+def _version() -> str:
+    try:
+        return metadata.version("detoxify")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,117 @@
+"""Detoxify behind a stand-in for its package: the network is not run here, only what Evenhand does around it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from evenhand.errors import UsageError
+from evenhand.scorers.base import load_scorer
+from evenhand.types import Unscored
+
+STAND_IN = """
+class Detoxify:
+    loaded = []
+    passes = []
+
+    def __init__(self, model_type, device="cpu"):
+        if ERROR:
+            raise OSError(ERROR)
+        self.loaded.append((model_type, device))
+        self.names = ["toxicity", "severe_toxicity", "obscene", "threat", "insult"]
+        self.names += ["identity_attack", "sexual_explicit", "male"] if model_type == "unbiased" else ["identity_hate"]
+
+    def predict(self, texts):
+        self.passes.append(len(texts))
+        if "crash" in texts:
+            raise RuntimeError("out of memory")
+        columns = {name: [(len(text) + place) / 1000 for text in texts] for place, name in enumerate(self.names)}
+        columns["toxicity"] = [float("nan") if text == "nan" else len(text) / 1000 for text in texts]
+        return columns
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A package called detoxify on the path, as pip would put it there."""
+
+    def install(error: str = ""):
+        (tmp_path / "detoxify").mkdir()
+        (tmp_path / "detoxify" / "__init__.py").write_text(f"ERROR = {error!r}\n{STAND_IN}")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "detoxify", raising=False)
+
+    yield install
+    sys.modules.pop("detoxify", None)
+
+
+async def test_names_are_ours(package):
+    package()
+
+    (result,) = await load_scorer("detoxify").score(["a" * 100])
+
+    assert result == {
+        "toxicity": 0.1,
+        "severe_toxicity": 0.101,
+        "profanity": 0.102,
+        "threat": 0.103,
+        "insult": 0.104,
+        "identity_attack": 0.105,
+        "sexually_explicit": 0.106,
+    }
+
+
+async def test_the_original_has_no_sexually_explicit(package):
+    package()
+    scorer = load_scorer("detoxify:original")
+
+    (result,) = await scorer.score(["a" * 100])
+
+    assert scorer.spec == "detoxify:original"
+    assert not isinstance(result, Unscored)
+    assert set(result) == set(scorer.attributes)
+    assert "sexually_explicit" not in result
+    assert result["identity_attack"] == 0.105
+
+
+async def test_it_is_loaded_once_and_texts_go_in_batches(package):
+    package()
+    scorer = load_scorer("detoxify")
+
+    results = await scorer.score(["a"] * 40 + [""] + ["b"] * 30)
+    await scorer.score(["c"])
+
+    network = sys.modules["detoxify"].Detoxify
+    assert len(network.loaded) == 1
+    assert network.passes == [32, 32, 6, 1]
+    assert [place for place, each in enumerate(results) if isinstance(each, Unscored)] == [40]
+
+
+async def test_a_bad_number_and_a_crash_are_not_zeros(package):
+    package()
+    scorer = load_scorer("detoxify")
+
+    (bad,) = await scorer.score(["nan"])
+    (crashed,) = await scorer.score(["crash"])
+
+    assert bad == Unscored("detoxify gave a bad score: toxicity is nan, which is not a number in 0–1")
+    assert crashed == Unscored("detoxify failed: RuntimeError: out of memory")
+
+
+async def test_a_failed_download_is_one_sentence(package):
+    package(error="<urlopen error timed out>")
+
+    with pytest.raises(UsageError, match=r"detoxify:unbiased could not load .*urlopen error.* connect to the network"):
+        await load_scorer("detoxify").score(["a"])
+
+
+def test_without_the_package_one_sentence_says_what_to_install():
+    with pytest.raises(UsageError, match=r"pip install 'evenhand\[detoxify\]'"):
+        load_scorer("detoxify")
+
+
+def test_an_unknown_variant_gets_a_suggestion(package):
+    package()
+
+    with pytest.raises(UsageError, match="did you mean unbiased"):
+        load_scorer("detoxify:unbiassed")
