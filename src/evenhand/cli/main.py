@@ -24,10 +24,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's trace."),
     "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
     "metrics": ("evenhand.cli.metrics:metrics", "Score answers that were produced elsewhere."),
+    "score": ("evenhand.cli.score:score", "Score the texts of a file: toxicity and its kinds, or quality."),
     "data": ("evenhand.cli.data:data", "List and download public data sets."),
     "models": ("evenhand.cli.models:models", "List what models can be used; download weights."),
     "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
     "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks."),
+    "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
     "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
 }
 

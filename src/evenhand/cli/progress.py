@@ -79,6 +79,30 @@ def describe(progress: Progress, started: float) -> str:
 
 
 @contextlib.contextmanager
+def shown_count(total: int) -> Generator[Callable[[int], None]]:
+    """A reporter of how many of `total` are done."""
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def tell(done: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= _EVERY:
+                last = time.monotonic()
+                click.echo(f"{done:,}/{total:,}", err=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextlib.contextmanager
 def shown_download() -> Generator[Callable[[int, int | None], None]]:
     """A reporter of (bytes so far, bytes in all if known)."""
     if not sys.stderr.isatty():

@@ -1,0 +1,119 @@
+"""Files of texts, read row by row: a text per line, JSON Lines, or CSV; what is wrong is told with its line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import DataError, UsageError
+
+FORMATS = (".txt", ".jsonl", ".csv")
+DEFAULT_FIELD = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A text, what it answers or continues, and everything else that its line holds."""
+
+    text: str
+    context: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """Where the texts lie, and under which names."""
+
+    path: Path
+    field: str | None = None
+    context: str | None = None
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order; raises DataError at the first that is wrong."""
+        for line, fields in _READERS[self._format()](self.path):
+            text = self._text(self.field or DEFAULT_FIELD, fields, line)
+            yield Row(text, self._text(self.context, fields, line) if self.context else "", fields)
+
+    def survey(self) -> tuple[int, list[str]]:
+        """The number of rows and the fields that fit into a table; the whole file is checked on the way."""
+        count = 0
+        flat: dict[str, bool] = {}
+        for row in self.rows():
+            count += 1
+            for name, value in row.fields.items():
+                flat[name] = flat.get(name, True) and not isinstance(value, (dict, list))
+        if not count:
+            raise DataError("The file holds no texts.", file=self.path)
+        return count, [name for name, fits in flat.items() if fits]
+
+    def _format(self) -> str:
+        if not self.path.is_file():
+            raise DataError("There is no such file.", file=self.path)
+        ending = self.path.suffix.lower()
+        if ending not in FORMATS:
+            raise UsageError(f"{self.path} should end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        if ending == ".txt" and (self.field or self.context):
+            raise UsageError("A .txt file holds a text per line and has no fields; use .jsonl or .csv.")
+        return ending
+
+    def _text(self, name: str, fields: Mapping[str, Any], line: int) -> str:
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(fields) or 'none'}."
+            raise DataError(f"There is no field {name!r}; {hint}", file=self.path, line=line)
+        if not isinstance(fields[name], str):
+            raise DataError(f"The field {name!r} is not text.", file=self.path, line=line)
+        return fields[name]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            try:
+                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError("This is not UTF-8; convert the file first.", file=path, line=number) from error
+            yield number, line
+
+
+def _plain(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _lines(path):
+        yield number, {DEFAULT_FIELD: line.rstrip("\r\n")}
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            fields = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"This is not JSON ({error.msg}, column {error.colno}).", file=path, line=number) from error
+        if not isinstance(fields, dict):
+            raise DataError("This is JSON, but not an object with fields.", file=path, line=number)
+        yield number, fields  # pyright: ignore[reportUnknownVariableType]
+
+
+def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(line for _, line in _lines(path))
+    try:
+        names: list[str] = next(reader, list[str]())
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(names):
+                message = f"This row has {len(cells)} cells, the first line has {len(names)}."
+                raise DataError(message, file=path, line=reader.line_num)
+            yield reader.line_num, dict(zip(names, cells, strict=True))
+    except csv.Error as error:
+        raise DataError(f"This is not CSV ({error}).", file=path, line=reader.line_num) from error
+
+
+_READERS = {".txt": _plain, ".jsonl": _json_lines, ".csv": _table}

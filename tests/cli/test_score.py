@@ -1,0 +1,261 @@
+"""`evenhand score` and `evenhand scorers`: a file in, a table out, and one sentence for whatever is wrong."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from evenhand.errors import EndpointError
+from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.types import Unscored
+
+
+class Lengths(Scorer):
+    """Scores a text by its length."""
+
+    name = "lengths"
+    version = "1"
+    attributes = ("toxicity", "insult")
+    asked: ClassVar[list[list[str]]] = []
+    contexts: ClassVar[list[Sequence[str] | None]] = []
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        self.asked.append(list(texts))
+        self.contexts.append(contexts)
+        if "fatal" in texts:
+            raise EndpointError("The key is wrong.", permanent=True)
+        return [
+            {"toxicity": min(1.0, len(text) / 10), "insult": 0.5} if text.strip() else Unscored("empty text")
+            for text in texts
+        ]
+
+
+class Reverse(Lengths):
+    """The longer, the lower."""
+
+    name = "reverse"
+    attributes = ("toxicity",)
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        return [{"toxicity": max(0.0, 1 - len(text) / 10)} for text in texts]
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    Lengths.asked.clear()
+    Lengths.contexts.clear()
+    SCORERS.names()
+    for toy in (Lengths, Reverse):
+        monkeypatch.setitem(SCORERS._things, toy.name, toy)  # pyright: ignore[reportPrivateUsage]
+    return
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.cli.score.stdout_is_terminal", lambda: True)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_text_per_line_becomes_csv_where_there_is_no_terminal(cli, tmp_path: Path):
+    (tmp_path / "t.txt").write_text('one\nof "three", yes\n\nlast', encoding="utf-8-sig")
+
+    result = cli("score", "t.txt", "--scorer", "lengths")
+
+    assert result.code == 0
+    rows = table(result.out)
+    assert [row["text"] for row in rows] == ["one", 'of "three", yes', "", "last"]
+    assert [row["lengths.toxicity"] for row in rows] == ["0.3", "1.0", "", "0.4"]
+    assert [row["lengths.unscored"] for row in rows] == ["", "", "empty text", ""]
+    assert "lengths@1: 4 texts, 1 unscored" in result.err
+    assert "1 × empty text" in result.err
+
+
+def test_json_lines_keep_their_fields(cli, tmp_path: Path):
+    (tmp_path / "t.jsonl").write_text('{"id": 7, "reply": "ab", "tags": ["x"]}\n\n{"id": 8, "reply": " "}\n')
+
+    result = cli("score", "t.jsonl", "--scorer", "lengths", "--field", "reply", "--out", "s.jsonl")
+
+    assert result.code == 0
+    assert "s.jsonl: 2 rows" in result.out
+    first, second = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())
+    assert first == {
+        "id": 7,
+        "reply": "ab",
+        "tags": ["x"],
+        "lengths.toxicity": 0.2,
+        "lengths.insult": 0.5,
+        "lengths.unscored": None,
+    }
+    assert (second["lengths.toxicity"], second["lengths.unscored"]) == (None, "empty text")
+
+
+def test_of_json_lines_a_table_keeps_what_fits(cli, tmp_path: Path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "tags": [1]}\n{"text": "b", "id": 3}\n')
+
+    cli("score", "t.jsonl", "--scorer", "lengths", "--out", "s.csv")
+
+    rows = table((tmp_path / "s.csv").read_text())
+    assert list(rows[0]) == ["text", "id", "lengths.toxicity", "lengths.insult", "lengths.unscored"]
+    assert [row["id"] for row in rows] == ["", "3"]
+
+
+def test_a_table_keeps_its_columns_and_its_line_breaks(cli, tmp_path: Path):
+    (tmp_path / "t.csv").write_text('id,text\r\n1,"two\nlines"\r\n\r\n2,ü\r\n', encoding="utf-8", newline="")
+
+    cli("score", "t.csv", "--scorer", "lengths", "--out", "s.csv")
+
+    rows = table((tmp_path / "s.csv").read_text(encoding="utf-8"))
+    assert [(row["id"], row["text"], row["lengths.toxicity"]) for row in rows] == [
+        ("1", "two\nlines", "0.9"),
+        ("2", "ü", "0.1"),
+    ]
+
+
+def test_a_terminal_gets_the_first_rows_and_the_means(cli, tmp_path: Path, terminal: None):
+    texts = [f"text {number}" for number in range(12)] + ["\x1b[31mred [bold]"]
+    (tmp_path / "t.txt").write_text("\n".join(reversed(texts)))
+
+    out = cli("score", "t.txt", "--scorer", "lengths").out
+
+    assert "The first 10 of 13 texts" in out
+    assert "text 11" in out
+    assert "text 1 " not in out
+    assert "red [bold]" in out
+    assert "\x1b[31m" not in out
+    assert "at 0.5 or more" in out
+    assert "0.646" in out  # ten texts of 6 letters, two of 7, one longer than 10: 8.4 / 13
+
+
+def test_two_scorers_are_compared(cli, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("\n".join(["a", "abc", "abcdefg", "abcdefgh"]))
+
+    result = cli("score", "t.txt", "-s", "lengths", "-s", "reverse", "--out", "s.csv")
+
+    assert "How far lengths and reverse agree" in result.out
+    assert [line.split() for line in result.out.splitlines() if "-1.000" in line] == [
+        ["toxicity", "4", "-1.000", "-1.000", "0.0", "%"]
+    ]
+    assert {"lengths.toxicity", "reverse.toxicity"} <= set(table((tmp_path / "s.csv").read_text())[0])
+
+
+def test_scorers_without_a_common_attribute_say_so(cli, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("a")
+
+    result = cli("score", "t.txt", "-s", "reverse", "-s", "quality:fake/nonsense", "--out", "s.csv")
+
+    assert "reverse and quality:fake/nonsense have no attribute in common" in result.out
+    assert "1 × the judge gave no rating of fluency" in result.out
+
+
+def test_contexts_are_passed_on(cli, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("prompt,text\nOnce,upon\n")
+
+    cli("score", "t.csv", "-s", "lengths", "--context", "prompt", "--out", "s.csv")
+
+    assert Lengths.contexts == [["Once"]]
+
+
+def test_many_texts_are_read_in_batches_and_equal_ones_scored_once(cli, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("\n".join(str(number % 150) for number in range(700)))
+
+    cli("score", "t.txt", "-s", "lengths", "--out", "s.csv")
+
+    asked = [text for call in Lengths.asked for text in call]
+    assert sorted(asked, key=int) == [str(number) for number in range(150)]
+    assert max(len(call) for call in Lengths.asked) <= 256
+    assert len(table((tmp_path / "s.csv").read_text())) == 700
+
+
+def test_what_was_finished_before_an_error_is_kept(cli, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("\n".join([*(f"text {number}" for number in range(64)), "fatal"]))
+
+    result = cli("score", "t.txt", "-s", "lengths", "--out", "s.csv")
+
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "evenhand: 64 rows were finished and are in s.csv.part.",
+        "evenhand: The key is wrong.",
+    ]
+    assert not (tmp_path / "s.csv").exists()
+    assert len(table((tmp_path / "s.csv.part").read_text())) == 64
+
+
+FILES = {
+    "t.txt": b"fine\n",
+    "latin.txt": "fine\nStra\u00dfe\n".encode("latin-1"),
+    "empty.txt": b"",
+    "broken.jsonl": b'{"text": "a"}\n{"text": \n',
+    "list.jsonl": b'{"text": "a"}\n["b"]\n',
+    "number.jsonl": b'{"text": 3}\n',
+    "field.jsonl": b'{"reply": "a", "txt": "b"}\n',
+    "ragged.csv": b"id,text\n1,a\n2\n",
+    "column.csv": b"id,comment\n1,a\n",
+    "head.csv": b"id,text\n",
+    "t.docx": b"PK",
+}
+CASES = {
+    "missing file": (("none.txt",), "none.txt: There is no such file"),
+    "a folder": ((".",), "There is no such file"),
+    "other ending": (("t.docx",), ".txt, .jsonl or .csv"),
+    "not UTF-8": (("latin.txt",), "latin.txt, line 2: This is not UTF-8"),
+    "no texts": (("empty.txt",), "holds no texts"),
+    "only a head": (("head.csv",), "holds no texts"),
+    "broken JSON": (("broken.jsonl",), "broken.jsonl, line 2: This is not JSON"),
+    "JSON but no object": (("list.jsonl",), "list.jsonl, line 2: This is JSON, but not an object"),
+    "a number": (("number.jsonl",), "number.jsonl, line 1: The field 'text' is not text"),
+    "no such field": (("field.jsonl",), "no field 'text'; did you mean txt"),
+    "no such column": (("column.csv",), "column.csv, line 2: There is no field 'text'; it has id, comment"),
+    "ragged table": (("ragged.csv",), "ragged.csv, line 3: This row has 1 cells, the first line has 2"),
+    "field of a plain file": (("t.txt", "--field", "x"), "has no fields"),
+    "unknown scorer": (("t.txt", "--scorer", "lenghts"), "did you mean lengths"),
+    "argument too many": (("t.txt", "--scorer", "lengths:x"), "takes nothing after its name"),
+    "no model": (("t.txt", "--scorer", "judge"), "judge:PROVIDER/NAME"),
+    "no key": (("t.txt", "--scorer", "perspective"), "PERSPECTIVE_API_KEY"),
+    "twice": (("t.txt", "-s", "lengths", "-s", "lengths"), "given twice"),
+    "other output": (("t.txt", "-s", "lengths", "--out", "s.xlsx"), ".csv or .jsonl"),
+    "over itself": (("column.csv", "-s", "lengths", "--field", "comment", "--out", "column.csv"), "another name"),
+    "no folder": (("t.txt", "-s", "lengths", "--out", "no/s.csv"), "no/s.csv"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+
+    result = cli("score", *arguments)
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert "Traceback" not in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert result.out == ""
+    assert {each.name for each in tmp_path.iterdir() if each.is_file()} == set(FILES)
+    assert Lengths.asked == []
+
+
+def test_scorers_lists_each_with_what_it_gives_and_needs(cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+
+    out = cli("scorers").out
+
+    assert "judge:MODEL" in out
+    assert "moderation[:NAME]  ready" in out
+    assert "31 December 2026" in out
+    assert "set PERSPECTIVE_API_KEY" in out
+    assert "gives fluency, coherence, relevance; made for en" in out
+    assert "very-secret" not in out
+
+
+def test_help_teaches(cli):
+    out = cli("score", "--help").out
+
+    assert "evenhand score replies.jsonl --field reply -o scored.csv" in out
+    assert "never a zero" in out
