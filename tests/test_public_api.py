@@ -35,7 +35,8 @@ def test_start_up_imports_nothing_heavy(command: str):
 def test_core_never_imports_torch():
     code = (
         "import sys; from evenhand.cli import run, report, show, export, methods, benchmarks, doctor, metrics, data;"
-        "import evenhand.cli.models; print('torch' in sys.modules, 'xllamacpp' in sys.modules)"
+        "from evenhand.cli import score, scorers; import evenhand.cli.models;"
+        "print('torch' in sys.modules, 'xllamacpp' in sys.modules)"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -56,3 +57,9 @@ def test_examples_run(example: Path, tmp_path: Path, monkeypatch):
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+async def test_a_scorer_is_loaded_by_name_and_used_by_everyone():
+    async with evenhand.load_scorer("guard:fake/unsafe") as scorer:
+        assert isinstance(scorer, evenhand.Scorer)
+        assert await scorer.score(["text"]) == [{"toxicity": 1.0}]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.prompts import Prompt, load_prompt
     from evenhand.runs.parts import Settings
+    from evenhand.scorers.base import SCORERS, Scorer, load_scorer
     from evenhand.types import (
         Answer,
         Completion,
@@ -50,6 +51,7 @@ _HOME = {
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
     "evenhand.prompts": ("Prompt", "load_prompt"),
     "evenhand.runs.parts": ("Settings",),
+    "evenhand.scorers.base": ("SCORERS", "Scorer", "load_scorer"),
     "evenhand.types": (
         "Answer",
         "Completion",
@@ -72,6 +74,7 @@ __all__ = [
     "BENCHMARKS",
     "METHODS",
     "PROVIDERS",
+    "SCORERS",
     "Answer",
     "Benchmark",
     "Completion",
@@ -92,6 +95,7 @@ __all__ = [
     "Record",
     "Refusal",
     "Sample",
+    "Scorer",
     "ScriptedModel",
     "Selection",
     "Session",
@@ -106,6 +110,7 @@ __all__ = [
     "load_benchmark",
     "load_model",
     "load_prompt",
+    "load_scorer",
     "method",
     "run",
     "write_report",
