@@ -1,6 +1,6 @@
 """The step from logits to the next tokens of a batch, on the device that holds the logits.
 
-Every row has its own settings and random generator; rows that are drawn in the same way are drawn together.
+Every row has its own settings and random generator, so that what is drawn does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from evenhand.types import Params, Steering
+
+_LIKELIEST = 1024
 
 
 class Drawn(Protocol):
@@ -25,34 +27,39 @@ def draw(logits: Any, rows: Sequence[Drawn]) -> list[int]:
     """The next token of each row: the likeliest, or one drawn after temperature, then top_p."""
     tokens: list[int] = logits.argmax(-1).tolist()
     sampled = [i for i, row in enumerate(rows) if row.params.temperature]
-    for cut in (False, True):  # apart, since the order of the tokens decides which of them a random number means
-        chosen = [i for i in sampled if _cut(rows[i].params) is cut]
-        if chosen:
-            drawn = _sample(logits if len(chosen) == len(rows) else logits[chosen], [rows[i] for i in chosen], cut)
-            for i, token in zip(chosen, drawn, strict=True):
-                tokens[i] = token
+    if sampled:
+        drawn = _sample(logits if len(sampled) == len(rows) else logits[sampled], [rows[i] for i in sampled])
+        for i, token in zip(sampled, drawn, strict=True):
+            tokens[i] = token
     return tokens
 
 
-def _cut(params: Params) -> bool:
-    return params.top_p is not None and params.top_p < 1
-
-
-def _sample(logits: Any, rows: Sequence[Drawn], cut: bool) -> list[int]:
+def _sample(logits: Any, rows: Sequence[Drawn]) -> list[int]:
     torch: Any = importlib.import_module("torch")
 
     def column(values: list[Any]) -> Any:
         return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
 
     chances = (logits.double() / column([row.params.temperature for row in rows])).softmax(-1)
-    order = None
+    cut = [i for i, row in enumerate(rows) if row.params.top_p is not None and row.params.top_p < 1]
     if cut:
-        chances, order = chances.sort(descending=True, stable=True)
-        chances = chances * (chances.cumsum(-1) - chances < column([row.params.top_p for row in rows]))
+        part = chances[cut]
+        chances[cut] = part * (part >= _least_kept(part, column([rows[i].params.top_p for i in cut])))
     edges = chances.cumsum(-1)
     marks = column([torch.rand(1, generator=row.generator, dtype=edges.dtype).item() for row in rows])
-    places = torch.searchsorted(edges, marks * edges[:, -1:], right=True).clamp(max=edges.shape[-1] - 1)
-    return (places if order is None else order.gather(-1, places))[:, 0].tolist()
+    return torch.searchsorted(edges, marks * edges[:, -1:], right=True).clamp(max=edges.shape[-1] - 1)[:, 0].tolist()
+
+
+def _least_kept(chances: Any, top_p: Any) -> Any:
+    """The smallest probability that top_p keeps, per row; tokens as likely as the last one kept are kept as well.
+
+    A limit instead of a sorted vocabulary: most distributions need a look at the likeliest few tokens only.
+    """
+    best = chances.topk(min(_LIKELIEST, chances.shape[-1])).values
+    if bool((best.sum(-1, keepdim=True) < top_p).any()):
+        best = chances.sort(descending=True).values
+    kept = (best.cumsum(-1) - best < top_p).sum(-1, keepdim=True)
+    return best.gather(-1, kept.clamp(min=1) - 1)
 
 
 def steered(logits: Any, steering: Steering) -> Any:
