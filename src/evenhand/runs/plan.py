@@ -99,7 +99,7 @@ class Plan(BaseModel):
     def _label(self, models: Assignment, method: MethodPlan, seed: int) -> str:
         """As short as it can be and still tell this plan's arms apart."""
         parts = [method.name]
-        if sum(each.name == method.name for each in self.methods) > 1:
+        if method.options and sum(each.name == method.name for each in self.methods) > 1:
             parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
         if len(self.models) > 1:
             parts.append("+".join(model.spec for model in models.values()))

@@ -96,7 +96,9 @@ class Runner:
         try:
             models = load_models(self.plan, self.settings, cache, budget)
             self._pool = ScorerPool(
-                self.plan, models, lambda spec: loaded_model(ModelPlan.model_validate({"spec": spec}), self.settings, cache, budget)
+                self.plan,
+                models,
+                lambda spec: loaded_model(ModelPlan.model_validate({"spec": spec}), self.settings, cache, budget),
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
