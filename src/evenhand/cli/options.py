@@ -1,4 +1,4 @@
-"""The options that describe a plan and how to run it, shared by run, audit and compare."""
+"""The options that describe a plan and how to run it, shared by run, audit, compare and paper."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ from evenhand.runs.plan import Plan, make_plan, read_plan_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: Sequence[Callable[[Any], Any]] = (
-    click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
-    click.option("--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."),
-    click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."),
-    click.option("--data", metavar="FOLDER", help="Where the benchmark's public data lies."),
-    click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="A model; repeat to compare."),
-    click.option(
+_OPTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "config": click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
+    "benchmark": click.option(
+        "--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."
+    ),
+    "settings": click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."
+    ),
+    "data": click.option("--data", metavar="FOLDER", help="Where the benchmark's public data lies."),
+    "models": click.option(
+        "--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="A model; repeat to compare."
+    ),
+    "methods": click.option(
         "--method",
         "-m",
         "methods",
@@ -35,44 +41,66 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         metavar="NAME[:KEY=VALUE,…]",
         help="A method; repeat to compare.",
     ),
-    click.option(
+    "scorers": click.option(
         "--scorer", "scorers", multiple=True, metavar="SPEC", help="Scores the texts, instead of the benchmark's own."
     ),
-    click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."),
-    click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
-    click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
-    click.option(
+    "base_url": click.option(
+        "--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."
+    ),
+    "timeout": click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
+    "retries": click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
+    "extra": click.option(
         "--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=4, context=2048 for local/."
     ),
-    click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
-    click.option("--limit", type=int, help="This many questions or prompts, spread evenly over their kinds."),
-    click.option("--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."),
-    click.option(
+    "seeds": click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
+    "limit": click.option("--limit", type=int, help="This many questions or prompts, spread evenly over their kinds."),
+    "orders": click.option(
+        "--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."
+    ),
+    "reading": click.option(
         "--reading",
         type=click.Choice(["auto", "logprobs", "constrained", "text"]),
         help="How letters are read.",
     ),
-    click.option("--temperature", type=float, help="For calls whose temperature the method leaves open."),
-    click.option("--max-tokens", type=int, help="For calls whose length the method leaves open."),
-    click.option("--out", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
-    click.option("--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Calls at once."),
-    click.option("--budget", multiple=True, metavar="LIMIT", help="'$5', '500 calls' or '2M tokens'; then stop."),
-    click.option(
+    "temperature": click.option(
+        "--temperature", type=float, help="For calls whose temperature the method leaves open."
+    ),
+    "max_tokens": click.option("--max-tokens", type=int, help="For calls whose length the method leaves open."),
+    "out": click.option("--out", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
+    "concurrency": click.option(
+        "--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Calls at once."
+    ),
+    "budget": click.option(
+        "--budget", multiple=True, metavar="LIMIT", help="'$5', '500 calls' or '2M tokens'; then stop."
+    ),
+    "prices": click.option(
         "--price", "prices", multiple=True, metavar="SPEC=IN/OUT", help="Money per million tokens in and out."
     ),
-    click.option("--cache", type=click.Path(path_type=Path), help="Response cache file (default in the cache folder)."),
-    click.option("--no-cache", is_flag=True, help="Ask every time, remember nothing between runs."),
-    click.option("--resume", is_flag=True, help="Go on with the run in --out."),
-    click.option("--retry-failed", is_flag=True, help="With --resume: run failed samples again."),
-    click.option("--dry-run", is_flag=True, help="Print calls, tokens and money, and stop."),
-)
+    "cache": click.option(
+        "--cache", type=click.Path(path_type=Path), help="Response cache file (default in the cache folder)."
+    ),
+    "no_cache": click.option("--no-cache", is_flag=True, help="Ask every time, remember nothing between runs."),
+    "resume": click.option("--resume", is_flag=True, help="Go on with the run in --out."),
+    "retry_failed": click.option("--retry-failed", is_flag=True, help="With --resume: run failed samples again."),
+    "dry_run": click.option("--dry-run", is_flag=True, help="Print calls, tokens and money, and stop."),
+}
+"""By the name under which a command gets the value."""
 
 
 def plan_options(command: F) -> F:
     """Decorator: the options above."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return plan_options_without()(command)
+
+
+def plan_options_without(*names: str) -> Callable[[F], F]:
+    """Decorator: the options above but those that the command fixes, or explains in its own way."""
+
+    def add(command: F) -> F:
+        for name, option in reversed(_OPTIONS.items()):
+            command = command if name in names else option(command)
+        return command
+
+    return add
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +142,7 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
         resume=given["resume"],
         retry_failed=given["retry_failed"],
     )
-    return Order(plan, settings, given["out"] or Path(out or _default_out(plan)), given["dry_run"])
+    return Order(plan, settings, given["out"] or Path(out or default_out(plan.benchmark, plan)), given["dry_run"])
 
 
 def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
@@ -131,10 +159,15 @@ def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
     return pairs
 
 
+def roles_and_specs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """(role, spec) of every [ROLE=]SPEC; a model without a role is the base model."""
+    named = [re.fullmatch(r"(?:([a-z_]+)=)?(.+)", text) for text in texts]
+    return [(match.group(1) or "base", match.group(2)) for match in named if match]
+
+
 def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     """The plan with the models of the flags: bases replace the file's, roles and ways to reach them are added."""
-    named = [re.fullmatch(r"(?:([a-z_]+)=)?(.+)", text) for text in given["models"]]
-    pairs = [(match.group(1) or "base", match.group(2)) for match in named if match]
+    pairs = roles_and_specs(given["models"])
     bases = [spec for role, spec in pairs if role == "base"]
     roles: dict[str, dict[str, Any]] = {role: {"spec": spec} for role, spec in pairs if role != "base"}
     if bases:
@@ -179,6 +212,9 @@ def _prices(texts: Sequence[str]) -> dict[str, Price]:
     return prices
 
 
-def _default_out(plan: Plan) -> Path:
-    digest = hashlib.sha256(orjson.dumps(plan.essence(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
-    return Path("runs") / f"{plan.benchmark}-{digest}"
+def default_out(name: str, *plans: Plan) -> Path:
+    """A folder that these plans, and no others, lead to."""
+    essences = [plan.essence() for plan in plans]
+    whole = essences[0] if len(essences) == 1 else essences
+    digest = hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    return Path("runs") / f"{name}-{digest}"

@@ -14,6 +14,7 @@ from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.errors import UsageError
 from evenhand.runs.dry import forecast
 from evenhand.runs.runner import Progress, Runner
+from evenhand.types import Usage
 
 STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
@@ -76,17 +77,23 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, **giv
 
 def _execute(order: Order, *, report: bool, baseline: str | None = None, correction: str = "holm") -> int:
     if order.dry_run:
-        _print_forecast(order)
+        print_forecast(order)
         return 0
-    with shown_progress() as observer:
-        runner = Runner(order.plan, order.out, order.settings, observer)
-        progress = aio.run(runner.run())
-    _print_end(order, progress)
+    progress = run_order(order)
     if report and progress.statuses.total():
         print_study(*study_and_report([order.out], report_path(order.out), baseline=baseline, correction=correction))
     elif not report:
         click.echo(f"Next: evenhand report {order.out}")
     return STOPPED if progress.stopped else 0
+
+
+def run_order(order: Order) -> Progress:
+    """Run all that is not done yet, with progress on the way and a line at the end."""
+    with shown_progress() as observer:
+        runner = Runner(order.plan, order.out, order.settings, observer)
+        progress = aio.run(runner.run())
+    _print_end(order, progress)
+    return progress
 
 
 def _print_end(order: Order, progress: Progress) -> None:
@@ -98,22 +105,34 @@ def _print_end(order: Order, progress: Progress) -> None:
         click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {order.out}")
 
 
-def _print_forecast(order: Order) -> None:
-    """A table of what would be spent."""
+def print_forecast(*orders: Order) -> None:
+    """A table of what would be spent, for each order, and the sum where there are several."""
     from rich.console import Console
     from rich.table import Table
 
-    forecasts = aio.run(forecast(order.plan, order.settings.prices))
-    table = Table("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
-    for each in forecasts:
-        usage = each.usage
-        money = "price unknown" if usage.cost is None else f"${usage.cost:,.2f}"
-        cells = (each.samples, usage.calls, usage.prompt_tokens, usage.completion_tokens)
-        table.add_row(each.label, *(f"{cell:,}" for cell in cells), money)
-    Console().print(table)
+    total = Usage()
+    console = Console()
+    for order in orders:
+        forecasts = aio.run(forecast(order.plan, order.settings.prices))
+        title = order.plan.benchmark if len(orders) > 1 else None
+        columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
+        table = Table(*columns, title=title, title_justify="left")
+        for each in forecasts:
+            total += each.usage
+            table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))
+        console.print(table)
+    if len(orders) > 1:
+        calls, sent, replied, money = _amounts(total)
+        click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")
     click.echo(
         "Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries"
     )
     click.echo("come on top. Tokens are estimated from text length; replies are counted at the most they may take.")
-    if any(each.usage.cost is None for each in forecasts):
+    if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+
+
+def _amounts(usage: Usage) -> tuple[str, str, str, str]:
+    """Calls, tokens sent, tokens in replies and money."""
+    money = "price unknown" if usage.cost is None else f"${usage.cost:,.2f}"
+    return f"{usage.calls:,}", f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}", money

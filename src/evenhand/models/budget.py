@@ -53,6 +53,14 @@ class Limits:
                 raise UsageError(f"{text!r} is not a budget; write e.g. '$5', '500 calls' or '2M tokens'.")
         return limits
 
+    def less(self, spent: Usage) -> Limits:
+        """What these limits leave for another run once `spent` is gone."""
+        return Limits(
+            None if self.calls is None else max(0, self.calls - spent.calls),
+            None if self.tokens is None else max(0, self.tokens - spent.tokens),
+            None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
+        )
+
 
 def _number(digits: str, suffix: str, text: str) -> float:
     try:

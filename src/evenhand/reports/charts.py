@@ -52,6 +52,16 @@ class Segment:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bar that stands on an axis."""
+
+    arm: int
+    """The colour."""
+    value: float
+    text: str
+
+
 def sprite() -> Html:
     """The shapes of the arms, defined once for the whole page."""
     shapes = [tag("path", id=f"mark-{i}", d=path) for i, path in enumerate(_SHAPES)]
@@ -114,12 +124,31 @@ def stacked(segments: Sequence[Segment], label: str) -> Html:
     return _svg(20, label, parts, class_="stack")
 
 
+def stacked_on(axis: Axis, parts: Sequence[Part], label: str) -> Html:
+    """One bar of adjoining parts, from 0 on, against the axis's grid; its length is the sum of their values."""
+    boxes: list[Node] = []
+    start = 0.0
+    for part in parts:
+        left, right = _place(axis, start), _place(axis, start + part.value)
+        size = {"x": _percent(left), "width": _percent(right - left)}
+        if right > left:
+            box = tag("rect", y=5, height=20, class_=arm_class(part.arm), **size)
+            boxes.append(tag("g", tag("title", part.text), box))
+        start += part.value
+    return _svg(30, label, _grid(axis, 30), boxes, class_="bar on-axis")
+
+
 def _svg(height: float, label: str, *content: Node, class_: str) -> Html:
     return tag("svg", content, class_=class_, width="100%", height=f"{height:g}", role="img", aria_label=label)
 
 
 def _x(axis: Axis, value: float) -> str:
-    return _percent(SIDE + (100 - 2 * SIDE) * axis.fraction(value))
+    return _percent(_place(axis, value))
+
+
+def _place(axis: Axis, value: float) -> float:
+    """Per cent of the width."""
+    return SIDE + (100 - 2 * SIDE) * axis.fraction(value)
 
 
 def _percent(value: float) -> str:

@@ -43,30 +43,50 @@ _TITLES = (
 
 def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path) -> None:
     """Write the report to `path`, all or nothing; `samples` are those to embed, chosen by the caller."""
-    page = render_report(study, samples)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_page(render_report(study, samples), path)
 
 
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """The whole page as text."""
     view = view_of(study)
     embedded = list(samples)
-    style, script = _asset(_STYLES), _asset(_SCRIPTS)
+    content = _main(view, len(embedded))
+    return page(study.title, _TITLES, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
+
+
+def page(
+    title: str,
+    titles: Iterable[tuple[str, str]],
+    content: Html,
+    styles: Iterable[str],
+    scripts: Iterable[str],
+    data: Html | None = None,
+) -> str:
+    """A page of the house: the navigation beside the content, with its styles and scripts inside.
+
+    `titles` are (section id, name in the navigation), the overview first; styles and scripts are names of assets.
+    """
+    style, script = _asset(styles), _asset(scripts)
     body = tag(
         "body",
         tag("a", "Skip to the report", href="#overview", class_="skip"),
         sprite(),
-        tag("div", navigation(_TITLES), _main(view, len(embedded)), class_="page"),
-        sample_data(view, embedded),
+        tag("div", navigation(titles), content, class_="page"),
+        data,
         tag("script", script),
     )
-    return f"<!doctype html>\n{tag('html', _head(study.title, style, script), body, lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', _head(title, style, script), body, lang='en')}\n"
+
+
+def write_page(text: str, path: Path) -> None:
+    """Write the page, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _main(view: View, shown: int) -> Html:
