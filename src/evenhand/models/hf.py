@@ -89,6 +89,7 @@ class HFModel(Model):
         self._computing = threading.RLock()
         self._pending: deque[_Row] = deque()
         self._closed = False
+        self._words: dict[int, str] = {}
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -267,16 +268,33 @@ class HFModel(Model):
         for i, row in enumerate(rows):
             if row.params.steering is not None:
                 own[i] = steered(logits[list(lines[i])], row.params.steering)
-        return [i for i, token in enumerate(draw(own, rows)) if self._add(rows[i], token, own[i])]
+        tokens = draw(own, rows)
+        self._note_logprobs(rows, tokens, own)
+        return [i for i, token in enumerate(tokens) if self._add(rows[i], token)]
 
-    def _add(self, row: _Row, token: int, logits: Any) -> bool:
+    def _note_logprobs(self, rows: Sequence[_Row], tokens: Sequence[int], logits: Any) -> None:
+        """Keep the drawn token's logprob and the likeliest ones' for the rows that ask for them, all in one go."""
+        asking = [i for i, row in enumerate(rows) if row.params.logprobs]
+        if not asking:
+            return
+        logprobs = logits[asking].log_softmax(-1)
+        drawn = logprobs.gather(1, _torch().tensor([[tokens[i]] for i in asking], device=logprobs.device))
+        best = logprobs.topk(max(rows[i].params.logprobs for i in asking))
+        found = (drawn[:, 0].tolist(), best.values.tolist(), best.indices.tolist())
+        for i, own, values, indices in zip(asking, *found, strict=True):
+            most = rows[i].params.logprobs
+            top = tuple((self._word(each), p) for each, p in zip(indices[:most], values[:most], strict=True))
+            rows[i].logprobs.append(TokenLogprob(self._word(tokens[i]), own, top))
+
+    def _word(self, token: int) -> str:
+        """The text of one token, decoded once."""
+        if token not in self._words:
+            self._words[token] = self._text([token])
+        return self._words[token]
+
+    def _add(self, row: _Row, token: int) -> bool:
         """Add a token to a row; False once the row needs no more."""
         row.tokens.append(token)
-        if row.params.logprobs:
-            logprobs = logits.log_softmax(-1)
-            best = logprobs.topk(row.params.logprobs)
-            top = tuple((self._text([i]), p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True))
-            row.logprobs.append(TokenLogprob(self._text([token]), float(logprobs[token]), top))
         stops = row.params.stop
         if token in self._ends or (stops and any(stop in self._text(row.tokens) for stop in stops)):
             row.settle(self._completion(row, "stop"))
