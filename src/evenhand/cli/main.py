@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
     "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
+    "paper": (
+        "evenhand.cli.paper:paper",
+        "Make a paper's tables and figures with your model, beside the published numbers.",
+    ),
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's trace."),
     "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
     "metrics": ("evenhand.cli.metrics:metrics", "Score answers that were produced elsewhere."),

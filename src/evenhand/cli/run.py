@@ -87,22 +87,25 @@ def _execute(order: Order, *, report: bool, baseline: str | None = None, correct
     return STOPPED if progress.stopped else 0
 
 
-def run_order(order: Order) -> Progress:
-    """Run all that is not done yet, with progress on the way and a line at the end."""
+def run_order(order: Order, out: Path | None = None) -> Progress:
+    """Run all that is not done yet, with progress on the way and a line at the end.
+
+    `out` is what to resume with, where that is not the run's own folder.
+    """
     with shown_progress() as observer:
         runner = Runner(order.plan, order.out, order.settings, observer)
         progress = aio.run(runner.run())
-    _print_end(order, progress)
+    _print_end(order, progress, out or order.out)
     return progress
 
 
-def _print_end(order: Order, progress: Progress) -> None:
+def _print_end(order: Order, progress: Progress, out: Path) -> None:
     states = ", ".join(f"{count:,} {status}" for status, count in progress.statuses.most_common())
     click.echo(f"{order.out}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
     if progress.stopped:
-        click.echo(f"Stopped: {progress.stopped}. Go on with a larger --budget and --resume --out {order.out}")
+        click.echo(f"Stopped: {progress.stopped}. Go on with a larger --budget and --resume --out {out}")
     elif progress.statuses["failed"]:
-        click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {order.out}")
+        click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {out}")
 
 
 def print_forecast(*orders: Order) -> None:

@@ -130,9 +130,9 @@ def stacked_on(axis: Axis, parts: Sequence[Part], label: str) -> Html:
     start = 0.0
     for part in parts:
         left, right = _place(axis, start), _place(axis, start + part.value)
-        size = {"x": _percent(left), "width": _percent(right - left)}
         if right > left:
-            box = tag("rect", y=5, height=20, class_=arm_class(part.arm), **size)
+            x, width = _percent(left), _percent(right - left)
+            box = tag("rect", x=x, y=5, width=width, height=20, class_=arm_class(part.arm))
             boxes.append(tag("g", tag("title", part.text), box))
         start += part.value
     return _svg(30, label, _grid(axis, 30), boxes, class_="bar on-axis")

@@ -1,0 +1,140 @@
+"""`evenhand paper`: run what a paper ran, and show its tables and figures beside the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.cli.options import Order, default_out, plan_options_without, read_order, roles_and_specs
+from evenhand.cli.run import STOPPED, print_forecast, run_order
+from evenhand.errors import PlanError, UsageError
+from evenhand.papers.base import PAPERS, Ask, Paper, PaperPage, PaperRun
+from evenhand.runs.parts import check_plan
+from evenhand.runs.store import FILE_NAME
+
+_FIXED = ("config", "benchmark", "settings", "methods")
+"""Options of a plan that the paper decides."""
+_OWN = ("data", "models", "seeds", "limit", "out")
+"""Options of a plan that mean something narrower here."""
+
+
+@click.command()
+@click.argument("name", metavar="PAPER")
+@click.option(
+    "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC judges its answers."
+)
+@click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. per category (default: as the paper).")
+@click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper).")
+@click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
+@click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of page, CSV files and runs (default runs/NAME).")
+@plan_options_without(*_FIXED, *_OWN)
+def paper(name: str, out: Path | None, **given: Any) -> int:
+    """Make the tables and figures of a PAPER with your model, beside the published numbers.
+
+    PAPER is stardtox: Tables II and III and Figure 3. Both runs are ordinary run directories under --out.
+    With --out alone, the page is made again from what is there, without a call.
+
+    \b
+    Examples:
+      evenhand paper stardtox --model local/builtin --builtin --limit 4 --completions 2
+      evenhand paper stardtox --model openai/NAME --model judge=openai/OTHER --dry-run
+      evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
+    """
+    wanted = PAPERS.get(name)
+    if not given["models"] and out is not None:
+        _show(wanted, out, given["scorers"])
+        return 0
+    runs = wanted.runs(_ask(given))
+    orders = [_order(run, given) for run in runs]
+    folder = out or default_out(f"paper-{name}", *(order.plan for order in orders))
+    orders = [replace(order, out=folder / run.folder) for order, run in zip(orders, runs, strict=True)]
+    if orders[0].dry_run:
+        print_forecast(*orders)
+        return 0
+    _check(orders)
+    stopped = _run(orders, folder)
+    _show(wanted, folder)
+    return STOPPED if stopped else 0
+
+
+def _ask(given: Mapping[str, Any]) -> Ask:
+    bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
+    if not bases:
+        raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
+    if len(bases) > 1:
+        raise UsageError("A page shows one model; make one for each, or name the second as judge=SPEC.")
+    if given["builtin"] and given["data"]:
+        raise UsageError("--builtin uses our own data sets; leave --data away, or --builtin.")
+    return Ask(bases[0], given["limit"], given["completions"], given["builtin"])
+
+
+def _order(run: PaperRun, given: Mapping[str, Any]) -> Order:
+    """The run as if it had been asked for by `evenhand run`."""
+    decided = {
+        "config": None,
+        "benchmark": run.benchmark,
+        "settings": run.settings,
+        "methods": run.methods,
+        "limit": run.limit,
+        "seeds": (given["seed"],),
+        "scorers": given["scorers"] if run.scored else (),
+        "out": None,
+    }
+    return read_order({**given, **decided}, default_methods=())
+
+
+def _check(orders: Sequence[Order]) -> None:
+    """Refuse what would only be found out when the first run has been paid for."""
+    for order in orders:
+        plan = order.plan
+        benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
+        check_plan(plan, benchmark)
+        next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
+        if not order.settings.resume and (order.out / FILE_NAME).exists():
+            raise PlanError(f"{order.out} holds a run already; pass --resume to go on with it, or another --out.")
+
+
+def _run(orders: Sequence[Order], folder: Path) -> bool:
+    """Run one after another within one budget; says whether the budget stopped them."""
+    left = orders[0].settings.budget
+    for order in orders:
+        progress = run_order(replace(order, settings=replace(order.settings, budget=left)), folder)
+        if progress.stopped:
+            return True
+        left = left.less(progress.spent)
+    return False
+
+
+def _show(wanted: Paper, folder: Path, scorers: Sequence[str] = ()) -> None:
+    """Page, CSV files and tables from the runs that are there."""
+    from evenhand.papers.csv_files import write_csv_files
+    from evenhand.papers.html import render_page
+    from evenhand.reports.html import write_page
+
+    there = {name: folder / name for name in wanted.folders if (folder / name / FILE_NAME).is_file()}
+    if not there:
+        raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
+    page = wanted.page(there, scorers)
+    written = write_csv_files(page, folder)
+    write_page(render_page(page), folder / "index.html")
+    _print(page)
+    click.echo(f"Page: {folder / 'index.html'}; numbers: {', '.join(path.name for path in written)}")
+
+
+def _print(page: PaperPage) -> None:
+    from rich.console import Console
+
+    from evenhand.papers.terminal import printed
+
+    console = Console()
+    for table in printed(page):
+        console.print(table)
+    for warning in page.warnings:
+        console.print(f"! {warning}", markup=False, highlight=False)

@@ -1,0 +1,185 @@
+"""What a paper is here: the runs it takes, and from those its tables and figures beside the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from evenhand.registry import Registry
+from evenhand.runs.results import Estimate, StudyResult
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the user may change about a paper's runs; None means as in the paper."""
+
+    model: str
+    """The spec of the base model: what it can do decides on the methods."""
+    limit: int | None = None
+    """Items of each kind (category, band, …)."""
+    completions: int | None = None
+    builtin: bool = False
+    """Our own data sets in place of the public ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRun:
+    """One run of a paper, in the words of the command line."""
+
+    folder: str
+    benchmark: str
+    methods: tuple[str, ...]
+    limit: int
+    settings: tuple[str, ...] = ()
+    """KEY=VALUE options of the benchmark."""
+    scored: bool = False
+    """Whether its answers are texts, which scorers rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    """Of the metric, as in CSV files."""
+    title: str
+    hint: str = ""
+    """Which way is better."""
+    over: str = ""
+    """A heading that it shares with its neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Our number, the paper's, or both."""
+
+    estimate: Estimate | None = None
+    published: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table; `published_as` is its name in the paper, where it is there."""
+
+    method: str
+    setting: str
+    cells: Sequence[Cell]
+    ours: bool = True
+    """Whether there are numbers of ours; a cell without one is then a dash."""
+    note: str = ""
+    """Why there is no number of ours."""
+    published_as: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows and columns; `name` tells the grids of one table apart."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the paper."""
+
+    id: str
+    title: str
+    lead: str
+    grids: Sequence[Grid]
+    sentences: Sequence[str] = ()
+    """What the paired comparisons say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a figure: one estimate per part, in the figure's order of parts."""
+
+    name: str
+    setting: str
+    parts: Sequence[Estimate]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Stacked bars; each part of a bar is a percentage of its own, so that a bar may be longer than 100."""
+
+    id: str
+    title: str
+    lead: str
+    parts: Sequence[str]
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPage:
+    """All that the page, the CSV files and the terminal show."""
+
+    title: str
+    source: str
+    lead: str
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+    notes: Sequence[tuple[str, str]]
+    """(what it is about, what cannot be compared and why)."""
+    warnings: Sequence[str] = ()
+    process: StudyResult | None = None
+    """The arms of all runs, for cost, failures and provenance."""
+
+
+class Paper(Protocol):
+    """A paper whose results can be made again."""
+
+    name: str
+    title: str
+    folders: tuple[str, ...]
+    """Of its runs, in the order in which they are shown."""
+
+    def runs(self, ask: Ask) -> Sequence[PaperRun]:
+        """What has to be run."""
+        ...
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The tables and figures from the run folders that there are; others leave their cells empty.
+
+        `scorers` are those whose stored scores count instead of the planned ones.
+        """
+        ...
+
+
+PAPERS: Registry[Paper] = Registry("paper", package="evenhand.papers")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The numbers of a paper as it printed them, by table and row."""
+
+    title: str
+    source: str
+    tables: Mapping[str, Mapping[str, Mapping[str, float]]]
+    """Table → row → column → number."""
+    notes: Sequence[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def row(self, table: str, name: str) -> Mapping[str, float]:
+        """The numbers of a row; none for rows that are not in the paper."""
+        return self.tables[table][name] if name else {}
+
+
+@cache
+def published(paper: str) -> Published:
+    """The published numbers of a paper, from its YAML file."""
+    text = resources.files("evenhand.papers").joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+    raw: dict[str, Any] = yaml.safe_load(text)
+    tables = {
+        name: {row: dict(zip(table["columns"], values, strict=True)) for row, values in table["rows"].items()}
+        for name, table in raw["tables"].items()
+    }
+    return Published(raw["title"], raw["source"], tables, [(each["about"], each["text"]) for each in raw["notes"]])
