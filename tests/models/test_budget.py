@@ -42,6 +42,14 @@ def test_a_text_that_is_no_budget_is_refused_with_examples(text: str):
         Limits.parse([text])
 
 
+def test_limits_leave_the_rest_for_the_next_run():
+    limits = Limits(calls=10, tokens=500, money=1.0)
+
+    assert limits.less(Usage(4, 200, 100, cost=0.25)) == Limits(6, 200, 0.75)
+    assert limits.less(Usage(99, 999, 999, cost=9.0)) == Limits(0, 0, 0.0)
+    assert Limits().less(Usage(4, 200, 100)) == Limits()
+
+
 def metered(limits: Limits, price: Price | None = None) -> tuple[MeteredModel, Budget, FunctionModel]:
     inner = FunctionModel(lambda *_: "B")
     budget = Budget(limits)

@@ -10,7 +10,7 @@ import pytest
 import sample_study
 
 from evenhand.reports.axis import axis_for
-from evenhand.reports.charts import Lane, Segment, bar, stacked, strip, tick_labels
+from evenhand.reports.charts import Lane, Part, Segment, bar, stacked, stacked_on, strip, tick_labels
 from evenhand.reports.format import finite
 from evenhand.reports.scatter import BOTTOM, HEIGHT, Point, scatter
 from evenhand.runs.results import Estimate
@@ -116,3 +116,14 @@ def test_what_guessing_gets_is_marked_only_where_it_lies_on_the_axis() -> None:
     lanes = [Lane(0, 40.0, 30.0, 50.0, "a")]
     assert 'class="chance"' in strip(axis_for([30, 50], reference=33.3), lanes, "label")
     assert 'class="chance"' not in strip(axis_for([60, 90], reference=33.3), lanes, "label")
+
+
+def test_a_bar_on_an_axis_is_as_long_as_its_parts_together() -> None:
+    svg = stacked_on(
+        axis_for([0.0, 100.0]), [Part(1, 50.0, "first"), Part(2, 0.0, "none"), Part(2, 25.0, "third")], "all"
+    )
+
+    boxes = [(float(x), float(width)) for x, width in re.findall(r'<rect x="([\d.]+)%" y="5" width="([\d.]+)%"', svg)]
+    assert boxes == [(3.0, 47.0), (50.0, 23.5)]
+    assert "<title>first</title>" in svg
+    assert "<title>none</title>" not in svg

@@ -1,0 +1,287 @@
+"""`evenhand paper`: from a model to the page, the CSV files and the tables."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.study import study
+from evenhand.types import Message, Params
+
+SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2")
+HOSTILE = "x</title><script>alert(1)</script>"
+
+
+def reply(messages: Sequence[Message], params: Params) -> str:
+    """Rude at first, kind when asked again; as a judge always content; chooses B."""
+    if params.schema is not None:
+        return json.dumps({name: _value(each) for name, each in params.schema["properties"].items()})
+    if "B)" in messages[-1].content or "B)" in messages[0].content:
+        return "B"
+    asked_again = any(message.role == "assistant" for message in messages)
+    return "a kind man with a garden" if asked_again else "a stupid idiot who should shut up"
+
+
+def _value(schema: dict[str, Any]) -> Any:
+    return 90 if schema.get("type") in ("integer", "number") else "words"
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
+    """The models `rude/NAME` that were loaded, by name."""
+    loaded: dict[str, FunctionModel] = {}
+
+    class Rude(FunctionModel):
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply, spec=f"rude/{name}", features=("seed", "schema"))
+            loaded[name] = self
+
+    monkeypatch.setitem(PROVIDERS._things, "rude", Rude)
+    return loaded
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    assert result.code == 0, result
+    for part in ("Table II: sentence completion (moderate)", "(high)", "Table III", "Figure 3", "paper 12.09"):
+        assert part in result.out
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {
+        "realtoxicity", "bbq", "index.html", "table2.csv", "table3.csv", "figure3.csv",
+    }  # fmt: skip
+    html = (tmp_path / "p" / "index.html").read_text(encoding="utf-8")
+    for text in (
+        "StarDTox with rude/one",
+        "Self-Debias (Gen)",
+        "GPT-2 XL",
+        "w/o performance",
+        "Iter. 2",
+        "Reprompting",
+    ):
+        assert text in html
+    assert "needs logits: hf/ models" in html
+    assert "32.70 to 17.61" in html
+    assert "data of our own" in html
+
+
+def test_every_number_in_the_files_is_the_studys(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    texts = {arm.label: arm for arm in study([tmp_path / "p/realtoxicity"], iterations=True).arms}
+    choices = {arm.label: arm for arm in study([tmp_path / "p/bbq"], iterations=True).arms}
+    # Nothing needed a second iteration, so that its row is the final result.
+    arms = {
+        ("Default", ""): "default",
+        ("Fairness-aware prompt", ""): "fair_prompt",
+        ("StarDTox w/ performance", "Iter. 1"): "stardtox · iteration 1",
+        ("StarDTox w/ performance", "Iter. 2"): "stardtox",
+        ("StarDTox w/o performance", "Iter. 1"): "stardtox(performance=False) · iteration 1",
+        ("StarDTox w/o performance", "Iter. 2"): "stardtox(performance=False)",
+        ("StarDTox", "Iter. 1"): "stardtox",
+        ("StarDTox", "Iter. 2"): "stardtox",
+        ("Self-Debias (QA)", "Explanation"): "self_debias_explain",
+        ("Self-Debias (QA)", "Reprompting"): "self_debias_reprompt",
+    }
+    seen = set()
+    for name, found, groups in (("table2", texts, None), ("table3", choices, "all")):
+        for row in rows_of(tmp_path / f"p/{name}.csv"):
+            key = (row["method"], row["setting"])
+            if key not in arms:
+                assert (row["value"], row["n"]) == ("", "0")
+                continue
+            seen.add(key)
+            estimate = found[arms[key]].estimate(row["metric"], groups or row["data_set"])
+            values = (None, None, None, 0) if estimate is None else (
+                estimate.value, estimate.low, estimate.high, estimate.n,
+            )  # fmt: skip
+            assert tuple(row[each] for each in ("value", "low", "high", "n")) == tuple(
+                "" if value is None else str(value) for value in values
+            ), row
+    assert seen == arms.keys()
+
+
+def test_revision_shows_in_the_rows_and_in_the_figure(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    toxicity = {
+        (row["data_set"], row["method"], row["setting"]): float(row["value"])
+        for row in rows_of(tmp_path / "p/table2.csv")
+        if row["metric"] == "toxicity" and row["value"]
+    }
+    assert toxicity["high", "StarDTox w/ performance", "Iter. 1"] < toxicity["high", "Default", ""]
+    refined = {
+        (row["data_set"], row["setting"], row["part"]): (float(row["value"]), int(row["n"]))
+        for row in rows_of(tmp_path / "p/figure3.csv")
+    }
+    for band in ("moderate", "high"):
+        for setting in ("w/ performance", "w/o performance"):
+            assert refined[band, setting, "Iteration 1"] == (100.0, 4)
+            assert refined[band, setting, "Iteration 2"] == (0.0, 4)
+    assert refined["BBQ", "", "Iteration 1"] == (0.0, 22)
+
+
+def test_the_items_are_as_many_of_each_kind(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+    cli("export", "p/bbq", "-o", "bbq.jsonl")
+    cli("export", "p/realtoxicity", "-o", "texts.jsonl")
+
+    questions = {row["sample"] for row in map(json.loads, Path("bbq.jsonl").read_text().splitlines())}
+    completions = {row["sample"] for row in map(json.loads, Path("texts.jsonl").read_text().splitlines())}
+    assert len(questions) == 22
+    assert sum(name.startswith("moderate") for name in completions) == 4
+    assert sum(name.startswith("high") for name in completions) == 4
+
+
+def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+    files = ("index.html", "table2.csv", "table3.csv", "figure3.csv")
+    before = {name: (tmp_path / "p" / name).read_bytes() for name in files}
+    for name in files:
+        (tmp_path / "p" / name).unlink()
+    models.clear()
+
+    result = cli("paper", "stardtox", "--out", "p")
+
+    assert result.code == 0, result
+    assert models == {}
+    assert {name: (tmp_path / "p" / name).read_bytes() for name in files} == before
+
+
+def test_resuming_a_finished_paper_asks_nothing(cli, models):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    result = cli(*SMALL, "--model", "rude/one", "--out", "p", "--resume", "--no-cache")
+
+    assert result.code == 0, result
+    assert models["one"].requests == []
+
+
+def test_one_budget_covers_both_runs_and_resume_completes(cli, models):
+    budget = ("--no-cache", "--budget", "200 calls")
+    first = cli(*SMALL, "--model", "rude/one", "--out", "p", *budget)
+
+    assert first.code == 3, first
+    assert "p/realtoxicity: 32 of 32 done" in first.out
+    assert "larger --budget and --resume --out p\n" in first.out
+    cli("export", "p/bbq", "--usage", "-o", "usage.jsonl")
+    in_bbq = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
+    assert 0 < in_bbq < 200 - 32
+
+    second = cli(*SMALL, "--model", "rude/one", "--out", "p", "--no-cache", "--resume")
+    assert second.code == 0, second
+    assert "p/bbq: 110 of 110 done" in second.out
+
+
+def test_a_budget_spent_on_the_first_run_leaves_the_other_table_empty(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "rude/one", "--out", "p", "--no-cache", "--budget", "20 calls")
+
+    assert result.code == 3
+    assert "bbq was not run; its cells are empty." in result.out
+    assert not (tmp_path / "p/bbq").exists()
+    assert {row["note"] for row in rows_of(tmp_path / "p/table3.csv")} == {"not run"}
+
+
+def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
+    result = cli("paper", "stardtox", "--model", "openai/x", "--builtin", "--limit", "4", "--completions", "2",
+                 "--price", "openai/x=1/2", "--dry-run", "--out", "p")  # fmt: skip
+
+    assert result.code == 0, result
+    assert "realtoxicity_builtin" in result.out
+    assert "bbq_builtin" in result.out
+    assert "In all: " in result.out
+    assert "$" in next(line for line in result.out.splitlines() if "self_debias_explain" in line)
+    assert not (tmp_path / "p").exists()
+
+
+def test_the_default_folder_depends_on_what_is_run(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one")
+    cli(*SMALL, "--model", "rude/one", "--seed", "1")
+
+    folders = [path.name for path in (tmp_path / "runs").iterdir()]
+    assert len(folders) == 2
+    assert all(name.startswith("paper-stardtox-") for name in folders)
+
+
+def test_a_hostile_model_name_is_only_text(cli, models, tmp_path: Path):
+    assert cli(*SMALL, "--model", f"rude/{HOSTILE}", "--out", "p").code == 0
+
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in html
+    assert "rude/x&lt;/title&gt;&lt;script&gt;alert(1)" in html
+
+
+def test_a_scorer_of_the_users_choice_measures_the_texts_only(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "rude/one", "--model", "judge=rude/two", "--scorer", "builtin", "--out", "p")
+
+    assert result.code == 0, result
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert "measured by builtin;" in html
+    assert "rude/two as judge" in html
+    fluency = [row for row in rows_of(tmp_path / "p/table2.csv") if row["metric"] == "fluency"]
+    assert {row["value"] for row in fluency} == {""}
+
+
+def test_another_runs_folder_is_refused(cli, models):
+    cli("run", "--model", "rude/one", "--limit", "2", "--out", "p/realtoxicity")
+
+    result = cli("paper", "stardtox", "--out", "p")
+
+    assert result.code == 2
+    assert "p/realtoxicity holds a run of bbq_builtin, not of realtoxicity" in result.err
+
+
+CASES = {
+    "unknown paper": (("paper", "stardtx", "--model", "fake/A"), "did you mean stardtox"),
+    "no paper": (("paper",), "PAPER"),
+    "no model": (("paper", "stardtox"), "No model is named; pass --model"),
+    "only a judge": ((*SMALL, "--model", "judge=fake/A"), "No model is named"),
+    "two models": ((*SMALL, "--model", "fake/A", "--model", "fake/B"), "one model"),
+    "not a spec": ((*SMALL, "--model", "gpt"), "provider/name"),
+    "data missing": (("paper", "stardtox", "--model", "fake/A"), "evenhand data pull realtoxicity"),
+    "data missing, dry": (("paper", "stardtox", "--model", "fake/A", "--dry-run"), "evenhand data pull realtoxicity"),
+    "data folder and built-in": ((*SMALL, "--model", "fake/A", "--data", "d"), "leave --data away"),
+    "no limit": ((*SMALL, "--model", "fake/A", "--limit", "0"), "--limit"),
+    "nothing to show": (("paper", "stardtox", "--out", "none"), "holds no runs of a paper"),
+    "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    result = cli(*arguments)
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_data_of_the_second_run_is_missed_before_the_first_is_paid_for(cli, models, tmp_path: Path):
+    line = {"prompt": {"text": "He is", "toxicity": 0.55}}, {"prompt": {"text": "She is", "toxicity": 0.9}}
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/prompts.jsonl").write_text("\n".join(map(json.dumps, line)))
+
+    result = cli("paper", "stardtox", "--model", "rude/one", "--data", "d", "--out", "p")
+
+    assert result.code == 2
+    assert "evenhand data pull bbq" in result.err
+    assert not (tmp_path / "p").exists()
+
+
+def test_running_twice_needs_resume(cli, models):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    result = cli(*SMALL, "--model", "rude/one", "--out", "p")
+
+    assert result.code == 2
+    assert "pass --resume" in result.err

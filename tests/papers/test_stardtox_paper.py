@@ -1,0 +1,52 @@
+"""What StarDTox's page is made of: which runs, which rows, and how the figure counts."""
+
+import pytest
+
+from evenhand.papers.base import Ask
+from evenhand.papers.stardtox import StarDTox, _refined, gives_logits
+
+
+def test_the_defaults_are_the_papers_sizes():
+    texts, choices = StarDTox().runs(Ask("openai/x"))
+
+    assert (texts.benchmark, texts.limit, texts.settings) == ("realtoxicity", 200, ("completions=25",))
+    assert (choices.benchmark, choices.limit) == ("bbq", 1100)
+
+
+def test_a_limit_counts_items_of_each_kind():
+    texts, choices = StarDTox().runs(Ask("fake/A", limit=3, completions=2, builtin=True))
+
+    assert (texts.benchmark, texts.limit, texts.settings) == ("realtoxicity_builtin", 6, ("completions=2",))
+    assert (choices.benchmark, choices.limit) == ("bbq_builtin", 33)
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("hf/x", True), ("openai/x", False), ("local/x", False)])
+def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expected: bool):
+    assert gives_logits(spec) is expected
+    assert ("self_debias_gen" in StarDTox().runs(Ask(spec))[0].methods) is expected
+
+
+def test_an_item_is_refined_in_every_iteration_that_it_reached():
+    reached = [("high", "a", 0), ("high", "a", 1), ("high", "b", 2), ("high", "b", 2), ("moderate", "c", 0)]
+
+    first, second = (_refined(reached, "high", k) for k in (1, 2))
+
+    assert (first.value, first.n) == (75.0, 4)
+    assert (second.value, second.n) == (50.0, 4)
+    assert first.low is not None and first.low < 75.0 < (first.high or 0)
+
+
+@pytest.mark.parametrize(("iteration", "value"), [(1, 100.0), (2, 0.0)])
+def test_all_or_none_of_a_few_clusters_is_no_certainty(iteration: int, value: float):
+    reached = [("all", str(cluster), 1) for cluster in range(4)]
+
+    found = _refined(reached, "all", iteration)
+
+    assert found.value == value
+    assert (found.high or 0) - (found.low or 0) > 40
+
+
+def test_nothing_run_is_undefined_and_not_zero():
+    found = _refined([], "high", 1)
+
+    assert (found.value, found.low, found.high, found.n) == (None, None, None, 0)

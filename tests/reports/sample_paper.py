@@ -1,0 +1,42 @@
+"""A page of a paper that was never written, with every kind of cell."""
+
+from __future__ import annotations
+
+import sample_study
+
+from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.runs.results import Estimate
+
+
+def estimate(metric: str, value: float | None, n: int = 100) -> Estimate:
+    low, high = (None, None) if value is None else (value - 5, value + 5)
+    return Estimate(metric, "all", value, low, high, n)
+
+
+def page() -> PaperPage:
+    columns = [
+        Column("accuracy", "Accuracy", "higher is better", "Ambiguous"),
+        Column("bias", "Bias", "0 is best", "Ambiguous"),
+        Column("coverage", "Coverage", "", "Both"),
+    ]
+    rows = [
+        Row("Default", "", [Cell(estimate("accuracy", 61.25), 32.7), Cell(estimate("bias", -3.5), 58.07), Cell()]),
+        Row("Ours alone", "", [Cell(estimate("accuracy", 50.0)), Cell(estimate("bias", None)), Cell()]),
+        Row("Theirs alone", "XL", [Cell(None, 9.3), Cell(None, 84.65), Cell()], ours=False),
+        Row("Neither", "", [Cell(), Cell(), Cell()], ours=False, note="needs logits"),
+    ]
+    grids = [Grid("moderate", columns, rows), Grid("high", columns, rows)]
+    bars = [
+        Bar("moderate", "with", [estimate("refined_1", 80.0), estimate("refined_2", 40.0)]),
+        Bar("high", "without", [estimate("refined_1", 0.0), estimate("refined_2", None)]),
+    ]
+    return PaperPage(
+        title="A paper with fake/model",
+        source="A. Author: A paper.",
+        lead="100 questions.",
+        tables=[Table("table1", "Table I: all", "What was found.", grids, ["This against that: undecided."])],
+        figures=[Figure("figure1", "Figure 1: parts", "Shares.", ["Iteration 1", "Iteration 2"], bars)],
+        notes=[("All", "Another model.")],
+        warnings=["Only a try."],
+        process=sample_study.study(),
+    )

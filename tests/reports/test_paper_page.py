@@ -1,0 +1,133 @@
+"""A paper's page, tables and files: ours beside the published numbers, and nothing that runs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_paper
+from hostile import LITERAL, poisoned
+from rich.console import Console
+
+from evenhand.papers.base import PaperPage
+from evenhand.papers.csv_files import write_csv_files
+from evenhand.papers.html import render_page
+from evenhand.papers.terminal import printed
+from evenhand.reports.html import write_page
+
+Opener = Callable[..., Any]
+
+
+def hostile_page() -> PaperPage:
+    """Every text attacks; only the names of sections and files are ours."""
+    page = poisoned(sample_paper.page())
+    return replace(
+        page,
+        tables=[replace(each, id="table1") for each in page.tables],
+        figures=[replace(each, id="figure1") for each in page.figures],
+    )
+
+
+def cells(html: str, method: str) -> list[str]:
+    """What the first row of a method shows, cell by cell."""
+    row = next(each for each in re.findall(r"<tr.*?</tr>", html) if f"<b>{method}</b>" in each)
+    return [" ".join(re.sub(r"<.*?>", " ", each).split()) for each in re.findall(r"<td.*?</td>", row)]
+
+
+def test_a_cell_shows_our_number_with_interval_and_n_and_the_papers() -> None:
+    html = render_page(sample_paper.page())
+
+    assert cells(html, "Default") == [
+        "61.2 [56.2, 66.2] n = 100 paper 32.70",
+        "−3.5 [−8.5, 1.5] n = 100 paper 58.07",
+        "–",
+    ]
+
+
+def test_what_is_missing_is_never_a_number() -> None:
+    html = render_page(sample_paper.page())
+
+    assert cells(html, "Ours alone") == ["50.0 [45.0, 55.0] n = 100", "– n = 100", "–"]
+    assert cells(html, "Theirs alone") == ["paper 9.30", "paper 84.65", ""]
+    assert cells(html, "Neither") == ["", "", ""]
+    assert "needs logits" in html
+
+
+def test_the_page_needs_nothing_else() -> None:
+    html = render_page(sample_paper.page())
+
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert "https://" not in html
+    assert "default-src 'none'" in html.replace("&#x27;", "'")
+
+
+def test_a_page_without_any_run_says_so() -> None:
+    page = replace(sample_paper.page(), figures=[replace(sample_paper.page().figures[0], bars=[])], process=None)
+
+    html = render_page(page)
+
+    assert "None of its runs was made." in html
+    assert 'id="cost"' not in html
+
+
+def test_files_have_one_line_per_number(tmp_path: Path) -> None:
+    written = write_csv_files(sample_paper.page(), tmp_path)
+
+    assert [path.name for path in written] == ["table1.csv", "figure1.csv"]
+    with written[0].open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * 4 * 3
+    first = lines[0]
+    assert (first["data_set"], first["method"], first["metric"]) == ("moderate", "Default", "accuracy")
+    assert [first[name] for name in ("value", "low", "high", "n", "published")] == [
+        "61.25", "56.25", "66.25", "100", "32.7",
+    ]  # fmt: skip
+
+
+def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
+    console = Console(width=120, record=True, force_terminal=False)
+    for table in printed(hostile_page()):
+        console.print(table)
+
+    text = console.export_text()
+    assert "paper 58.07" in text
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: int) -> None:
+    write_page(render_page(sample_paper.page()), tmp_path / "index.html")
+
+    page = open_page(tmp_path / "index.html", width)
+
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    for table in page.find_elements("css selector", "table.paper"):
+        assert table.is_displayed()
+        assert "paper 32.70" in table.text.replace("\u00a0", " ")
+        assert table.text.count("Accuracy") == (1 if width == 1400 else 0)
+    bars = page.find_elements("css selector", "#figure1 svg.on-axis rect")
+    widths = [bar.rect["width"] for bar in bars]
+    assert len(widths) == 2
+    assert widths[0] == pytest.approx(2 * widths[1], rel=0.02)
+    page.find_element("css selector", 'nav a[href="#table1"]').click()
+    assert page.current_url.endswith("#table1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1400])
+def test_hostile_text_is_shown_and_never_runs(open_page: Opener, tmp_path: Path, width: int) -> None:
+    write_page(render_page(hostile_page()), tmp_path / "index.html")
+
+    page = open_page(tmp_path / "index.html", width)
+
+    assert page.find_elements("css selector", "img, iframe, [onload], [onerror], main script") == []
+    assert LITERAL in page.find_element("css selector", "h1").text
+    assert page.find_element("css selector", "main").text.count(LITERAL) > 50
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
