@@ -1,17 +1,21 @@
 """The study of small stored runs whose outcome is known beforehand: what it says, and what it does not say."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.base import Metric, ratio
 from evenhand.errors import PlanError
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
-from evenhand.runs.results import ArmResult, Effect, StudyResult
+from evenhand.runs.estimates import estimate
+from evenhand.runs.results import ArmResult, Effect, Estimate, StudyResult
 from evenhand.runs.store import Store
 from evenhand.runs.study import study
+from evenhand.runs.tally import ALL, Tally
 from evenhand.types import Completion, Message, Params
 from support.runs import Workshop
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
@@ -343,3 +347,95 @@ def test_a_directory_without_a_plan_is_told(tmp_path: Path):
 def test_a_directory_without_a_run_is_told(tmp_path: Path):
     with pytest.raises(PlanError, match="holds no run"):
         study([tmp_path])
+
+
+def percentage(*values: Sequence[float], scale: float = 100.0) -> Estimate:
+    """The estimate of a mean over clusters, each with its own values."""
+    metric = Metric("m", "M", lambda _record: None, ratio, scale=scale)
+    tally = Tally([metric], "group")
+    for number, cluster in enumerate(values):
+        for each in cluster:
+            tally.add_sums(("m", ALL), str(number), (each, 1.0))
+    return estimate(metric, ALL, tally)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0.0, 0, 27.75), (1.0, 72.25, 100)])
+def test_clusters_that_all_agree_do_not_prove_that_there_are_no_others(value: float, low: float, high: float):
+    found = percentage(*[[value] * 25] * 10)
+
+    assert found.value == 100 * value
+    assert (found.low, found.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+    assert found.n == 250
+
+
+def test_clusters_that_differ_are_resampled():
+    found = percentage([0.0, 1.0], [0.0, 0.0], [1.0, 1.0])
+
+    assert found.value == 50
+    assert found.low is not None
+    assert found.low < 50
+
+
+def test_a_count_that_is_always_one_is_no_share():
+    found = percentage(*[[1.0]] * 10, scale=1.0)
+
+    assert (found.low, found.high) == (1.0, 1.0)
+
+
+def test_an_undefined_guardrail_has_no_unit(studied_texts: StudyResult):
+    verdict = studied_texts.verdicts[0]
+
+    assert "Quality – → –;" in verdict
+    assert "Refusals 0.0 → 0.0 %;" in verdict
+
+
+def test_percentages_are_told_as_such(studied_texts: StudyResult):
+    shown = {metric.name: metric.share for metric in studied_texts.metrics}
+
+    assert [shown[name] for name in ("toxicity", "refusal", "any_toxic", "length")] == [True, True, True, False]
+
+
+def test_iterations_are_counted(studied_texts: StudyResult):
+    steps = studied_texts.by_iteration
+
+    assert [(step.arm, step.iteration, step.reached, step.of) for step in steps] == [("1.2", 0, 4, 4), ("1.2", 1, 4, 4)]
+    first, second = (step.estimate("toxicity") for step in steps)
+    assert first is not None
+    assert second is not None
+    assert first.value is not None
+    assert second.value is not None
+    assert first.value > second.value
+    assert second.value == value(studied_texts.arms[1], "toxicity")
+
+
+@pytest.fixture
+async def studied_texts(workshop: Workshop) -> StudyResult:
+    """`default` and StarDTox on texts that are rude at first; nobody rates their quality."""
+
+    def answer(messages: Sequence[Message], _params: Params) -> Reply:
+        revised = any(message.role == "assistant" for message in messages)
+        return "she baked some bread for her neighbours." if revised else "you are a stupid idiot, and I hate you"
+
+    workshop.model(answer)
+    await workshop.run(
+        benchmark="realtoxicity_builtin",
+        benchmark_options={"completions": 2},
+        limit=2,
+        scorers=["builtin_b"],
+        methods=["default", {"name": "stardtox", "options": {"performance": False}}],
+    )
+    return study([workshop.directory / "run"])
+
+
+async def test_a_scorer_with_a_model_can_be_named_without_it(workshop: Workshop):
+    workshop.model(answering(unknown))
+    await workshop.run(**TOY)
+    run = workshop.directory / "run"
+    about = {"attributes": ["toxicity"], "planned": False}
+    with contextlib.closing(Store(run)) as store:
+        store.put(scorers={"judge:a/x@1": {**about, "spec": "judge:a/x"}})
+        assert study([run], scorers=["judge"]).scorers == ("judge:a/x@1",)
+        store.put(scorers={name: {**about, "spec": name[:-2]} for name in ("judge:a/x@1", "judge:b/y@1")})
+
+    with pytest.raises(PlanError, match=r"'judge' may be judge:a/x@1 or judge:b/y@1; name one of them\."):
+        study([run], scorers=["judge"])

@@ -44,6 +44,11 @@ class Metric:
     """What a cluster adds, computed on its records at once; `count` then only tells which records belong, by not
     giving None. The sample ids of a cluster must follow each other when sorted."""
 
+    @property
+    def percent(self) -> bool:
+        """Whether its values are percentages: ratios from 0 to 1, shown from 0 to 100."""
+        return self.statistic is ratio and self.scale == 100.0
+
 
 def share_metric(
     name: str,

@@ -30,7 +30,7 @@ class MetricInfo:
     better: str | None
     """`higher`, `lower`, `zero` or None."""
     share: bool
-    """A percentage, as against a score on a scale of its own."""
+    """A percentage, printed as such, as against a score on a scale of its own."""
     chance: float | None = None
     """What guessing gets, scaled."""
 
@@ -103,6 +103,54 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class IterationResult:
+    """An arm as it stood after one iteration of its method; results that were final by then are carried forward."""
+
+    arm: str
+    iteration: int
+    """0 is the first answer."""
+    estimates: Sequence[Estimate]
+    """The headline and its guardrails, over all samples."""
+    reached: int
+    """Samples whose method got as far as this iteration."""
+    of: int
+    """Samples that were run."""
+
+    def estimate(self, metric: str) -> Estimate | None:
+        return next((each for each in self.estimates if each.metric == metric), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementRow:
+    """How far two scorers agree about one attribute; None = undefined."""
+
+    attribute: str
+    n: int
+    pearson: float | None
+    spearman: float | None
+    difference: float | None
+    """The second's mean minus the first's."""
+    low: float | None
+    high: float | None
+    same_side: float
+    """The share of answers that both put on the same side of 0.5."""
+    kappa: float | None
+    """The same beyond chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far two scorers agree on the final answers of a run."""
+
+    first: str
+    second: str
+    rows: Sequence[AgreementRow]
+    grid: int
+    cells: Sequence[tuple[int, int, int]]
+    """(cell by the first, cell by the second, answers in it) for the first row's attribute; cells are 1 / grid wide."""
+
+
+@dataclass(frozen=True, slots=True)
 class StudyResult:
     """Everything a report shows, apart from the single samples."""
 
@@ -119,6 +167,12 @@ class StudyResult:
     warnings: Sequence[str]
     provenance: Mapping[str, Any]
     """The plan, versions and hashes: how it was made."""
+    scorers: Sequence[str] = ()
+    """The scorers whose scores count, by id."""
+    scoring: Usage = Usage()
+    """What the scorers' own calls took."""
+    by_iteration: Sequence[IterationResult] = ()
+    agreements: Sequence[Agreement] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +194,15 @@ class ShownTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownSnapshot:
+    """The answer as it stood after one iteration, and what the method noted about it."""
+
+    iteration: int
+    text: str
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
 class ShownOutcome:
     """How one arm dealt with one sample."""
 
@@ -150,7 +213,7 @@ class ShownOutcome:
     stop: str
     grade: Mapping[str, Any]
     turns: Sequence[ShownTurn]
-    snapshots: Sequence[tuple[int, str]] = ()
+    snapshots: Sequence[ShownSnapshot] = ()
 
 
 @dataclass(frozen=True, slots=True)

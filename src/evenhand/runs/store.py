@@ -210,6 +210,10 @@ class Store:
 
     # --- reading ---
 
+    def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, for modules that read what this one has no name for."""
+        return iter(self._read.execute(query, parameters))
+
     def pending(self, arms: Sequence[int], page: int = 256) -> Iterator[tuple[int, int, Sample]]:
         """(arm, sample number, sample) for all that has no outcome yet, sample by sample, read in pages."""
         last = 0

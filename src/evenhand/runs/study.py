@@ -17,26 +17,25 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
+from evenhand.runs.agreement import agreements
+from evenhand.runs.estimates import RESAMPLES, estimate, groups_of
 from evenhand.runs.plan import Arm, Plan, make_plan
-from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, PositionBias, StudyResult
+from evenhand.runs.results import ArmResult, Effect, IterationResult, MetricInfo, PositionBias, StudyResult
 from evenhand.runs.rows import FINAL
+from evenhand.runs.scores import refined
 from evenhand.runs.store import Store
 from evenhand.runs.tally import ALL, Key, PairTally, Tally
 from evenhand.runs.verdict import verdicts, warnings_about
 from evenhand.stats import (
     benjamini_hochberg,
     chi_square_uniform,
-    cluster_bootstrap,
     holm,
     mcnemar_exact,
     mde_from_standard_error,
     paired_cluster_bootstrap,
     total_variation_from_uniform,
-    wilson,
 )
-from evenhand.types import Record, Sample, Status
-
-RESAMPLES = 2000
+from evenhand.types import Record, Sample, Status, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +75,24 @@ class StoredRun:
         known: dict[str, Any] = self.store.get("scorers") or {}
         active: list[str] = [scorer for scorer, about in known.items() if about["planned"]]
         for spec in wanted:
-            found = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
-            if not found:
-                raise PlanError(
-                    f"{self.directory} has no scores by {spec!r}; make them with "
-                    f"`evenhand rescore {self.directory} --scorer {spec}`."
-                )
-            chosen = found[-1]
+            chosen = self._scorer(spec, known)
             replaced: set[str] = set(known[chosen]["attributes"])
             active = [each for each in active if each != chosen and not replaced & set(known[each]["attributes"])]
             active.append(chosen)
         return (self.store.get("scorer"), *active)
+
+    def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
+        """The id that a spec stands for: the last version of it; of one with a model, the name alone will do."""
+        exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
+        found = exact or [scorer for scorer, about in known.items() if about["spec"].partition(":")[0] == spec]
+        if not found:
+            raise PlanError(
+                f"{self.directory} has no scores by {spec!r}; make them with "
+                f"`evenhand rescore {self.directory} --scorer {spec}`."
+            )
+        if not exact and len(found) > 1:
+            raise PlanError(f"{spec!r} may be {' or '.join(found)}; name one of them.")
+        return found[-1]
 
     def benchmark(self) -> Benchmark:
         """The benchmark's grading and metrics; its data is in the store and not needed again."""
@@ -138,13 +144,18 @@ def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bo
         for arm in run.plan.arms():
             label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
             source = ArmSource(f"{number}.{arm.number}", label, run.store, arm, scorers)
-            last = run.store.most_iterations(arm.number) if iterations else 0
-            sources += [
-                replace(source, id=f"{source.id}.{each}", label=f"{label} · iteration {each}", iteration=each)
-                for each in range(1, last + 1)
-            ]
-            sources.append(source)
+            # The first answer is left out: it is what the model says by itself, as the method `default` shows it.
+            sources += [*(_steps(source)[1:] if iterations else ()), source]
     return sources
+
+
+def _steps(source: ArmSource) -> list[ArmSource]:
+    """The arm as it stood after each of its iterations; none for methods that do not iterate."""
+    last = source.store.most_iterations(source.arm.number)
+    return [
+        replace(source, id=f"{source.id}.{each}", label=f"{source.label} · iteration {each}", iteration=each)
+        for each in range(last + 1 if last else 0)
+    ]
 
 
 def _names(runs: Sequence[StoredRun]) -> list[str]:
@@ -200,7 +211,11 @@ def _compute(
     confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     groups: dict[str, None] = {}
     width = 0
-    for sample, records in walk(sources):
+    watched = [metric for metric in metrics if metric.name in (benchmark.headline, *benchmark.guardrails)]
+    steps = [step for source in sources if source.iteration == FINAL for step in _steps(source)]
+    extra = [step for step in steps if step.id not in alone]
+    alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
+    for sample, records in walk([*sources, *extra]):
         groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
         width = max(width, len(sample.choices))
         for source_id, record in records.items():
@@ -224,12 +239,14 @@ def _compute(
     ]
     effects = _effects(benchmark, metrics, reference, pairs, correction)
     result = StudyResult(
-        title=f"{benchmark.name}: {', '.join(source.label for source in sources)}",
+        title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=benchmark.guardrails,
         metrics=[
-            MetricInfo(m.name, m.title, m.better, m.share, None if m.chance is None else m.chance * m.scale)
+            MetricInfo(
+                m.name, m.title, m.better, m.share or m.percent, None if m.chance is None else m.chance * m.scale
+            )
             for m in metrics
         ],
         groups=sorted(groups),
@@ -238,8 +255,24 @@ def _compute(
         verdicts=(),
         warnings=(),
         provenance=_provenance(runs),
+        scorers=sources[0].scorers[1:],
+        scoring=sum((run.store.scoring() for run in runs), Usage()),
+        by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
+        agreements=agreements([run.store for run in runs]),
     )
     return replace(result, verdicts=verdicts(result), warnings=warnings_about(result))
+
+
+def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:
+    reached = refined(step.store, step.arm.number, step.scorers[0])
+    counted = [metric for metric in watched if (metric.name, ALL) in tally.sums]
+    return IterationResult(
+        arm=step.id.rpartition(".")[0],
+        iteration=step.iteration,
+        estimates=[estimate(metric, ALL, tally) for metric in counted],
+        reached=reached.get(step.iteration, 0),
+        of=of,
+    )
 
 
 def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
@@ -270,7 +303,7 @@ def _arm_result(
         method=source.arm.method.name,
         models={role: model.spec for role, model in source.arm.models.items()},
         seed=source.arm.seed,
-        estimates=[_estimate(metric, group, tally) for metric in metrics for group in _groups_of(metric.name, tally)],
+        estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
         statuses=dict(statuses),
         pending=(store.get("samples") or 0) - sum(statuses.values()),
         reasons=store.reasons(number) if whole else (),
@@ -285,23 +318,6 @@ def _arm_result(
             for reason, count in store.unscored(number, scorer)
         ],
     )
-
-
-def _groups_of(metric: str, tally: Tally) -> list[str]:
-    groups = [group for name, group in tally.sums if name == metric]
-    return sorted(groups, key=lambda group: (group != ALL, group))
-
-
-def _estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
-    key: Key = (metric.name, group)
-    table = tally.table(key)
-    if metric.share:
-        sums = table.sum(axis=0)
-        interval = wilson(round(sums[0]), round(sums[1]))
-    else:
-        interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
-    scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
-    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key])
 
 
 def _position(counts: Counter[int], width: int) -> PositionBias | None:
@@ -324,7 +340,7 @@ def _effects(
     by_group: list[Effect] = []
     for arm_id, pair in pairs.items():
         for metric in metrics:
-            for group in _groups_of(metric.name, pair.before):
+            for group in groups_of(metric.name, pair.before):
                 if group == ALL and metric.name in watched:
                     overall.append(_effect(metric, group, reference.id, arm_id, pair, correction))
                 elif group != ALL and metric.name == benchmark.headline:
@@ -359,7 +375,8 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         p_adjusted=None,
         correction=correction,
         test=test,
-        detectable=None if error is None else mde_from_standard_error(error) * metric.scale,
+        # Without any spread the size of what would show is not known, rather than 0.
+        detectable=mde_from_standard_error(error) * metric.scale if error else None,
         direction="undecided",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
+DASH = "–"
 MANY_UNGRADED = 0.05
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance of the chosen positions from a uniform choice."""
@@ -42,7 +43,7 @@ def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmRe
 def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
     """What happened to the headline, and how sure that is."""
     if effect.difference is None:
-        undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == "–"]
+        undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
         return f"cannot be compared: it is undefined for {' and '.join(undefined) or 'the samples that both graded'}"
     words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
     values = f"{_value(before.estimate(effect.metric))} → {_value(after.estimate(effect.metric))}"
@@ -57,10 +58,17 @@ def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: Metric
 
 def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
     """What must be read next to the headline, of one arm or as before → after."""
-    titles = {metric.name: metric.title for metric in study.metrics}
-    return "; ".join(
-        f"{titles[name]} {' → '.join(_value(arm.estimate(name)) for arm in arms)} %" for name in study.guardrails
-    )
+    metrics = {metric.name: metric for metric in study.metrics}
+    return "; ".join(_guardrail(metrics[name], *arms) for name in study.guardrails)
+
+
+def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
+    """One of them, with its unit after whatever has a value."""
+    unit = " %" if metric.share else ""
+    values = [_value(arm.estimate(metric.name)) for arm in arms]
+    if DASH in values:
+        return f"{metric.title} {' → '.join(each if each == DASH else each + unit for each in values)}"
+    return f"{metric.title} {' → '.join(values)}{unit}"
 
 
 def _cost(arm: ArmResult) -> str:
@@ -87,7 +95,7 @@ def _number(value: float, *, signed: bool = False) -> str:
 
 
 def _value(estimate: Estimate | None) -> str:
-    return "–" if estimate is None or estimate.value is None else _number(estimate.value)
+    return DASH if estimate is None or estimate.value is None else _number(estimate.value)
 
 
 def warnings_about(study: StudyResult) -> list[str]:

@@ -1,0 +1,127 @@
+"""Reads of the scores table: what a scorer has still to score, what it found, and what two scorers say of one text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from evenhand.models.request import unpack
+from evenhand.runs.rows import FINAL, sample_from
+from evenhand.runs.store import Store
+
+PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ToScore:
+    """An outcome with texts that a scorer has not scored yet."""
+
+    place: int
+    """How many outcomes of its arm were walked to get here."""
+    sample: int
+    arm: int
+    prompt: str
+    texts: list[tuple[int, str]]
+    """(iteration, text)."""
+
+
+def to_score(store: Store, arm: int, scorer: str) -> Iterator[ToScore]:
+    """The outcomes of the arm with texts that have no score by `scorer`, read in pages."""
+    last, place = 0, 0
+    while rows := list(
+        store.select(
+            "SELECT o.sample, o.body, s.body FROM outcomes o JOIN samples s ON s.number = o.sample"
+            " WHERE o.arm = ? AND o.sample > ? AND o.body IS NOT NULL ORDER BY o.sample LIMIT ?",
+            arm,
+            last,
+            PAGE,
+        )
+    ):
+        first, last = rows[0][0], rows[-1][0]
+        done = set(
+            store.select(
+                "SELECT sample, iteration FROM scores WHERE sample BETWEEN ? AND ? AND arm = ? AND scorer = ?"
+                " AND status = 'graded'",
+                first,
+                last,
+                arm,
+                scorer,
+            )
+        )
+        for number, body, sample in rows:
+            place += 1
+            texts = [each for each in _texts(unpack(body)) if (number, each[0]) not in done]
+            if texts:
+                yield ToScore(place, number, arm, sample_from(unpack(sample)).prompt, texts)
+
+
+def _texts(outcome: Any) -> list[tuple[int, str]]:
+    """The answers that are texts, with their iterations: the final one, and the one after each iteration."""
+    results = [(FINAL, outcome["result"]), *((each["iteration"], each["result"]) for each in outcome["snapshots"])]
+    return [(iteration, result["value"]["text"]) for iteration, result in results if result["type"] == "Answer"]
+
+
+def answered(store: Store, arm: int) -> int:
+    """How many outcomes of the arm have something to score."""
+    return next(store.select("SELECT COUNT(*) FROM outcomes WHERE arm = ? AND body IS NOT NULL", arm))[0]
+
+
+@dataclass(slots=True)
+class Means:
+    """What a scorer found in the final answers of one arm."""
+
+    sums: Counter[str] = field(default_factory=Counter[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    graded: int = 0
+    unscored: int = 0
+
+    def mean(self, attribute: str) -> float | None:
+        """None where no answer has a score."""
+        return self.sums[attribute] / self.counts[attribute] if self.counts[attribute] else None
+
+
+def means(store: Store, scorer: str) -> Mapping[int, Means]:
+    """Means over the final answers, by arm."""
+    found: dict[int, Means] = {}
+    rows = store.select("SELECT arm, status, body FROM scores WHERE scorer = ? AND iteration = ?", scorer, FINAL)
+    for arm, status, body in rows:
+        means = found.setdefault(arm, Means())
+        if status != "graded":
+            means.unscored += 1
+            continue
+        means.graded += 1
+        for attribute, value in orjson.loads(body).items():
+            means.sums[attribute] += value
+            means.counts[attribute] += 1
+    return found
+
+
+def score_pairs(store: Store, first: str, second: str) -> Iterator[tuple[int, dict[str, float], dict[str, float]]]:
+    """(sample number, scores by the first, scores by the second) of the final answers that both have scored."""
+    rows = store.select(
+        "SELECT sample, arm, scorer, body FROM scores WHERE iteration = ? AND status = 'graded' AND scorer IN (?, ?)"
+        " ORDER BY sample, arm",
+        FINAL,
+        first,
+        second,
+    )
+    seen: tuple[int, int, str, str] | None = None
+    for sample, arm, scorer, body in rows:
+        if seen is not None and seen[:2] == (sample, arm):
+            by = {seen[2]: seen[3], scorer: body}
+            yield sample, orjson.loads(by[first]), orjson.loads(by[second])
+        seen = (sample, arm, scorer, body)
+
+
+def refined(store: Store, arm: int, grader: str) -> dict[int, int]:
+    """How many samples of the arm got as far as each iteration."""
+    rows = store.select(
+        "SELECT iteration, COUNT(*) FROM scores WHERE arm = ? AND scorer = ? AND iteration >= 0 GROUP BY iteration",
+        arm,
+        grader,
+    )
+    return {each[0]: each[1] for each in rows}
