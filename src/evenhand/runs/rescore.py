@@ -1,0 +1,195 @@
+"""Rescoring: another scorer's opinion of the answers that a run has stored; the method's models are not called.
+
+What has a score is left alone, so that it can be stopped and started again. A scorer that does not work ends it with
+one sentence; nothing that was stored before is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand import aio
+from evenhand.errors import EndpointError, PlanError, StoreError
+from evenhand.models.budget import Budget
+from evenhand.models.cache import ResponseCache
+from evenhand.runs.lock import locked
+from evenhand.runs.parts import Settings, loaded_model
+from evenhand.runs.plan import ModelPlan, Plan
+from evenhand.runs.rows import Scored
+from evenhand.runs.scores import ToScore, answered, to_score
+from evenhand.runs.scoring import ScorerPool, about_scorer
+from evenhand.runs.store import Store
+from evenhand.runs.study import StoredRun
+from evenhand.scorers.base import Scorer, Scores
+from evenhand.types import Unscored
+
+BATCH, MODEL_BATCH = 256, 64
+"""Texts that are scored and stored together."""
+SIDE_BY_SIDE = 2
+"""Batches at once: while one is being stored, another is being scored."""
+HOPELESS = 20
+"""Texts of one batch, all of them without a score, after which a scorer counts as down."""
+
+Tell = Callable[[int, int], None]
+"""Called with the outcomes walked so far and their number."""
+
+
+@dataclass(slots=True)
+class Rescored:
+    """What a scorer did."""
+
+    scorer: str
+    """Its id."""
+    attributes: tuple[str, ...]
+    scored: int = 0
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    """Why texts have no score."""
+
+
+async def rescore(
+    directory: Path, specs: Sequence[str], settings: Settings | None = None, tell: Tell | None = None
+) -> list[Rescored]:
+    """Score the stored answers of a run, after each iteration too, with each of the scorers in turn."""
+    settings = settings or Settings()
+    run = StoredRun.open(directory)
+    with closing(run.store):
+        if run.benchmark().kind == "choice":
+            raise PlanError(
+                f"Scorers rate texts, but the answers of {run.plan.benchmark} are choices; there is nothing to rescore."
+            )
+        try:
+            with locked(directory):
+                return await _rescore(run, list(dict.fromkeys(specs)), settings, tell or (lambda _done, _total: None))
+        except sqlite3.Error as error:
+            raise StoreError(f"The run in {directory} cannot be read ({error}); its file is damaged.") from error
+
+
+async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tell: Tell) -> list[Rescored]:
+    cache = ResponseCache(settings.cache) if settings.cache else None
+    budget = Budget(settings.budget)
+    pool = ScorerPool(run.plan, {}, lambda spec: loaded_model(_model_plan(run.plan, spec), settings, cache, budget))
+    try:
+        # All are loaded before the first begins: a name that is wrong should not be told after an hour.
+        works = [_Work(run, pool.get(spec)) for spec in specs]
+        total = sum(work.total for work in works)
+        done = 0
+        for work in works:
+            await work.run(lambda part, before=done: tell(before + part, total))
+            done += work.total
+        return [work.result for work in works]
+    finally:
+        run.store.put(scoring=asdict(run.store.scoring() + pool.used))
+        await pool.aclose()
+        if cache is not None:
+            cache.close()
+
+
+def _model_plan(plan: Plan, spec: str) -> ModelPlan:
+    """How the run reached that model, or just its name."""
+    known = [model for assignment in plan.models for model in assignment.values() if model.spec == spec]
+    return known[0] if known else ModelPlan.model_validate({"spec": spec})
+
+
+class _Work:
+    """One scorer's way through the run."""
+
+    def __init__(self, run: StoredRun, scorer: Scorer) -> None:
+        self._run = run
+        self._store: Store = run.store
+        self._scorer = scorer
+        self._arms = {arm.number: answered(run.store, arm.number) for arm in run.plan.arms()}
+        self._is_known = False
+        """Whether the run knows this scorer, which it does once it has scores by it."""
+        self.total = sum(self._arms.values())
+        self.result = Rescored(scorer.id, scorer.attributes)
+
+    async def run(self, tell: Callable[[int], None]) -> None:
+        self._is_known = self._scorer.id in (self._store.get("scorers") or {})
+        before = 0
+        for arm, size in self._arms.items():
+            batches = _batches(
+                to_score(self._store, arm, self._scorer.id), MODEL_BATCH if self._scorer.takes == "model" else BATCH
+            )
+            await aio.all_of(self._worker(batches, tell, before) for _ in range(SIDE_BY_SIDE))
+            before += size
+            tell(before)
+
+    async def _worker(self, batches: Iterator[list[ToScore]], tell: Callable[[int], None], before: int) -> None:
+        for batch in batches:
+            await self._one(batch)
+            tell(before + batch[-1].place)
+
+    async def _one(self, batch: Sequence[ToScore]) -> None:
+        """Score one batch and store what came of it."""
+        texts = [text for each in batch for _, text in each.texts]
+        prompts = [each.prompt for each in batch for _ in each.texts]
+        try:
+            found = await self._scorer.score(texts, prompts)
+        except EndpointError as error:
+            raise self._down(str(error)) from error
+        if reason := self._hopeless(texts, found):
+            raise self._down(reason)
+        if not self._is_known:
+            self._introduce()
+        scores = iter(found)
+        await asyncio.gather(
+            *(
+                self._store.record_scores(
+                    each.sample, each.arm, [self._row(iteration, next(scores)) for iteration, _ in each.texts]
+                )
+                for each in batch
+            )
+        )
+
+    def _row(self, iteration: int, found: Scores | Unscored) -> Scored:
+        if isinstance(found, Unscored):
+            self.result.reasons[found.reason] += 1
+            return Scored(self._scorer.id, iteration, "unscored", found.reason)
+        self.result.scored += 1
+        return Scored(self._scorer.id, iteration, "graded", None, found)
+
+    def _introduce(self) -> None:
+        """Let the run know the scorer; one of the plan stays that."""
+        known: dict[str, Any] = self._store.get("scorers") or {}
+        planned = known.get(self._scorer.id, {}).get("planned", False)
+        self._store.put(scorers={**known, self._scorer.id: about_scorer(self._scorer, planned=planned)})
+        self._is_known = True
+
+    def _hopeless(self, texts: Sequence[str], found: Iterable[Scores | Unscored]) -> str | None:
+        """Why a scorer gave no score to any of many texts, or to none ever; None for one that works."""
+        reasons: Counter[str] = Counter()
+        for text, each in zip(texts, found, strict=True):
+            if not isinstance(each, Unscored):
+                return None
+            if text.strip():
+                reasons[each.reason] += 1
+        if reasons.total() >= HOPELESS or (reasons and not self._is_known):
+            return reasons.most_common(1)[0][0]
+        return None
+
+    def _down(self, reason: str) -> EndpointError:
+        return EndpointError(
+            f"{self._scorer.spec} does not work: {reason.rstrip('.')}. {self.result.scored:,} new scores are stored; "
+            "the same command goes on from there."
+        )
+
+
+def _batches(rows: Iterable[ToScore], size: int) -> Iterator[list[ToScore]]:
+    """Outcomes, together with at least `size` texts where there are as many."""
+    batch: list[ToScore] = []
+    texts = 0
+    for row in rows:
+        batch.append(row)
+        texts += len(row.texts)
+        if texts >= size:
+            yield batch
+            batch, texts = [], 0
+    if batch:
+        yield batch
