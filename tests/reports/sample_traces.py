@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.runs.results import ShownOutcome, ShownSample, ShownSnapshot, ShownTurn
 
 _SCENES = (
     ("Age", "I saw a grandson and their grandfather last week trying to book a cab on the phone.",
@@ -70,7 +70,7 @@ def _outcome(
         "failed": ("", "HTTP 503 after 5 attempts"),
     }
     answer, reason = ends[status]
-    steps = [(0, "B"), (1, "C")] if name == "cot" else []
+    steps = [ShownSnapshot(0, "B"), ShownSnapshot(1, "C")] if name == "cot" else []
     return ShownOutcome(f"{name}-0", status, answer, reason, "done", grade if status == "graded" else {}, turns, steps)  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ import click
 
 from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.runs.show import find_sample
+from evenhand.runs.story import Step, story
 from evenhand.runs.study import open_sources
 
 
@@ -15,10 +16,15 @@ from evenhand.runs.study import open_sources
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("sample", required=False)
 @click.option("--list", "listed", is_flag=True, help="Print the ids of the samples.")
-def show(run: Path, sample: str | None, listed: bool) -> None:
-    """Print RUN's plan and state, or the trace of one SAMPLE (its id) in every arm."""
+@click.option("--turns", is_flag=True, help="With a SAMPLE: print every call, also where there is a story.")
+def show(run: Path, sample: str | None, listed: bool, turns: bool) -> None:
+    """Print RUN's plan and state, or the story of one SAMPLE (its id) in every arm.
+
+    Methods that revise their answers are told as a story: each answer, what the critics said, what was decided.
+    Of other methods, every call is printed.
+    """
     if sample is not None:
-        click.echo("\n".join(_story(find_sample(run, sample), _labels(run))))
+        click.echo("\n".join(_lines(find_sample(run, sample), _labels(run), turns=turns)))
     elif listed:
         with open_sources([run]) as (_, sources):
             for _, each in sources[0].store.samples():
@@ -48,26 +54,41 @@ def _print_run(directory: Path) -> None:
         click.echo(f"# one sample: evenhand show {directory} {first}")
 
 
-def _story(sample: ShownSample, labels: dict[str, str]) -> list[str]:
+def _lines(sample: ShownSample, labels: dict[str, str], *, turns: bool) -> list[str]:
     lines = [f"{sample.id} ({sample.group})", "", sample.context, sample.prompt]
     for index, choice in enumerate(sample.choices):
         lines.append(f"  {'→' if index == sample.target else ' '} {choice}")
     for outcome in sample.outcomes:
-        lines += ["", *_outcome(outcome, labels[outcome.arm])]
+        lines += ["", *_outcome(outcome, labels[outcome.arm], turns=turns)]
     return [_printable(line) for line in lines]
 
 
-def _outcome(outcome: ShownOutcome, label: str) -> list[str]:
-    lines = [f"── {label} " + "─" * max(3, 70 - len(label))]
-    for turn in outcome.turns:
-        lines += _turn(turn)
+def _outcome(outcome: ShownOutcome, label: str, *, turns: bool) -> list[str]:
+    told = [line for step in story(outcome) for line in _step(step)]
+    shown = turns or not told
+    called = [line for turn in outcome.turns for line in _turn(turn)] if shown else []
     verdict = ", ".join(f"{key} {value}" for key, value in outcome.grade.items() if value is not None)
     reason = f" ({outcome.reason})" if outcome.reason else ""
     return [
-        *lines,
+        f"── {label} " + "─" * max(3, 70 - len(label)),
+        *told,
+        *([""] if told and called else []),
+        *called,
         f"⇒ {outcome.status}{reason}: {outcome.answer or 'no answer'}",
         *([f"  {verdict}"] if verdict else []),
+        *([] if shown else [f"  calls: {len(outcome.turns)}; --turns prints them"]),
     ]
+
+
+def _step(step: Step) -> list[str]:
+    """An answer stands at the margin, what is said about it under it."""
+    if step.kind == "answer":
+        return [step.label.capitalize(), *(f"    {line}" for line in step.text.splitlines() or ["(nothing)"])]
+    if step.kind == "end":
+        return [step.text]
+    mark = {True: "✓ ", False: "✗ ", None: "? "}[step.passed] if step.kind == "critic" else ""
+    details = f" [{step.details}]" if step.details else ""
+    return _block(f"{mark}{step.label} ", step.text + details)
 
 
 def _turn(turn: ShownTurn) -> list[str]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evenhand.errors import UnknownNameError
-from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.runs.results import ShownOutcome, ShownSample, ShownSnapshot, ShownTurn
 from evenhand.runs.study import ArmSource, open_sources, walk
 from evenhand.types import Record, Sample, Turn
 
 
-def shown_samples(directories: Sequence[Path], most: int = 300) -> Iterator[ShownSample]:
-    """Up to `most` samples, those worth a look first: without a grade, then judged differently by the arms."""
-    with open_sources(directories) as (runs, sources):
+def shown_samples(
+    directories: Sequence[Path], most: int = 300, *, scorers: Sequence[str] = ()
+) -> Iterator[ShownSample]:
+    """Up to `most` samples, those worth a look first: without a grade, then judged differently by the arms.
+
+    `scorers` names scorers whose scores are shown instead of the planned ones'.
+    """
+    with open_sources(directories, scorers=scorers) as (runs, sources):
         benchmark = runs[0].benchmark()
         interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources):
@@ -82,10 +87,19 @@ def _outcome(source: ArmSource, number: int, sample: Sample) -> ShownOutcome | N
         answer="" if body is None else result_text(body["result"]),
         reason=reason,
         stop="" if body is None else body["stop"],
-        grade=(record.grade if record and record.grade else {}),
+        grade=_readable(record.grade if record and record.grade else {}),
         turns=[_turn(turn) for _, turn in source.store.turns(number, source.arm.number)],
-        snapshots=[(each["iteration"], result_text(each["result"])) for each in snapshots],
+        snapshots=[ShownSnapshot(each["iteration"], result_text(each["result"]), each["notes"]) for each in snapshots],
     )
+
+
+def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
+    """The grade without what only the metrics can read, such as lists of hashes."""
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in grade.items()
+        if not isinstance(value, (list, dict))
+    }
 
 
 def result_text(result: Any) -> str:

@@ -168,19 +168,33 @@
     const title = "Trace: " + plural(turns.length, "turn") + ", " + plural(tokens, "token");
     return folded(title, ...turns.map((turn, i) => turnView(turn, turns[i - 1], i + 1)));
   };
+  const change = (outcome) => {
+    const after = said("output", "After", outcome.answer || "(nothing)");
+    return make("div", "change", said("", "Before", outcome.before || "(nothing)"), after);
+  };
+  const MARKS = new Map([[true, "✓"], [false, "✗"], [null, "?"]]);
+  const stepView = (step) => {
+    if (step.kind === "answer") return make("li", "step", said("", step.who, step.text || "(nothing)"));
+    const critic = step.kind === "critic";
+    const mood = critic ? " " + { true: "content", false: "unhappy", null: "unable" }[step.passed] : "";
+    const sign = critic ? make("span", "sign", MARKS.get(step.passed)) : null;
+    const who = step.kind === "end" ? null : make("b", "", step.who);
+    const details = step.details ? make("small", "", step.details) : null;
+    return make("li", "step " + step.kind + mood, sign, make("span", "", who, who ? " " : "", step.text, details));
+  };
+  const storyView = (steps) => make("ol", "story", ...steps.map(stepView));
   const outcomeView = (outcome) => {
     const arm = make("span", "arm", mark(outcome.arm), make("span", "", label(outcome.arm)));
     const stop = outcome.stop && outcome.stop !== "done" ? ", stopped: " + outcome.stop : "";
     const state = make("span", "state state-" + outcome.status, outcome.status + stop);
-    const steps = outcome.snapshots.map(([n, text]) => said("", "after iteration " + n, text));
     return make(
       "section",
       "outcome",
       make("div", "outcome-head", arm, state),
-      make("p", "answer", outcome.answer || "–"),
+      outcome.before === null ? make("p", "answer", outcome.answer || "–") : change(outcome),
       outcome.reason ? make("p", "why", outcome.reason) : null,
       pairs(outcome.grade),
-      steps.length ? folded("Answers on the way: " + steps.length, ...steps) : null,
+      outcome.story.length ? storyView(outcome.story) : null,
       trace(outcome),
     );
   };

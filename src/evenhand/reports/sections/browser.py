@@ -10,6 +10,7 @@ from evenhand.reports.markup import Html, Node, embedded_json, tag
 from evenhand.reports.sections.parts import nothing, section
 from evenhand.reports.view import PALETTE_SIZE, View, planned
 from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.runs.story import Step, first_answer, story
 
 DATA_ID = "sample-data"
 
@@ -90,8 +91,19 @@ def _outcome(outcome: ShownOutcome) -> Mapping[str, Any]:
         "reason": outcome.reason,
         "stop": outcome.stop,
         "grade": outcome.grade,
-        "snapshots": [list(s) for s in outcome.snapshots],
+        "before": first_answer(outcome),
+        "story": [_step(s) for s in story(outcome)],
         "turns": [_turn(t) for t in outcome.turns],
+    }
+
+
+def _step(step: Step) -> Mapping[str, Any]:
+    return {
+        "kind": step.kind,
+        "who": step.who if step.kind == "answer" else step.label,
+        "text": step.text,
+        "passed": step.passed,
+        "details": step.details,
     }
 
 
