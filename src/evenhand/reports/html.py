@@ -11,10 +11,12 @@ from pathlib import Path
 
 from evenhand.reports.charts import sprite
 from evenhand.reports.markup import Html, tag
+from evenhand.reports.sections.agreement import agreement
 from evenhand.reports.sections.answers import confusion, position
 from evenhand.reports.sections.browser import browser, navigation, sample_data
 from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
+from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.view import View, view_of
@@ -32,6 +34,8 @@ _TITLES = (
     ("trade-off", "Bias and accuracy"),
     ("groups", "By group"),
     ("changes", "Before and after"),
+    ("iterations", "By iteration"),
+    ("agreement", "Scorers"),
     ("answers", "Answers"),
     ("position", "Position"),
     ("cost", "Cost"),
@@ -51,7 +55,11 @@ def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     view = view_of(study)
     embedded = list(samples)
     content = _main(view, len(embedded))
-    return page(study.title, _TITLES, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
+    missing = {
+        name for name, found in (("iterations", study.by_iteration), ("agreement", study.agreements)) if not found
+    }
+    titles = [each for each in _TITLES if each[0] not in missing]
+    return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
 
 
 def page(
@@ -96,6 +104,8 @@ def _main(view: View, shown: int) -> Html:
         trade_off(view),
         by_group(view),
         changes(view),
+        iterations(view) if view.study.by_iteration else None,
+        agreement(view) if view.study.agreements else None,
         confusion(view),
         position(view),
         cost(view),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from evenhand.reports.format import count, duration, finite, limits, money, number, p_value, signed
 from evenhand.reports.markup import clean
 from evenhand.reports.view import ALL, View, metric_title, total_usage, view_of
-from evenhand.runs.results import Effect, Estimate, StudyResult
+from evenhand.runs.results import ArmResult, Effect, Estimate, StudyResult
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,24 +18,30 @@ _SIDE_BY_SIDE = 3
 """With more arms than this the interval goes under the value, to save width."""
 
 
+_AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
+    "Calls": lambda arm: count(total_usage(arm).calls),
+    "Tokens": lambda arm: count(total_usage(arm).tokens),
+    "Money": lambda arm: money(total_usage(arm).cost),
+    "Time": lambda arm: duration(arm.seconds),
+}
+
+
 def arm_table(study: StudyResult) -> Table:
     """One column per arm: the headline and its guardrails with interval and n, then what they took."""
     view = view_of(study)
-    table = _table(study.title)
+    table = plain_table(study.title)
     table.add_column("", overflow="fold")
     for arm in study.arms:
-        table.add_column(_text(arm.label), justify="right", overflow="fold")
+        table.add_column(safe_text(arm.label), justify="right", overflow="fold")
     gap = " " if len(study.arms) <= _SIDE_BY_SIDE else "\n"
     for metric in view.main_metrics:
         digits = view.digits[metric.name]
         cells = [_estimate(arm.estimate(metric.name), digits, gap) for arm in study.arms]
-        table.add_row(_text(metric_title(metric)), *cells)
-    usages = [total_usage(arm) for arm in study.arms]
+        table.add_row(safe_text(metric_title(metric)), *cells)
     table.add_section()
-    table.add_row("Calls", *(_text(count(usage.calls)) for usage in usages))
-    table.add_row("Tokens", *(_text(count(usage.tokens)) for usage in usages))
-    table.add_row("Money", *(_text(money(usage.cost)) for usage in usages))
-    table.add_row("Time", *(_text(duration(arm.seconds)) for arm in study.arms))
+    for name, amount in _AMOUNTS.items():
+        # What an iteration took is part of what its arm took.
+        table.add_row(name, *(safe_text(amount(arm) if arm.iteration is None else "") for arm in study.arms))
     return table
 
 
@@ -43,7 +50,7 @@ def effect_table(study: StudyResult) -> Table:
     view = view_of(study)
     baselines = {effect.before for effect in study.effects}
     against = f" against {view.arm_label(baselines.pop())}" if len(baselines) == 1 else ""
-    table = _table(f"Paired differences{against}")
+    table = plain_table(f"Paired differences{against}")
     table.add_column("", overflow="fold")
     for name in ("Difference", "n", "p, adj.", "Detectable"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -51,9 +58,9 @@ def effect_table(study: StudyResult) -> Table:
     for metric in view.metrics:
         effects = view.effects(metric.name, ALL)
         if effects:
-            table.add_row(_text(metric_title(metric)))
+            table.add_row(safe_text(metric_title(metric)))
         for effect in effects:
-            table.add_row(*map(_text, _effect_cells(view, effect, against=not against)))
+            table.add_row(*map(safe_text, _effect_cells(view, effect, against=not against)))
     return table
 
 
@@ -70,21 +77,22 @@ def _effect_cells(view: View, effect: Effect, *, against: bool) -> list[str]:
 def _estimate(estimate: Estimate | None, digits: int, gap: str) -> Text:
     """The value, its interval, and n on a line of its own."""
     if estimate is None:
-        return _text(number(None))
+        return safe_text(number(None))
     value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
         value += gap + limits(estimate.low, estimate.high, digits)
-    return _text(f"{value}\nn = {count(estimate.n)}")
+    return safe_text(f"{value}\nn = {count(estimate.n)}")
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """A table in the house's form."""
     from rich import box
     from rich.table import Table
 
-    return Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    return Table(title=safe_text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
-def _text(text: str) -> Text:
+def safe_text(text: str) -> Text:
     """Text as it is: no markup, no control characters that a terminal would obey."""
     from rich.text import Text
 

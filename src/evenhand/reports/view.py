@@ -35,6 +35,11 @@ class View:
         return self.study.arms
 
     @property
+    def whole_arms(self) -> list[ArmResult]:
+        """The arms themselves, without their single iterations."""
+        return [arm for arm in self.arms if arm.iteration is None]
+
+    @property
     def groups(self) -> list[str]:
         """`all` first, then the breakdown."""
         return [ALL, *(g for g in self.study.groups if g != ALL)]

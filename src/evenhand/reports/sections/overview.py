@@ -30,11 +30,13 @@ def overview(view: View) -> Html:
 
 
 def _compared(view: View) -> list[Node]:
-    arms = plural(len(view.arms), "arm")
+    arms = plural(len(view.whole_arms), "arm")
     sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     sentence.append(f"The headline is {view.headline.title}. ")
+    if view.study.scorers:
+        sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
     return sentence
 
@@ -112,6 +114,9 @@ def _row(view: View, arm: ArmResult) -> Html:
         ("Money", money_cell(usage.cost)),
         ("Time", duration(arm.seconds)),
     ]
+    if arm.iteration is not None:
+        # What an iteration took is part of what its arm took.
+        amounts = [(name, "") for name, _ in amounts]
     cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
     return tag("tr", cells, role="row")
 

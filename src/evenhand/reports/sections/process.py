@@ -40,7 +40,7 @@ def cost(view: View) -> Html:
         "Time",
     ]
     rows: list[list[Node]] = []
-    for arm in view.arms:
+    for arm in view.whole_arms:
         several = len(arm.usage) > 1
         for i, (role, usage) in enumerate(arm.usage.items()):
             time = "" if several else duration(arm.seconds)
@@ -48,8 +48,12 @@ def cost(view: View) -> Html:
         if several or not arm.usage:
             name = arm_name(view, arm) if not arm.usage else None
             rows.append([name, "all roles", *_amounts(total_usage(arm)), duration(arm.seconds)])
+    scoring, told = view.study.scoring, ""
+    if scoring.calls or scoring.cached_calls:
+        rows.append(["Scorers", "all arms", *_amounts(scoring), ""])
+        told = " Scorers: their own calls, to score the answers; those of later rescoring are among them."
     lead = "Cached: requests that an earlier identical call had answered; they are not among the calls and cost "
-    lead += "nothing again. Time: the arm's part of the run's wall time."
+    lead += "nothing again. Time: the arm's part of the run's wall time." + told
     amounts = table(head, rows, "Cost by arm and role", "numbers words-2 costs")
     return section("cost", "Cost", lead, _token_bars(view), amounts)
 
@@ -63,13 +67,13 @@ def _amounts(usage: Usage) -> list[Node]:
 
 
 def _token_bars(view: View) -> Html:
-    most = max((total_usage(arm).tokens for arm in view.arms), default=0)
+    most = max((total_usage(arm).tokens for arm in view.whole_arms), default=0)
     rows: list[Node] = []
-    for i, arm in enumerate(view.arms):
+    for arm in view.whole_arms:
         tokens = total_usage(arm).tokens
         label = f"{arm.label}: {count(tokens)} tokens"
         value = tag("span", f"{count(tokens)}", tag("small", _per_sample(tokens, finished(arm))), class_="bar-value")
-        picture = bar(tokens / most if most else 0.0, None, arm_class(i), label)
+        picture = bar(tokens / most if most else 0.0, None, arm_class(view.arm_index(arm.id)), label)
         rows.append(tag("div", arm_name(view, arm), picture, value, class_="bar-row"))
     return tag("figure", tag("figcaption", "Tokens, in and out"), rows, class_="bars")
 
@@ -80,23 +84,23 @@ def _per_sample(tokens: int, samples: int) -> str:
 
 def failures(view: View) -> Html:
     """What was not graded, and why."""
-    if not view.arms:
+    if not view.whole_arms:
         return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
     lead = "Coverage is the graded share of the samples that were run. What was refused, unreadable or failed "
     lead += "is left out of every metric and counted here; it is never booked as an answer."
-    bars = [_status_bar(view, arm) for arm in view.arms]
-    pending = sum(arm.pending for arm in view.arms)
+    bars = [_status_bar(view, arm) for arm in view.whole_arms]
+    pending = sum(arm.pending for arm in view.whole_arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
     return section("failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view))
 
 
 def _stopped(view: View) -> str:
-    parts = [f"{arm.label} {count(arm.pending)}" for arm in view.arms if arm.pending]
+    parts = [f"{arm.label} {count(arm.pending)}" for arm in view.whole_arms if arm.pending]
     return f"The run was stopped before its end. Samples not run: {', '.join(parts)}."
 
 
 def _keys(view: View) -> Html:
-    names = [*_STATUSES, "pending"] if any(arm.pending for arm in view.arms) else list(_STATUSES)
+    names = [*_STATUSES, "pending"] if any(arm.pending for arm in view.whole_arms) else list(_STATUSES)
     items = [
         tag(
             "li",
@@ -132,7 +136,7 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
 
 def _reasons(view: View) -> Html | None:
     rows: list[list[Node]] = [
-        [arm_name(view, arm), status, reason, count(n)] for arm in view.arms for status, reason, n in arm.reasons
+        [arm_name(view, arm), status, reason, count(n)] for arm in view.whole_arms for status, reason, n in arm.reasons
     ]
     if not rows:
         return None

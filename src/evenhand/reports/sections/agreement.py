@@ -1,0 +1,44 @@
+"""Two scorers on the same answers: how far they agree, as a table and as a picture."""
+
+from __future__ import annotations
+
+from evenhand.reports.cells import cell_chart
+from evenhand.reports.format import count, number, plural
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.score_tables import AGREEMENT_COLUMNS, agreement_cells
+from evenhand.reports.sections.parts import section, table
+from evenhand.reports.view import View
+from evenhand.runs.results import Agreement
+
+
+def agreement(view: View) -> Html:
+    """One block per pair of scorers."""
+    lead = "Scores of different scorers are never mixed; this shows whether they tell the same story. Both have scored "
+    lead += "the same final answers, of all arms. A mean difference is one of calibration, the second minus the first; "
+    lead += "kappa is agreement beyond chance, and a dash where both put all answers on one side."
+    return section("agreement", "Do the scorers agree?", lead, [_pair(each) for each in view.study.agreements])
+
+
+def _pair(pair: Agreement) -> Html:
+    head: list[Node] = ["Attribute", *AGREEMENT_COLUMNS]
+    rows: list[list[Node]] = [[row.attribute.replace("_", " "), *agreement_cells(row)] for row in pair.rows]
+    title = f"{pair.first} and {pair.second}"
+    return tag("div", tag("h3", title), table(head, rows, f"Agreement of {title}", "numbers"), _chart(pair))
+
+
+def _chart(pair: Agreement) -> Html:
+    row = pair.rows[0]
+    attribute = row.attribute.replace("_", " ")
+    said = f"{attribute.capitalize()} of {plural(row.n, 'answer')} by {pair.second} against {pair.first}: "
+    said += f"Pearson {number(row.pearson, 3)}, {count(round(row.same_side * row.n))} on the same side of 0.5."
+    note = f"Answers are counted in {pair.grid} × {pair.grid} cells; the area of a disc is their number, the largest "
+    note += f"stands for {plural(max(n for _, _, n in pair.cells), 'answer')}. "
+    note += "On the dashed diagonal both scores are equal; the thin lines are at 0.5."
+    return tag(
+        "figure",
+        tag("p", f"↑ {attribute} by {pair.second}", class_="axis-title"),
+        cell_chart(pair.cells, pair.grid, said),
+        tag("p", f"{attribute} by {pair.first} →", class_="axis-title below"),
+        tag("p", note, class_="footnote"),
+        class_="agreement",
+    )
