@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,7 +42,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         help="A method; repeat to compare.",
     ),
     "scorers": click.option(
-        "--scorer", "scorers", multiple=True, metavar="SPEC", help="Scores the texts, instead of the benchmark's own."
+        "--scorer",
+        "scorers",
+        multiple=True,
+        metavar="SPEC",
+        help="Scores the texts, instead of the benchmark's own; of stored runs: see evenhand rescore.",
     ),
     "base_url": click.option(
         "--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."
@@ -85,6 +89,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "dry_run": click.option("--dry-run", is_flag=True, help="Print calls, tokens and money, and stop."),
 }
 """By the name under which a command gets the value."""
+_CALLS = ("concurrency", "budget", "prices", "cache", "no_cache")
 
 
 def plan_options(command: F) -> F:
@@ -94,10 +99,18 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
+    return _added([option for name, option in _OPTIONS.items() if name not in names])
 
+
+def call_options(command: F) -> F:
+    """Decorator: how models are called and at what cost, for commands that call some, but not by a plan."""
+    return _added([_OPTIONS[name] for name in _CALLS])(command)
+
+
+def _added(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
     def add(command: F) -> F:
-        for name, option in reversed(_OPTIONS.items()):
-            command = command if name in names else option(command)
+        for option in reversed(options):
+            command = option(command)
         return command
 
     return add
@@ -117,8 +130,7 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
     """Flags over file over defaults."""
     fields = read_plan_file(given["config"]) if given["config"] else {}
     out = fields.pop("out", None)
-    prices = _prices([*_texts(fields.pop("prices", ())), *given["prices"]])
-    budget = [*_texts(fields.pop("budget", ())), *given["budget"]]
+    prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
     for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"):
         if given[name] is not None:
             fields[name] = given[name]
@@ -134,15 +146,19 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
         fields["methods"] = [_method(text) for text in given["methods"]]
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
-    settings = Settings(
-        concurrency=given["concurrency"],
-        budget=Limits.parse(budget),
-        prices=prices,
-        cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
-        resume=given["resume"],
-        retry_failed=given["retry_failed"],
-    )
+    settings = read_settings(given, prices, budget)
+    settings = replace(settings, resume=given["resume"], retry_failed=given["retry_failed"])
     return Order(plan, settings, given["out"] or Path(out or default_out(plan.benchmark, plan)), given["dry_run"])
+
+
+def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
+    """How to call models: what flags say, added to the prices and limits of a file."""
+    return Settings(
+        concurrency=given["concurrency"],
+        budget=Limits.parse([*budget, *given["budget"]]),
+        prices=_prices([*prices, *given["prices"]]),
+        cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
+    )
 
 
 def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:

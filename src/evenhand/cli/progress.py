@@ -103,6 +103,20 @@ def shown_count(total: int) -> Generator[Callable[[int], None]]:
 
 
 @contextlib.contextmanager
+def shown_share() -> Generator[Callable[[int, int], None]]:
+    """A reporter of (done so far, all), for work whose size shows when it begins."""
+    with contextlib.ExitStack() as stack:
+        count: Callable[[int], None] | None = None
+
+        def tell(done: int, total: int) -> None:
+            nonlocal count
+            count = count or stack.enter_context(shown_count(total))
+            count(done)
+
+        yield tell
+
+
+@contextlib.contextmanager
 def shown_download() -> Generator[Callable[[int, int | None], None]]:
     """A reporter of (bytes so far, bytes in all if known)."""
     if not sys.stderr.isatty():

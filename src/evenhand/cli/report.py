@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,10 +19,14 @@ from evenhand.runs.study import study
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
 @click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
 @click.option("--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to browse.")
-def report(runs: tuple[Path, ...], out: Path | None, baseline: str | None, correction: str, samples: int) -> None:
+@click.option(
+    "--scorer", "scorers", multiple=True, metavar="SPEC",
+    help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
+)  # fmt: skip
+@click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
+def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> None:
     """Study stored RUNS again and write the report; no model is called."""
-    target = out or report_path(runs[0])
-    print_study(*study_and_report(list(runs), target, baseline=baseline, correction=correction, samples=samples))
+    print_study(*study_and_report(list(runs), out or report_path(runs[0]), samples=samples, **how))
 
 
 def report_path(directory: Path) -> Path:
@@ -29,14 +34,14 @@ def report_path(directory: Path) -> Path:
 
 
 def study_and_report(
-    runs: Sequence[Path], target: Path, *, baseline: str | None, correction: str, samples: int = 300
+    runs: Sequence[Path], target: Path, *, samples: int = 300, scorers: Sequence[str] = (), **how: Any
 ) -> tuple[StudyResult, Path]:
-    """Compute the study and write its report to `target`."""
+    """Compute the study, `how` its options say, and write its report to `target`."""
     from evenhand.reports.html import write_report
 
-    result = study(runs, baseline=baseline, correction=correction)
+    result = study(runs, scorers=scorers, **how)
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_report(result, shown_samples(runs, samples), target)
+    write_report(result, shown_samples(runs, samples, scorers=scorers), target)
     return result, target
 
 

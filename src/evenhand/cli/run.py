@@ -55,8 +55,9 @@ def audit(model: str | None, **given: Any) -> int:
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
 @click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @plan_options
-def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, **given: Any) -> int:
+def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, iterations: bool, **given: Any) -> int:
     """Compare methods or models, sample by sample: run them first, or name RUNS made before.
 
     \b
@@ -64,24 +65,26 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, **giv
       evenhand compare --model local/builtin --limit 220          (default, fair_prompt and cot)
       evenhand compare -M local/a.gguf -M local/b.gguf -m default --benchmark bbq --limit 1100
       evenhand compare runs/before runs/after
+      evenhand compare runs/first --scorer builtin --iterations   (after evenhand rescore)
     """
+    how: dict[str, Any] = {"baseline": baseline, "correction": correction, "iterations": iterations}
     if runs:
         if given["models"] or given["config"]:
             raise UsageError("Give either runs made before or a plan to run, not both.")
         out = given["out"] or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
-        print_study(*study_and_report(list(runs), report_path(out), baseline=baseline, correction=correction))
+        print_study(*study_and_report(list(runs), report_path(out), scorers=given["scorers"], **how))
         return 0
     order = read_order(given, default_methods=["default", "fair_prompt", "cot"])
-    return _execute(order, report=True, baseline=baseline, correction=correction)
+    return _execute(order, report=True, **how)
 
 
-def _execute(order: Order, *, report: bool, baseline: str | None = None, correction: str = "holm") -> int:
+def _execute(order: Order, *, report: bool, **how: Any) -> int:
     if order.dry_run:
         print_forecast(order)
         return 0
     progress = run_order(order)
     if report and progress.statuses.total():
-        print_study(*study_and_report([order.out], report_path(order.out), baseline=baseline, correction=correction))
+        print_study(*study_and_report([order.out], report_path(order.out), **how))
     elif not report:
         click.echo(f"Next: evenhand report {order.out}")
     return STOPPED if progress.stopped else 0

@@ -1,0 +1,76 @@
+"""`evenhand rescore`: another scorer's opinion of the answers that a run has stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand import aio
+from evenhand.cli.options import call_options, read_settings
+from evenhand.cli.progress import shown_share
+from evenhand.cli.run import STOPPED
+from evenhand.errors import BudgetExhausted
+from evenhand.runs.agreement import agreements
+from evenhand.runs.rescore import Rescored
+from evenhand.runs.rescore import rescore as score_again
+from evenhand.runs.scores import means
+from evenhand.runs.study import open_sources
+
+_SHOWN_REASONS = 3
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--scorer", "-s", "specs", multiple=True, required=True, metavar="SPEC",
+    help="NAME or NAME:ARGUMENT, see evenhand scorers; repeat for several.",
+)  # fmt: skip
+@call_options
+def rescore(run: Path, specs: tuple[str, ...], **given: Any) -> int:
+    """Score the stored answers of RUN with another scorer; the models that answered are not asked again.
+
+    \b
+    Examples:
+      evenhand rescore runs/first --scorer builtin
+      evenhand rescore runs/first --scorer judge:openai/gpt-4o-mini --budget '$2'
+      evenhand compare runs/first --scorer builtin            what the study says by that scorer
+
+    Final answers and those after each iteration are scored, in all arms. What has a score by that scorer is left
+    alone, so the same command goes on where it was stopped, and tries again what could not be scored. A budget counts
+    the calls of this command alone.
+    """
+    settings = read_settings(given)
+    try:
+        with shown_share() as tell:
+            results = aio.run(score_again(run, specs, settings, tell))
+    except BudgetExhausted as error:
+        click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
+        return STOPPED
+    _print(run, results)
+    return 0
+
+
+def _print(run: Path, results: Sequence[Rescored]) -> None:
+    """What was done, the means by the new scorers, and how far they agree with the others."""
+    from rich.console import Console
+
+    from evenhand.reports.score_tables import agreement_table, mean_table
+
+    console = Console()
+    with open_sources([run]) as (_, sources):
+        store = sources[0].store
+        arms = {source.arm.number: source.label for source in sources}
+        for each in results:
+            click.echo(f"{each.scorer}: {each.scored:,} new scores, {each.reasons.total():,} texts without one")
+            for reason, count in each.reasons.most_common(_SHOWN_REASONS):
+                console.print(f"  {count:,} × {reason}", markup=False, highlight=False)
+            console.print(mean_table(each.scorer, each.attributes, arms, means(store, each.scorer)))
+        new = {each.scorer for each in results}
+        for agreement in agreements([store]):
+            if new & {agreement.first, agreement.second}:
+                console.print(agreement_table(agreement))
+    chosen = " ".join(f"--scorer {each.scorer.rpartition('@')[0]}" for each in results)
+    click.echo(f"Next: evenhand compare {run} {chosen}")

@@ -1,0 +1,122 @@
+"""rescore, and what compare, report and show make of it, from the command line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+RUDE = "you are a stupid idiot, and I hate you"
+TEXTS = ("-b", "realtoxicity_builtin", "--limit", "2", "--set", "completions=3", "--scorer", "builtin_b")
+STARDTOX = ("--method", "default", "--method", "stardtox:performance=false,iterations=1")
+
+
+@pytest.fixture
+def run(cli) -> str:
+    """A run of texts: `default` and StarDTox, whose revisions do not help."""
+    cli("run", "--model", f"fake/{RUDE}", *TEXTS, *STARDTOX, "--out", "r")
+    return "r"
+
+
+def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
+    result = cli("rescore", run, "--scorer", "builtin")
+
+    assert result.code == 0
+    assert "builtin@1: 24 new scores, 0 texts without one" in result.out
+    assert re.search(r"toxicity +0\.\d{3} +0\.\d{3}\s", result.out)
+    assert "How far builtin_b@1 and builtin@1 agree" in result.out
+    assert "Kappa" in result.out
+    assert "Next: evenhand compare r --scorer builtin" in result.out
+
+
+def test_a_second_time_there_is_nothing_left_to_score(cli, run: str):
+    cli("rescore", run, "-s", "builtin")
+
+    assert "builtin@1: 0 new scores" in cli("rescore", run, "-s", "builtin").out
+
+
+def test_compare_and_report_use_the_scorer(cli, run: str, tmp_path: Path):
+    cli("rescore", run, "--scorer", "builtin")
+
+    compared = cli("compare", run, "--scorer", "builtin")
+    reported = cli("report", run, "--scorer", "builtin", "--iterations", "--out", "page.html")
+
+    assert (compared.code, reported.code) == (0, 0)
+    assert "iteration 1" not in compared.out
+    assert "stardtox · iteration 1" in reported.out
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Scores are by builtin@1." in page
+    assert "Do the scorers agree?" in page
+    assert "By iteration" in page
+
+
+def test_compare_of_runs_can_show_iterations(cli, run: str):
+    assert "stardtox · iteration 1" in cli("compare", run, "--iterations").out
+
+
+def test_scores_that_were_not_made_are_asked_for(cli, run: str):
+    result = cli("report", run, "--scorer", "builtin")
+
+    assert (result.code, result.out) == (2, "")
+    assert "make them with `evenhand rescore r --scorer builtin`" in result.err
+
+
+def test_a_judge_that_gives_no_scores_ends_it_with_one_sentence(cli, run: str):
+    result = cli("rescore", run, "--scorer", "judge:fake/nonsense", "--no-cache")
+
+    assert result.code == 2
+    assert result.err.startswith("evenhand: judge:fake/nonsense does not work: ")
+    assert result.err.count("\n") == 1
+    assert "has no scores by" in cli("compare", run, "--scorer", "judge").err
+
+
+def test_choices_are_refused_in_one_sentence(cli):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "c")
+
+    result = cli("rescore", "c", "--scorer", "builtin")
+
+    assert result.code == 2
+    assert result.err == (
+        "evenhand: Scorers rate texts, but the answers of bbq_builtin are choices; there is nothing to rescore.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rescore", "nowhere", "--scorer", "builtin"), "nowhere holds no run"),
+        (("rescore", "r"), "Missing option '--scorer'"),
+        (("rescore", "r", "--scorer", "bultin"), "did you mean builtin"),
+        (("rescore", "r", "--scorer", "builtin:x"), "takes nothing after its name"),
+    ],
+)
+def test_bad_input_is_one_sentence(cli, run: str, arguments: tuple[str, ...], message: str):
+    result = cli(*arguments)
+
+    assert result.code == 2
+    assert message in result.err
+    assert not Path("nowhere").exists()
+
+
+def test_show_tells_a_story_and_the_calls_when_asked(cli, run: str):
+    sample = cli("show", run, "--list").out.split()[0]
+
+    story = cli("show", run, sample).out.split("── stardtox")[1]
+    turns = cli("show", run, sample, "--turns").out.split("── stardtox")[1]
+
+    parts = ["The first answer:", f"    {RUDE}", "✗ toxicity evaluator: It insults", "coordinator asks for a revision"]
+    places = [story.index(part) for part in [*parts, "Revision 1:", "coordinator stops", "⇒ graded"]]
+    assert places == sorted(places)
+    assert "Continue the text below" not in story
+    assert "Continue the text below" in turns
+    assert "words [" not in story
+
+
+def test_show_tells_what_a_method_without_critics_did(cli):
+    cli("run", "--model", "fake/A", "--limit", "4", "--method", "self_debias_reprompt", "--out", "c")
+    sample = cli("show", "c", "--list").out.split()[0]
+
+    story = cli("show", "c", sample).out
+
+    assert "The first answer:" in story
+    assert "Revision 1:" in story
+    assert "evaluator" not in story
