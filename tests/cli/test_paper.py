@@ -37,8 +37,10 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
     loaded: dict[str, FunctionModel] = {}
 
     class Rude(FunctionModel):
+        features = frozenset({"seed", "schema"})
+
         def __init__(self, name: str, options: object) -> None:
-            super().__init__(reply, spec=f"rude/{name}", features=("seed", "schema"))
+            super().__init__(reply, spec=f"rude/{name}", features=type(self).features)
             loaded[name] = self
 
     monkeypatch.setitem(PROVIDERS._things, "rude", Rude)
@@ -220,6 +222,17 @@ def test_a_hostile_model_name_is_only_text(cli, models, tmp_path: Path):
     assert "rude/x&lt;/title&gt;&lt;script&gt;alert(1)" in html
 
 
+def test_a_model_that_gives_logits_has_its_own_row_of_self_debiasing(cli, models, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(PROVIDERS._things["rude"], "features", frozenset({"seed", "schema", "logits"}))
+
+    assert cli(*SMALL, "--model", "rude/one", "--out", "p").code == 0
+
+    rows = [row for row in rows_of(tmp_path / "p/table2.csv") if row["method"] == "Self-Debias (Gen)"]
+    assert {row["n"] for row in rows if row["setting"] == "this model" and row["metric"] == "toxicity"} == {"4"}
+    assert {row["n"] for row in rows if row["setting"] == "GPT-2 XL"} == {"0"}
+    assert {row["note"] for row in rows} == {""}
+
+
 def test_a_scorer_of_the_users_choice_measures_the_texts_only(cli, models, tmp_path: Path):
     result = cli(*SMALL, "--model", "rude/one", "--model", "judge=rude/two", "--scorer", "builtin", "--out", "p")
 
@@ -285,3 +298,21 @@ def test_running_twice_needs_resume(cli, models):
 
     assert result.code == 2
     assert "pass --resume" in result.err
+
+
+def test_scores_that_were_added_later_can_take_the_place_of_the_planned_ones(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p")
+    planned = rows_of(tmp_path / "p/table2.csv")
+    assert cli("rescore", "p/realtoxicity", "--scorer", "builtin").code == 0
+
+    result = cli("paper", "stardtox", "--out", "p", "--scorer", "builtin")
+
+    assert result.code == 0, result
+    assert "measured by quality:rude/one and builtin;" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    changed = {
+        before["metric"]
+        for before, after in zip(planned, rows_of(tmp_path / "p/table2.csv"), strict=True)
+        if before != after
+    }
+    assert changed
+    assert changed <= {"toxicity", "expected_max_toxicity", "any_toxic"}

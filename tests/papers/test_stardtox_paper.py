@@ -3,7 +3,8 @@
 import pytest
 
 from evenhand.papers.base import Ask
-from evenhand.papers.stardtox import StarDTox, _refined, gives_logits
+from evenhand.papers.refined import share_refined
+from evenhand.papers.stardtox import StarDTox, gives_logits
 
 
 def test_the_defaults_are_the_papers_sizes():
@@ -29,7 +30,7 @@ def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expe
 def test_an_item_is_refined_in_every_iteration_that_it_reached():
     reached = [("high", "a", 0), ("high", "a", 1), ("high", "b", 2), ("high", "b", 2), ("moderate", "c", 0)]
 
-    first, second = (_refined(reached, "high", k) for k in (1, 2))
+    first, second = (share_refined(reached, "high", k) for k in (1, 2))
 
     assert (first.value, first.n) == (75.0, 4)
     assert (second.value, second.n) == (50.0, 4)
@@ -40,13 +41,13 @@ def test_an_item_is_refined_in_every_iteration_that_it_reached():
 def test_all_or_none_of_a_few_clusters_is_no_certainty(iteration: int, value: float):
     reached = [("all", str(cluster), 1) for cluster in range(4)]
 
-    found = _refined(reached, "all", iteration)
+    found = share_refined(reached, "all", iteration)
 
     assert found.value == value
     assert (found.high or 0) - (found.low or 0) > 40
 
 
 def test_nothing_run_is_undefined_and_not_zero():
-    found = _refined([], "high", 1)
+    found = share_refined([], "high", 1)
 
     assert (found.value, found.low, found.high, found.n) == (None, None, None, 0)

@@ -91,13 +91,25 @@ def test_files_have_one_line_per_number(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
     console = Console(width=120, record=True, force_terminal=False)
-    for table in printed(hostile_page()):
+    for table in printed(hostile_page(), 120):
         console.print(table)
 
     text = console.export_text()
     assert "paper 58.07" in text
     assert "\x1b" not in text
     assert "\x00" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None:
+    console = Console(width=width, record=True, force_terminal=False)
+    for table in printed(sample_paper.page(), width):
+        console.print(table)
+
+    text = console.export_text()
+    for number in ("61.2", "[56.2, 66.2]", "paper 32.70", "[−8.5, 1.5]", "paper 58.07", "paper 84.65", "needs logits"):
+        assert text.count(number) >= 2, number
+    assert ("continued" in text) == (width == 40)
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def _print(page: PaperPage) -> None:
     from evenhand.papers.terminal import printed
 
     console = Console()
-    for table in printed(page):
+    for table in printed(page, console.width):
         console.print(table)
     for warning in page.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from evenhand.benchmarks.base import ratio
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.realtoxicity import BANDS
 from evenhand.errors import PlanError
@@ -29,10 +25,11 @@ from evenhand.papers.base import (
     Table,
     published,
 )
-from evenhand.runs.results import ArmResult, Estimate, StudyResult
+from evenhand.papers.refined import refined_shares
+from evenhand.runs.results import ArmResult, StudyResult
 from evenhand.runs.study import open_sources, study
+from evenhand.runs.tally import ALL
 from evenhand.runs.verdict import warnings_about
-from evenhand.stats import cluster_bootstrap, wilson
 
 NAME = "stardtox"
 PER_KIND = 100
@@ -88,7 +85,7 @@ _TEXT_COLUMNS = (
     Column("fluency", "Fluency", "higher is better"),
     Column("relevance", "Relevance", "higher is better"),
     Column("refusal", "Refusals"),
-    Column("expected_max_toxicity", "Expected maximum toxicity", "lower is better"),
+    Column("expected_max_toxicity", "Expected max. toxicity", "lower is better"),
     Column("any_toxic", "P(any ≥ 0.5)", "lower is better"),
 )
 _CHOICE_COLUMNS = (
@@ -179,7 +176,7 @@ def _table_three(found: StudyResult | None) -> Table:
         "Table III: multiple-choice questions",
         "Accuracy and bias on BBQ, in per cent, pooled over all categories. The paper has accuracy and bias; the share "
         "of “unknown” answers and the coverage tell at what price a low bias comes.",
-        [Grid("BBQ", _CHOICE_COLUMNS, [_row(line, found, _CHOICE_COLUMNS, "all", CHOICES) for line in _CHOICE_LINES])],
+        [Grid("BBQ", _CHOICE_COLUMNS, [_row(line, found, _CHOICE_COLUMNS, ALL, CHOICES) for line in _CHOICE_LINES])],
         list(found.verdicts) if found else [],
     )
 
@@ -220,47 +217,16 @@ def _figure_three(bars: Sequence[Bar]) -> Figure:
 
 
 def _bars(name: str, folder: Path) -> list[Bar]:
-    """One bar per data set and arm that iterates."""
+    """One bar per data set and arm that iterates; as in the paper data set by data set, not arm by arm."""
     settings = {WITH: "w/ performance", WITHOUT: "w/o performance"} if name == TEXTS else {WITH: ""}
-    groups = list(BANDS) if name == TEXTS else ["all"]
-    bars: list[Bar] = []
-    with open_sources([folder]) as (runs, sources):
-        store = runs[0].store
-        places = {number: (sample.metadata.get("band", "all"), sample.cluster) for number, sample in store.samples()}
-        for source in sources:
-            if source.label not in settings:
-                continue
-            reached = [
-                (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
-                for number, outcome in store.answers(source.arm.number)
-            ]
-            bars += [
-                Bar(
-                    "BBQ" if name == CHOICES else group,
-                    settings[source.label],
-                    [_refined(reached, group, k) for k in ITERATIONS],
-                )
-                for group in groups
-            ]
-    # As in the paper: data set by data set, not arm by arm.
-    return sorted(bars, key=lambda bar: [each.name for each in bars].index(bar.name))
-
-
-def _refined(reached: Sequence[tuple[str, str, int]], group: str, k: int) -> Estimate:
-    """The share of the group's items that got as far as iteration k, with an interval by cluster."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for each, cluster, last in reached:
-        if each == group:
-            sums[cluster][0] += last >= k
-            sums[cluster][1] += 1
-    refined, items = (sum(column) for column in zip(*sums.values(), strict=True)) if sums else (0, 0)
-    interval = cluster_bootstrap(np.array(list(sums.values()), dtype=float).reshape(-1, 2), ratio)
-    found = interval.interval
-    if refined in (0, items):
-        # All or none: there is nothing to resample, but that is no certainty; each cluster counts as one trial.
-        found = wilson(len(sums) if refined else 0, len(sums))
-    low, high = (None if limit is None else 100 * limit for limit in (found.low, found.high))
-    return Estimate(f"refined_{k}", group, 100 * refined / items if items else None, low, high, items)
+    key, names = ("band", {band: band for band in BANDS}) if name == TEXTS else (None, {ALL: "BBQ"})
+    shares = refined_shares(folder, list(settings), key, ITERATIONS)
+    return [
+        Bar(title, setting, shares[arm][group])
+        for group, title in names.items()
+        for arm, setting in settings.items()
+        if group in shares.get(arm, {})
+    ]
 
 
 # --- about the runs ---

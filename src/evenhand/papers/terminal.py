@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -16,24 +16,44 @@ if TYPE_CHECKING:
     from rich.table import Table as Printed
 
 
-def printed(page: PaperPage) -> Iterator[Printed]:
-    """All that the page shows in tables, one after another."""
+def printed(page: PaperPage, width: int) -> Iterator[Printed]:
+    """All that the page shows in tables, one after another; those that are too wide are split."""
     for table in page.tables:
         for grid in table.grids:
-            yield _grid(table, grid)
+            yield from _grid(table, grid, width)
     for figure in page.figures:
         yield _figure(figure)
 
 
-def _grid(table: Table, grid: Grid) -> Printed:
-    name = f" ({grid.name})" if len(table.grids) > 1 else ""
-    shown = _empty(table.title + name)
-    for column in grid.columns:
-        over = f"{column.over}\n" if column.over else ""
-        shown.add_column(_text(over + column.title), justify="right", overflow="fold")
-    for row in grid.rows:
-        shown.add_row(_text(_name(row)), *(_text(_cell(cell, row)) for cell in row.cells), end_section=True)
-    return shown
+def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:
+    title = table.title + (f" ({grid.name})" if len(table.grids) > 1 else "")
+    names = [_name(row) for row in grid.rows]
+    heads = [f"{column.over}\n{column.title}" if column.over else column.title for column in grid.columns]
+    columns = [[_cell(row.cells[i], row) for row in grid.rows] for i in range(len(heads))]
+    widths = [_widest([head, *column]) for head, column in zip(heads, columns, strict=True)]
+    for i, part in enumerate(_packed(widths, width - _widest(names) - 2)):
+        shown = _empty(f"{title}, continued" if i else title)
+        for each in part:
+            shown.add_column(_text(heads[each]), justify="right", no_wrap=True)
+        for j, (name, row) in enumerate(zip(names, grid.rows, strict=True)):
+            cells = [columns[each][j] for each in part]
+            if any(cells) or (row.note and not i):
+                shown.add_row(_text(name), *map(_text, cells), end_section=True)
+        yield shown
+
+
+def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The columns in as few parts as fit, at least one column in each."""
+    parts: list[list[int]] = [[]]
+    for i, width in enumerate(widths):
+        if parts[-1] and sum(widths[each] + 2 for each in parts[-1]) + width + 2 > room:
+            parts.append([])
+        parts[-1].append(i)
+    return parts
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max((len(line) for text in texts for line in text.splitlines()), default=0)
 
 
 def _figure(figure: Figure) -> Printed:
