@@ -183,6 +183,19 @@ async def test_a_scorer_that_breaks_down_loses_nothing(workshop: Workshop, lette
     assert (kept, rest.scored, len(rows(run))) == (6, 18, 24)
 
 
+async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters: Any, model):
+    run = await a_run(workshop)
+    letters.fails += [None, EndpointError("gone")]
+    with pytest.raises(EndpointError, match="gone"):
+        await rescore(run, ["letters"])
+
+    warnings = study([run], scorers=["letters"]).warnings
+
+    assert warnings == [
+        "stardtox: 6 answers have no score by letters@1 (not scored yet); `evenhand rescore` tries again."
+    ]
+
+
 async def test_a_model_based_scorer_uses_the_runs_model_and_its_calls_are_counted(workshop: Workshop, model):
     run = await a_run(workshop)
     with closing(Store(run)) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
     from rich.console import Console
 
     from evenhand.reports.score_tables import agreement_table, mean_table
+    from evenhand.reports.tables import safe_text
 
     console = Console()
     with open_sources([run]) as (_, sources):
@@ -66,11 +68,11 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
         for each in results:
             click.echo(f"{each.scorer}: {each.scored:,} new scores, {each.reasons.total():,} texts without one")
             for reason, count in each.reasons.most_common(_SHOWN_REASONS):
-                console.print(f"  {count:,} × {reason}", markup=False, highlight=False)
+                console.print(safe_text(f"  {count:,} × {reason}"))
             console.print(mean_table(each.scorer, each.attributes, arms, means(store, each.scorer)))
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:
                 console.print(agreement_table(agreement))
-    chosen = " ".join(f"--scorer {each.scorer.rpartition('@')[0]}" for each in results)
-    click.echo(f"Next: evenhand compare {run} {chosen}")
+    chosen = [part for each in results for part in ("--scorer", each.scorer.rpartition("@")[0])]
+    click.echo(f"Next: {shlex.join(['evenhand', 'compare', str(run), *chosen])}")

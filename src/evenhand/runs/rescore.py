@@ -175,8 +175,9 @@ class _Work:
         return None
 
     def _down(self, reason: str) -> EndpointError:
+        stop = "" if reason.endswith((".", "?", "!")) else "."
         return EndpointError(
-            f"{self._scorer.spec} does not work: {reason.rstrip('.')}. {self.result.scored:,} new scores are stored; "
+            f"{self._scorer.spec} does not work: {reason}{stop} {self.result.scored:,} new scores are stored; "
             "the same command goes on from there."
         )
 

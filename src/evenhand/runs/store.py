@@ -283,12 +283,18 @@ class Store:
         return self._read.execute("SELECT MAX(iteration) FROM scores WHERE arm = ?", (arm,)).fetchone()[0] or 0
 
     def unscored(self, arm: int, scorer: str) -> list[tuple[str, int]]:
-        """Why a scorer gave no score to final results: (reason, count), most frequent first."""
-        return self._read.execute(
+        """Why final results have no score by a scorer: (reason, count), most frequent first."""
+        failed = self._read.execute(
             "SELECT reason, COUNT(*) AS n FROM scores WHERE arm = ? AND scorer = ? AND iteration = -1"
             " AND status != 'graded' GROUP BY reason ORDER BY n DESC, reason",
             (arm, scorer),
         ).fetchall()
+        missing = self._read.execute(
+            "SELECT COUNT(*) FROM outcomes o WHERE arm = ? AND status = 'graded' AND NOT EXISTS (SELECT 1 FROM scores s"
+            " WHERE s.sample = o.sample AND s.arm = o.arm AND s.iteration = -1 AND s.scorer = ?)",
+            (arm, scorer),
+        ).fetchone()[0]
+        return [*failed, *([("not scored yet", missing)] if missing else [])]
 
     def answers(self, arm: int) -> Iterator[tuple[int, Any]]:
         """(sample number, outcome as JSON) of every outcome of the arm that has a body, read in pages."""
