@@ -35,9 +35,24 @@ def audit(
     return compare(out)
 
 
-def compare(*runs: str | Path, baseline: str | None = None, correction: str = "holm") -> StudyResult:
-    """Study stored runs side by side, sample by sample; no model is called."""
-    return study([Path(each) for each in runs], baseline=baseline, correction=correction)
+def compare(
+    *runs: str | Path,
+    baseline: str | None = None,
+    correction: str = "holm",
+    scorers: Sequence[str] = (),
+    iterations: bool = False,
+) -> StudyResult:
+    """Study stored runs side by side, sample by sample; no model is called.
+
+    `scorers` count instead of the planned ones; `iterations` adds the answers as they stood after each iteration.
+    """
+    return study(
+        [Path(each) for each in runs],
+        baseline=baseline,
+        correction=correction,
+        scorers=scorers,
+        iterations=iterations,
+    )
 
 
 def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | Path, *, samples: int = 300) -> None:
