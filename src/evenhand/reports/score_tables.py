@@ -13,6 +13,8 @@ from evenhand.runs.scores import Means
 if TYPE_CHECKING:
     from rich.table import Table
 
+_SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
+"""A terminal is narrow; the title says what side is meant."""
 AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
 
 
@@ -33,10 +35,10 @@ def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], 
 
 def agreement_table(agreement: Agreement) -> Table:
     """One row per attribute that both scorers give."""
-    table = plain_table(f"How far {agreement.first} and {agreement.second} agree on the final answers")
-    table.add_column("")
+    table = plain_table(f"How far {agreement.first} and {agreement.second} agree on the final answers (sides of 0.5)")
+    table.add_column("", no_wrap=True)
     for name in AGREEMENT_COLUMNS:
-        table.add_column(name, justify="right")
+        table.add_column(_SHORT.get(name, name), justify="right")
     for row in agreement.rows:
         table.add_row(safe_text(row.attribute), *agreement_cells(row))
     return table
