@@ -43,7 +43,7 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
 
     \b
     Examples:
-      evenhand paper stardtox --model local/builtin --builtin --limit 4 --completions 2
+      evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
       evenhand paper stardtox --model openai/NAME --model judge=openai/OTHER --dry-run
       evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
     """
