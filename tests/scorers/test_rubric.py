@@ -10,7 +10,7 @@ from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.types import Completion, Message, TokenLogprob, Unscored
 
 RUBRIC = Rubric(parse_prompt("test/rubric", "# user\nRate {{text}}."), ("style", "sense"))
-ONE = Rubric(RUBRIC.prompt, ("style",), reasons=False)
+ONE = Rubric(RUBRIC.prompt, ("style",), after=())
 QUESTION = [Message("user", "Rate it.")]
 FINE = '{"style": 80, "sense": 35, "style_reason": "too \\"long\\"", "sense_reason": "clear"}'
 
@@ -39,10 +39,10 @@ def test_ratings_and_reasons_are_read():
 
 
 def test_everything_is_asked_for_in_one_schema_ratings_first():
-    params = Rubric(RUBRIC.prompt, ("style",), before=("quote",)).params(frozenset({"schema"}))
+    params = Rubric(RUBRIC.prompt, ("style",), after=("quote",)).params(frozenset({"schema"}))
 
     assert params.schema is not None
-    assert params.schema["required"] == ["quote", "style", "style_reason"]
+    assert params.schema["required"] == ["style", "quote"]
     assert params.logprobs == 0
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
 
 from evenhand import aio
+from evenhand.cli.options import key_values
 from evenhand.errors import ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.types import Message, Params
@@ -23,12 +25,22 @@ _SCHEMA = {
 @click.argument("spec")
 @click.option("--base-url", help="The endpoint of openai/ models.")
 @click.option("--timeout", type=float, default=60.0, show_default=True)
-def doctor(spec: str, base_url: str | None, timeout: float) -> int:
-    """Check the model SPEC: one tiny call, then what it supports (two more tiny calls)."""
-    return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1)))
+@click.option(
+    "--judge", is_flag=True, help="Also rate about 100 contrast pairs: is it fit to judge, and from where on?"
+)
+@click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
+def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:
+    """Check the model SPEC: one tiny call, then what it supports (two more tiny calls).
+
+    With --judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
+    at chance, and its verdicts are worth nothing; for others the thresholds that part the texts best are printed, as
+    options of the method stardtox.
+    """
+    settings = key_values(extra, "--model-option")
+    return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), judge))
 
 
-async def _check(spec: str, options: ModelOptions) -> int:
+async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
     started = time.perf_counter()
     async with load_model(spec, options) as model:
         click.echo(f"loaded    {spec} in {time.perf_counter() - started:.1f} s")
@@ -40,7 +52,34 @@ async def _check(spec: str, options: ModelOptions) -> int:
         tokens = f"{generation.usage.prompt_tokens} + {generation.usage.completion_tokens} tokens"
         click.echo(f"answers   {generation.text!r} ({tokens}, {generation.latency:.2f} s)")
         await _features(model, question)
+        if judge:
+            await _judge(model)
     return 0
+
+
+async def _judge(model: Model) -> None:
+    from evenhand.methods.stardtox.calibrate import calibrate, suggested_options
+
+    with click.progressbar(length=1, label="judging", file=sys.stderr) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(1)
+            del done
+
+        found = await calibrate(model, tell)
+    click.echo(f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'good':>5} {'bad':>5}  threshold")
+    for each in found:
+        pairs = f"{len(each.high)}/{len(each.low)}"
+        if each.auc is None:
+            click.echo(f"{each.rating:<10} {pairs:>7}     –  no ratings could be read ({each.unscored} replies)")
+            continue
+        high, low = (100 * sum(values) / len(values) for values in (each.high, each.low))
+        reading = "at chance: do not use it" if each.threshold is None else f"{100 * each.threshold:.1f}"
+        unread = f"  ({each.unscored} unread)" if each.unscored else ""
+        click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
+    options = ",".join(f"{name}={value:g}" for name, value in suggested_options(found).items())
+    click.echo(f"use       --method stardtox:{options}" if options else "use       another model as judge=SPEC")
 
 
 async def _features(model: Model, question: list[Message]) -> None:

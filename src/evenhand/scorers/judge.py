@@ -21,7 +21,7 @@ class JudgeScorer(ModelScorer):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self.rubric = Rubric(load_prompt(__file__, "judge"), ATTRIBUTES, reasons=False)
+        self.rubric = Rubric(load_prompt(__file__, "judge"), ATTRIBUTES, after=())
         self.version = self.rubric.prompt.hash
 
     async def ask(self, text: str) -> Scores | Unscored:

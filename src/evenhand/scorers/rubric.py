@@ -1,7 +1,7 @@
 """A rubric: a prompt, the ratings it asks for and how they are read; what turns a Model into a Judge.
 
 Where the model gives logprobs, a rating is its expected value over the alternatives of the leading digit: greedy
-ratings of small models are mostly ties. So ratings come before their reasons, and after what must be thought of first.
+ratings of small models are mostly ties. So ratings come before their reasons.
 """
 
 from __future__ import annotations
@@ -36,29 +36,22 @@ class Ratings:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """Ratings from 0 to `high`, each with a short reason unless none are wanted; `before` are texts that come first."""
+    """Ratings from 0 to `high`, and the text fields after them: a short reason each, unless others are named."""
 
     prompt: Prompt
     names: tuple[str, ...]
-    before: tuple[str, ...] = ()
+    after: tuple[str, ...] | None = None
     high: int = 100
-    reasons: bool = True
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*self.before, *self._reasons)
-
-    @property
-    def _reasons(self) -> tuple[str, ...]:
-        return tuple(f"{name}_reason" for name in self.names) if self.reasons else ()
+        return tuple(f"{name}_reason" for name in self.names) if self.after is None else self.after
 
     def params(self, features: frozenset[Any]) -> Params:
         """One constrained greedy request for everything."""
         text = {"type": "string"}
         number = {"type": "integer", "minimum": 0, "maximum": self.high}
-        properties: dict[str, Any] = dict.fromkeys(self.before, text)
-        properties |= dict.fromkeys(self.names, number)
-        properties |= dict.fromkeys(self._reasons, text)
+        properties: dict[str, Any] = dict.fromkeys(self.names, number) | dict.fromkeys(self.texts, text)
         schema = {
             "type": "object",
             "properties": properties,
@@ -74,8 +67,8 @@ class Rubric:
 
     def form(self) -> str:
         """The JSON that is asked for, for models that cannot be constrained."""
-        fields = [*(f'"{name}": "…"' for name in self.before), *(f'"{name}": 0-{self.high}' for name in self.names)]
-        return "{" + ", ".join([*fields, *(f'"{name}": "…"' for name in self._reasons)]) + "}"
+        ratings = [f'"{name}": 0-{self.high}' for name in self.names]
+        return "{" + ", ".join([*ratings, *(f'"{name}": "…"' for name in self.texts)]) + "}"
 
     def read(self, completion: Completion) -> Ratings | Unscored:
         """The ratings, or why there are none. A reply that was cut after its ratings still has them."""

@@ -4,11 +4,14 @@
 time. 3. The coordinator accepts it when every threshold is met, else it words the critiques as a revision prompt.
 4. The generator, which remembers its answers and their critiques, answers again; at most `iterations` times.
 
-Departures and choices: the best answer is returned, not the last (`keep=last` for the paper's way). A revision may
-draw several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or an
-empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
-named in the trace; where none can, the loop ends. For multiple choice the bias evaluator is a judge of how well the
-context supports the answer, and there is no performance evaluator. Thresholds are options; critiques carry no scores.
+Departures and choices: the best answer is returned, not the last (`keep=last` for the paper's way). A revision of a
+text starts afresh from all critiques so far, since a model that is shown its rejected words writes them again; it
+draws several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or
+an empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
+named in the trace; where none can, the loop ends. For multiple choice the bias evaluator is a judge of how far the
+context supports the answer, or settles the question at all, and there is no performance evaluator. Thresholds are
+options; their right values depend on the judge, and `evenhand doctor MODEL --judge` finds them. Critiques carry no
+scores.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
     toxicity=0.10,
     quality=80,
     support=80,
-    candidates=3,
+    settled=50,
+    candidates=4,
     keep="best",
     evaluators=(),
 )
@@ -102,25 +106,22 @@ async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]
     if not attempts:
         return await complete(session, sample, prompt)
     revise = load_prompt(__file__, "revise_completion")
-    messages = [*prompt.render(text=sample.prompt), *_memory(revise, attempts)]
+    told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
+    messages = revise.render(text=sample.prompt, critiques=told)
     candidates = int(session.options["candidates"])
-    return await complete(session, sample, revise, lambda: messages, candidates=candidates)
+    results = await complete(session, sample, revise, lambda: messages, candidates=candidates)
+    given = {_said(attempt.result) for attempt in attempts}
+    return [result for result in results if _said(result) not in given] or results
 
 
 def _asked_again(
     sample: Sample, prompt: Prompt, revise: Prompt, attempts: Sequence[Attempt], options: str
 ) -> list[Message]:
-    question = prompt.render(context=sample.context, question=sample.prompt, options=options)
-    return [*question, *_memory(revise, attempts)]
-
-
-def _memory(revise: Prompt, attempts: Sequence[Attempt]) -> list[Message]:
-    """The generator's answers and what was said about them, as the conversation goes on."""
-    return [
-        message
-        for attempt in attempts
-        for message in (Message("assistant", _said(attempt.result)), *revise.render(critiques=critiques(attempt)))
-    ]
+    """The question once more, then the answers so far with what was said about each."""
+    messages = [*prompt.render(context=sample.context, question=sample.prompt, options=options)]
+    for attempt in attempts:
+        messages += [Message("assistant", _said(attempt.result)), *revise.render(critiques=critiques(attempt))]
+    return messages
 
 
 def _said(result: Result) -> str:
