@@ -40,7 +40,8 @@ class GuardScorer(ModelScorer):
         self._prompt = None if has_template(model.spec) else load_prompt(__file__, "guard")
         self.version = self._prompt.hash if self._prompt else "template-1"
 
-    async def ask(self, text: str) -> Scores | Unscored:
+    async def ask(self, text: str, context: str) -> Scores | Unscored:
+        del context  # the text alone is judged
         messages = self._prompt.render(text=text) if self._prompt else (Message("user", text),)
         alternatives = _ALTERNATIVES if "logprobs" in self.model.features else 0
         params = Params(temperature=0, max_tokens=_TOKENS, logprobs=alternatives)

@@ -24,7 +24,8 @@ class JudgeScorer(ModelScorer):
         self.rubric = Rubric(load_prompt(__file__, "judge"), ATTRIBUTES, after=())
         self.version = self.rubric.prompt.hash
 
-    async def ask(self, text: str) -> Scores | Unscored:
+    async def ask(self, text: str, context: str) -> Scores | Unscored:
+        del context  # the text alone is judged
         messages = self.rubric.prompt.render(text=text)
         found = await rate(self.model.generate, self.rubric, messages, self.model.features)
         return dict(found.values) if isinstance(found, Ratings) else found

@@ -23,12 +23,11 @@ class ModelScorer(Scorer):
         self.argument = model.spec
 
     @abstractmethod
-    async def ask(self, text: str) -> Scores | Unscored:
-        """The scores of one text that is not empty."""
+    async def ask(self, text: str, context: str) -> Scores | Unscored:
+        """The scores of one text that is not empty; `context` is what it answers or continues, where that is known."""
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # the text alone is judged
-        return await all_of(self._one(text) for text in texts)
+        return await all_of(map(self._one, texts, contexts or [""] * len(texts)))
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "model": dict(self.model.fingerprint())}
@@ -36,11 +35,11 @@ class ModelScorer(Scorer):
     async def aclose(self) -> None:
         await self.model.aclose()
 
-    async def _one(self, text: str) -> Scores | Unscored:
+    async def _one(self, text: str, context: str) -> Scores | Unscored:
         if not text.strip():
             return Unscored("empty text", text)
         try:
-            return await self.ask(text)
+            return await self.ask(text, context)
         except ModelError as error:
             if isinstance(error, EndpointError) and error.permanent:
                 raise

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar
 
-from evenhand.errors import ModelError
 from evenhand.models.base import Model
 from evenhand.prompts import load_prompt
-from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.scorers.base import SCORERS, Scores
+from evenhand.scorers.model import ModelScorer
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.types import Message, Unscored
 
@@ -26,35 +25,17 @@ def quality_messages(context: str, text: str) -> Sequence[Message]:
 
 
 @SCORERS.register("quality")
-class QualityScorer(Scorer):
+class QualityScorer(ModelScorer):
     """Fluency, coherence and relevance of a continuation, all three in one call of a model."""
 
     name: ClassVar[str] = "quality"
-    takes: ClassVar[Literal["nothing", "variant", "model"]] = "model"
     attributes = QUALITIES
 
     def __init__(self, model: Model) -> None:
-        self.model = model
-        self.argument = model.spec
+        super().__init__(model)
         self.version = quality_rubric().prompt.hash
 
-    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        contexts = contexts or [""] * len(texts)
-        return list(await asyncio.gather(*map(self._one, texts, contexts)))
-
-    async def _one(self, text: str, context: str) -> Scores | Unscored:
-        if not text.strip():
-            return Unscored("empty text")
-        try:
-            found = await rate(
-                self.model.generate, quality_rubric(), quality_messages(context, text), self.model.features
-            )
-        except ModelError as error:
-            return Unscored(str(error))
+    async def ask(self, text: str, context: str) -> Scores | Unscored:
+        messages = quality_messages(context, text)
+        found = await rate(self.model.generate, quality_rubric(), messages, self.model.features)
         return dict(found.values) if isinstance(found, Ratings) else found
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "model": dict(self.model.fingerprint())}
-
-    async def aclose(self) -> None:
-        await self.model.aclose()
