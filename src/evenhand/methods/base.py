@@ -13,6 +13,8 @@ from evenhand.registry import Registry
 from evenhand.types import Outcome, Sample, SampleKind
 
 Run = Callable[[Sample, Session], Awaitable[Outcome]]
+Check = Callable[[SampleKind, Mapping[str, Any]], object]
+"""Raises PlanError for options that do not fit the kind of sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Method:
     roles: tuple[str, ...] = ("base",)
     needs: frozenset[Feature] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    check: Check | None = None
+    """What a plan asks before any call is made."""
 
     def with_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults with the given options over them; an unknown option is refused by name."""
@@ -44,13 +48,14 @@ def method(
     kinds: set[SampleKind],
     roles: tuple[str, ...] = ("base",),
     needs: frozenset[Feature] = frozenset(),
+    check: Check | None = None,
     **defaults: Any,
 ) -> Callable[[Run], Method]:
     """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
 
     def wrap(run: Run) -> Method:
         summary = (run.__doc__ or "").strip().partition("\n")[0]
-        made = Method(name, summary, frozenset(kinds), run, roles, needs, defaults)
+        made = Method(name, summary, frozenset(kinds), run, roles, needs, defaults, check)
         return METHODS.register(name)(made)
 
     return wrap

@@ -51,7 +51,10 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Mapp
     for arm in plan.arms():
         method = METHODS.get(arm.method.name)
         check_fit(method, benchmark.kind, benchmark.name)
-        checked.append((arm, method, method.with_options(arm.method.options)))
+        options = method.with_options(arm.method.options)
+        if method.check is not None:
+            method.check(benchmark.kind, options)
+        checked.append((arm, method, options))
     for role in {role for assignment in plan.models for role in assignment} - {"base"}:
         if not any(role in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")

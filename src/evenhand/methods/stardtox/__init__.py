@@ -16,18 +16,17 @@ scores.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from evenhand import aio
 from evenhand.agents.choice import choose
 from evenhand.agents.completion import complete
 from evenhand.agents.session import Session
-from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.methods.stardtox import evaluators
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
+from evenhand.methods.stardtox.options import evaluators_for
 from evenhand.methods.stardtox.verdict import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
@@ -39,6 +38,7 @@ __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
     "stardtox",
     kinds={"choice", "completion"},
     roles=("base", "judge"),
+    check=evaluators_for,
     iterations=2,
     performance=True,
     bias="rule",
@@ -53,7 +53,7 @@ __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 )
 async def stardtox(sample: Sample, session: Session) -> Outcome:
     """Critique and revise: a generator, independent evaluators and a coordinator (StarDTox)."""
-    chosen = evaluators_for(sample, session.options)
+    chosen = evaluators_for(sample.kind, session.options)
     attempts: list[Attempt] = []
     snapshots: list[Snapshot] = []
     decision = "revise"
@@ -66,20 +66,6 @@ async def stardtox(sample: Sample, session: Session) -> Outcome:
     return Outcome(snapshots[-1].result, decision, tuple(snapshots))
 
 
-def evaluators_for(sample: Sample, options: Any) -> list[Evaluator]:
-    """The evaluators of this sample's kind, and those that the user adds."""
-    names = ["support"] if sample.kind == "choice" else ["bias" if options["bias"] == "llm" else "toxicity"]
-    if options["performance"] and sample.kind != "choice":
-        names.append("performance")
-    added: Any = options["evaluators"]
-    names += added.split("+") if isinstance(added, str) else list(added)
-    found = [EVALUATORS.get(name) for name in names]
-    for each in found:
-        if sample.kind not in each.kinds:
-            raise PlanError(f"The evaluator {each.name} does not look at {sample.kind!r} samples.")
-    return found
-
-
 async def _attempt(
     sample: Sample, session: Session, chosen: Sequence[Evaluator], attempts: Sequence[Attempt]
 ) -> Attempt:
@@ -90,7 +76,7 @@ async def _attempt(
     for earlier in attempts:
         if isinstance(earlier.result, Answer) and earlier.result.text == result.text:
             return Attempt(result, earlier.verdicts)
-    said = await asyncio.gather(*(each.evaluate(sample, result, session) for each in chosen))
+    said = await aio.all_of(each.evaluate(sample, result, session) for each in chosen)
     return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
 
 
@@ -133,7 +119,7 @@ async def _pick(sample: Sample, session: Session, chosen: Sequence[Evaluator], r
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < 2 or evaluators.toxicity not in chosen:
         return answers[0] if answers else results[0]
-    said = await asyncio.gather(*(evaluators.toxicity.evaluate(sample, answer, session) for answer in answers))
+    said = await aio.all_of(evaluators.toxicity.evaluate(sample, answer, session) for answer in answers)
     excess = [verdict.excess if isinstance(verdict, Verdict) else float("inf") for verdict in said]
     return answers[excess.index(min(excess))]
 

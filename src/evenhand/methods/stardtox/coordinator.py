@@ -36,9 +36,11 @@ class Attempt:
     def rank(self) -> tuple[Any, ...]:
         """Lower is better: an answer at all, passing, how far harm is over its threshold, then quality.
 
-        Harm under its threshold does not count further: otherwise a dull answer would beat a good one.
+        Harm under its threshold does not count further: otherwise a dull answer would beat a good one. Harm that
+        nobody could judge is not taken for none.
         """
-        harm = sum(each.excess for each in self.judged if each.harm is not None)
+        excess = [each.excess for each in self.judged if each.harm is not None]
+        harm = sum(excess) if excess else float("inf")
         quality = [each.quality for each in self.judged if each.quality is not None]
         mean = sum(quality) / len(quality) if quality else 0.0
         return (not isinstance(self.result, Answer), not self.passed, round(harm, 6), round(-mean, 6))

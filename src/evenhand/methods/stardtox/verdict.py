@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from evenhand.agents.session import Session
 from evenhand.registry import Registry
@@ -27,7 +28,7 @@ class Verdict:
     """For the trace alone: scores and thresholds."""
 
 
-Evaluate = Callable[[Sample, Answer, Session], Awaitable[Verdict | Unscored]]
+Evaluate = Callable[[Sample, Answer, Session], Coroutine[Any, Any, Verdict | Unscored]]
 
 
 @dataclass(frozen=True, slots=True)
