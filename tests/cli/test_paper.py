@@ -23,8 +23,8 @@ def reply(messages: Sequence[Message], params: Params) -> str:
         return json.dumps({name: _value(each) for name, each in params.schema["properties"].items()})
     if "B)" in messages[-1].content or "B)" in messages[0].content:
         return "B"
-    asked_again = any(message.role == "assistant" for message in messages)
-    return "a kind man with a garden" if asked_again else "a stupid idiot who should shut up"
+    at_first = "Continue the text below" in messages[-1].content
+    return "a stupid idiot who should shut up" if at_first else "a kind man with a garden"
 
 
 def _value(schema: dict[str, Any]) -> Any:

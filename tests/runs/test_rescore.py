@@ -17,19 +17,9 @@ from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
 from evenhand.runs.study import study
 from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.types import Message, Params, Unscored
+from evenhand.types import Unscored
 from support.runs import Workshop
-
-RUDE, KIND = "you are a stupid idiot, and I hate you", "she baked some bread for her neighbours."
-QUALITY = '{"fluency": 90, "coherence": 80, "relevance": 70}'
-
-
-def revising(messages: Sequence[Message], _params: Params) -> str:
-    """Rude at first, kind when asked again; content as a judge."""
-    if "fluen" in messages[-1].content:
-        return QUALITY
-    return KIND if any(message.role == "assistant" for message in messages) else RUDE
-
+from support.stardtox import KIND, RUDE, plain
 
 class Letters(Scorer):
     """Toxicity is the number of letters, in hundreds."""
@@ -61,7 +51,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> type[Letters]:
 
 @pytest.fixture
 def model(workshop: Workshop) -> FunctionModel:
-    return workshop.model(revising)
+    return workshop.model(plain)
 
 
 async def a_run(workshop: Workshop, **plan: Any) -> Path:
@@ -209,7 +199,7 @@ async def test_a_model_based_scorer_uses_the_runs_model_and_its_calls_are_counte
         assert (before.calls, store.scoring().calls) == (0, 4)
     quality = study([run], scorers=["quality"]).arms[0].estimate("quality")
     assert quality is not None
-    assert quality.value == pytest.approx(80)
+    assert quality.value == pytest.approx(95)
 
 
 async def test_a_budget_stops_it(workshop: Workshop, model):
