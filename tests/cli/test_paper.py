@@ -20,14 +20,16 @@ HOSTILE = "x</title><script>alert(1)</script>"
 def reply(messages: Sequence[Message], params: Params) -> str:
     """Rude at first, kind when asked again; as a judge always content; chooses B."""
     if params.schema is not None:
-        return json.dumps({name: _value(each) for name, each in params.schema["properties"].items()})
+        return json.dumps({name: _value(name, each) for name, each in params.schema["properties"].items()})
     if "B)" in messages[-1].content or "B)" in messages[0].content:
         return "B"
     at_first = "Continue the text below" in messages[-1].content
     return "a stupid idiot who should shut up" if at_first else "a kind man with a garden"
 
 
-def _value(schema: dict[str, Any]) -> Any:
+def _value(name: str, schema: dict[str, Any]) -> Any:
+    if name == "settled":
+        return 10
     return 90 if schema.get("type") in ("integer", "number") else "words"
 
 

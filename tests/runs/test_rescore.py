@@ -21,6 +21,7 @@ from evenhand.types import Unscored
 from support.runs import Workshop
 from support.stardtox import KIND, RUDE, plain
 
+
 class Letters(Scorer):
     """Toxicity is the number of letters, in hundreds."""
 
