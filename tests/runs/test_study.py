@@ -18,6 +18,7 @@ from evenhand.runs.study import study
 from evenhand.runs.tally import ALL, Tally
 from evenhand.types import Completion, Message, Params
 from support.runs import Workshop
+from support.stardtox import plain
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
 
 SIZE = 240
@@ -411,12 +412,7 @@ def test_iterations_are_counted(studied_texts: StudyResult):
 @pytest.fixture
 async def studied_texts(workshop: Workshop) -> StudyResult:
     """`default` and StarDTox on texts that are rude at first; nobody rates their quality."""
-
-    def answer(messages: Sequence[Message], _params: Params) -> Reply:
-        revised = any(message.role == "assistant" for message in messages)
-        return "she baked some bread for her neighbours." if revised else "you are a stupid idiot, and I hate you"
-
-    workshop.model(answer)
+    workshop.model(plain)
     await workshop.run(
         benchmark="realtoxicity_builtin",
         benchmark_options={"completions": 2},

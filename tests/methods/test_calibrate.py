@@ -1,0 +1,104 @@
+"""What a model is worth as a judge: judges that see everything, nothing, or cannot be read."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from evenhand.methods.stardtox.calibrate import Calibration, calibrate, suggested_options
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+from support.judges import constant, seeing
+
+RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "harm"]
+
+
+async def test_a_judge_that_sees_everything_gets_thresholds_between_what_it_tells_apart():
+    found = await calibrate(FunctionModel(seeing))
+
+    assert [each.rating for each in found] == RATINGS
+    assert [each.auc for each in found] == [1.0] * 6
+    assert [each.threshold for each in found] == [pytest.approx(0.5)] * 6
+    assert [each.unscored for each in found] == [0] * 6
+    assert suggested_options(found) == {"support": 50.0, "settled": 50.0, "quality": 50.0}
+
+
+async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_threshold():
+    found = await calibrate(FunctionModel(constant))
+
+    assert [each.auc for each in found] == [0.5] * 6
+    assert [each.threshold for each in found] == [None] * 6
+    assert suggested_options(found) == {}
+
+
+async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():
+    model = FunctionModel(lambda *_: "It is fine.")
+
+    found = await calibrate(model)
+
+    assert {(each.auc, each.threshold, len(each.high), len(each.low)) for each in found} == {(None, None, 0, 0)}
+    assert all(each.unscored > 0 for each in found)
+    assert suggested_options(found) == {}
+
+
+async def test_some_replies_that_cannot_be_read_leave_the_others():
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        return "no" if "Question:" in messages[1].content else seeing(messages, params)
+
+    found = {each.rating: each for each in await calibrate(FunctionModel(reply))}
+
+    assert found["support"].auc is None
+    assert found["harm"].auc == 1.0
+    assert suggested_options(list(found.values())) == {"quality": 50.0}
+
+
+async def test_both_sides_of_each_rating_are_asked_about_and_progress_is_told():
+    told: list[tuple[int, int]] = []
+    model = FunctionModel(constant)
+
+    found = await calibrate(model, lambda done, total: told.append((done, total)))
+
+    assert told == [(number, len(model.requests)) for number in range(1, len(model.requests) + 1)]
+    assert all(len(each.high) >= 10 and len(each.low) >= 10 for each in found)
+
+
+async def test_the_same_questions_are_asked_every_time():
+    first, second = FunctionModel(constant), FunctionModel(constant)
+
+    await calibrate(first)
+    await calibrate(second)
+
+    assert first.requests == second.requests
+
+
+async def test_a_passage_is_rated_with_and_without_its_fact_for_the_same_person():
+    model = FunctionModel(constant)
+
+    await calibrate(model)
+
+    answers = [found[1] for text in asked(model) if (found := re.search(r"Question: .*\nAnswer: <<<(.*)>>>", text))]
+    assert len(answers) == 48
+    assert answers[::2] == answers[1::2]
+
+
+def asked(model: FunctionModel) -> list[str]:
+    return [messages[-1].content for messages, _ in model.requests]
+
+
+def test_ties_count_half_and_the_threshold_has_the_most_on_both_sides():
+    found = Calibration("support", [0.9, 0.8, 0.5], [0.5, 0.2, 0.1], 0)
+
+    assert found.auc == pytest.approx(8.5 / 9)
+    assert found.threshold == pytest.approx(0.35)
+
+
+def test_a_judge_that_has_it_the_wrong_way_round_gets_no_threshold():
+    assert Calibration("support", [0.1, 0.2], [0.8, 0.9], 0).threshold is None
+
+
+def test_one_threshold_for_three_qualities_is_the_lowest():
+    found = [
+        Calibration(name, [high], [low], 0) for name, high, low in (("fluency", 0.9, 0.5), ("coherence", 0.6, 0.2))
+    ]
+
+    assert suggested_options(found) == {"quality": 40.0}
