@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenhand.agents.session import Session
-from evenhand.errors import BadResponseError, BudgetExhausted, EndpointError
+from evenhand.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.methods.stardtox.evaluators import ADVICE, HARMS, UNKIND, without_scores
 from evenhand.models.fake import FunctionModel
@@ -290,7 +290,7 @@ async def test_a_scorer_that_is_down_is_left_out_and_named(fault: Any):
 
 
 async def test_a_scorer_that_can_never_work_is_told():
-    with pytest.raises(EndpointError, match="wrong key"):
+    with pytest.raises(UsageError, match="The scorer rule does not work: wrong key"):
         await Stage(KIND, scorer=Rule(lambda _: EndpointError("wrong key", permanent=True))).run()
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.errors import EndpointError, PlanError, UnknownNameError
+from evenhand.errors import EndpointError, PlanError, UnknownNameError, UsageError
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
@@ -149,6 +149,9 @@ async def test_the_dry_run_counts_every_iteration_and_is_an_upper_bound(workshop
     assert SAMPLES * 6 <= stardtox.usage.calls <= SAMPLES * 9
 
 
+FEEDBACK = {"name": "stardtox", "options": {"scorer": "frail", "performance": False}}
+
+
 class Frail(Scorer):
     """Fails as a test says."""
 
@@ -188,12 +191,32 @@ async def test_a_scorer_that_fails_leaves_the_answers_and_is_named(workshop: Wor
     assert study([workshop.directory / "run"]).warnings == []
 
 
+@pytest.mark.parametrize("fields", [{"scorers": ["frail"]}, {"methods": [FEEDBACK]}], ids=str)
+async def test_a_scorer_that_cannot_work_ends_the_run_before_it_costs_much(
+    workshop: Workshop, frail: Any, fields: dict[str, Any]
+):
+    model = workshop.model(plain)
+    frail(EndpointError("wrong key", permanent=True))
+    plan = {**PLAN, "limit": 20, **fields}
+
+    with pytest.raises(UsageError, match="The scorer frail does not work: wrong key"):
+        await workshop.run(**plan, settings={"concurrency": 1})
+    asked = len(model.requests)
+    frail(None)
+    await workshop.run(**plan, settings={"resume": True})
+
+    assert asked < 20
+    assert {row["status"] for row in workshop.rows()} == {"graded"}
+    whole = workshop.model(plain)
+    await workshop.run("whole", **plan)
+    assert len(model.requests) == len(whole.requests)
+
+
 async def test_a_feedback_scorer_that_fails_ends_the_loop_and_not_the_run(workshop: Workshop, frail: Any):
     workshop.model(plain)
     frail("asleep")
-    methods = [{"name": "stardtox", "options": {"scorer": "frail", "performance": False}}]
 
-    await workshop.run(**{**PLAN, "methods": methods})
+    await workshop.run(**{**PLAN, "methods": [FEEDBACK]})
 
     assert {(row["stop"], row["answer"]) for row in workshop.rows()} == {("no_evaluation", RUDE)}
 

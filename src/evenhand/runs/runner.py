@@ -1,7 +1,7 @@
 """The runner: takes a plan through its samples, many at a time, and stores all that happens.
 
-One bad sample never ends a run; what ends one is the budget, the user, a store that cannot be written, or an endpoint
-that has never worked. Each of these leaves a run that can be resumed.
+One bad sample never ends a run; what ends one is the budget, the user, a store that cannot be written, an endpoint that
+has never worked, or a scorer that cannot work. Each of these leaves a run that can be resumed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenhand.errors import EndpointError, PlanError
+from evenhand.errors import EndpointError, PlanError, UsageError
 from evenhand.models.base import Model, WrappedModel, gather_closed
 from evenhand.runs.plan import Plan
 from evenhand.runs.rows import FINAL, Scored
@@ -97,7 +97,8 @@ async def scores_of(scorer: Scorer, sample: Sample, results: Sequence[tuple[int,
         found = await scorer.score([text for _, text in texts], [sample.prompt] * len(texts))
     except EndpointError as error:
         if error.permanent:
-            raise
+            # It concerns every text: going on would spend calls on answers that nobody can score.
+            raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error
         found: Sequence[Scores | Unscored] = [Unscored(str(error))] * len(texts)
     return [
         Scored(scorer.id, iteration, "unscored", each.reason)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from evenhand.agents.judge import judge
 from evenhand.agents.session import Session
-from evenhand.errors import EndpointError
+from evenhand.errors import EndpointError, UsageError
 from evenhand.methods.stardtox.verdict import Verdict, evaluator
 from evenhand.prompts import load_prompt
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
@@ -36,11 +36,12 @@ async def toxicity(sample: Sample, answer: Answer, session: Session) -> Verdict 
     """The bias evaluator in rule mode. Brain: a threshold. Toolbox: a scorer. Memory: none."""
     del sample
     threshold = float(session.options["toxicity"])
+    scorer = session.scorers(session.options["scorer"])
     try:
-        scores = (await session.scorers(session.options["scorer"]).score([answer.text]))[0]
+        scores = (await scorer.score([answer.text]))[0]
     except EndpointError as error:
         if error.permanent:
-            raise
+            raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error
         return Unscored(str(error))
     if isinstance(scores, Unscored):
         return scores
