@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
     from evenhand.errors import EvenhandError
     from evenhand.methods.base import METHODS, Method, method
+    from evenhand.methods.stardtox.verdict import EVALUATORS, Verdict, evaluator
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
@@ -46,6 +47,7 @@ _HOME = {
     "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
     "evenhand.errors": ("EvenhandError",),
     "evenhand.methods.base": ("METHODS", "Method", "method"),
+    "evenhand.methods.stardtox.verdict": ("EVALUATORS", "Verdict", "evaluator"),
     "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
     "evenhand.models.budget": ("Limits", "Price"),
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
@@ -72,6 +74,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "BENCHMARKS",
+    "EVALUATORS",
     "METHODS",
     "PROVIDERS",
     "SCORERS",
@@ -103,10 +106,12 @@ __all__ = [
     "Snapshot",
     "Unscored",
     "Usage",
+    "Verdict",
     "audit",
     "choose",
     "compare",
     "complete",
+    "evaluator",
     "load_benchmark",
     "load_model",
     "load_prompt",
