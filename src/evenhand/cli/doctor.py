@@ -26,7 +26,7 @@ _SCHEMA = {
 @click.option("--base-url", help="The endpoint of openai/ models.")
 @click.option("--timeout", type=float, default=60.0, show_default=True)
 @click.option(
-    "--judge", is_flag=True, help="Also rate about 100 contrast pairs: is it fit to judge, and from where on?"
+    "--judge", is_flag=True, help="Also rate about 100 contrasting texts: is it fit to judge, and from where on?"
 )
 @click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
 def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:

@@ -1,7 +1,8 @@
 """What a model is worth as a judge: how it rates pairs that any judge should tell apart, and the thresholds to use.
 
 Judges use their scales differently: some rate everything between 60 and 75. A threshold is worth something only for
-the judge it was found with. The pairs are ours, so that no benchmark is used to tune what is measured on it.
+the judge it was found with. The pairs are ours: no public benchmark is used to tune what is measured on it. The
+passages are those of `bbq_builtin`, whose own numbers are flattered by that.
 """
 
 from __future__ import annotations
