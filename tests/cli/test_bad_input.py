@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 RUN = ("run", "--limit", "4", "--out", "r")
+TEXTS = ("--benchmark", "realtoxicity_builtin")
 
 CASES = {
     "unknown command": (("adit",), "did you mean audit"),
@@ -42,6 +43,25 @@ CASES = {
         (*RUN, "--model", "fake/A", "--method", "self_debias_gen", "--benchmark", "realtoxicity_builtin", "--dry-run"),
         "use an hf/ model",
     ),
+    "unknown evaluator": (
+        (*RUN, "--model", "fake/A", "--method", "stardtox:evaluators=suport"),
+        "did you mean support",
+    ),
+    "evaluator of other samples": (
+        (*RUN, "--model", "fake/A", "--method", "stardtox:evaluators=performance"),
+        "The evaluator performance does not look at 'choice' samples.",
+    ),
+    "method option out of range": ((*RUN, "--model", "fake/A", "--method", "stardtox:support=500"), "from 0 to 100"),
+    "unknown scorer": ((*RUN, "--model", "fake/A", *TEXTS, "--scorer", "bultin"), "did you mean builtin"),
+    "unknown scorer of a method": (
+        (*RUN, "--model", "fake/A", *TEXTS, "--method", "stardtox:scorer=bultin"),
+        "did you mean builtin",
+    ),
+    "two scorers of one attribute": (
+        (*RUN, "--model", "fake/A", *TEXTS, "--scorer", "builtin", "--scorer", "builtin_b"),
+        "builtin and builtin_b both score toxicity",
+    ),
+    "scorer of choices": ((*RUN, "--model", "fake/A", "--scorer", "builtin"), "leave --scorer away"),
     "missing weights": ((*RUN, "--model", "local/nothing.gguf"), "nothing.gguf"),
     "no run there": (("report", "r"), "holds no run"),
     "no run to show": (("show", "r"), "holds no run"),
