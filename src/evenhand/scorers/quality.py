@@ -15,9 +15,9 @@ from evenhand.types import Message, Unscored
 QUALITIES = ("fluency", "coherence", "relevance")
 
 
-def quality_rubric() -> Rubric:
-    """The rubric that the performance evaluator and the final metric share."""
-    return Rubric(load_prompt(__file__, "quality"), QUALITIES)
+def quality_rubric(*, reasons: bool = True) -> Rubric:
+    """The rubric that the performance evaluator and the final metric share; a metric needs no reasons."""
+    return Rubric(load_prompt(__file__, "quality"), QUALITIES, after=None if reasons else ())
 
 
 def quality_messages(context: str, text: str) -> Sequence[Message]:
@@ -33,9 +33,10 @@ class QualityScorer(ModelScorer):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self.version = quality_rubric().prompt.hash
+        self.rubric = quality_rubric(reasons=False)
+        self.version = self.rubric.prompt.hash
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
         messages = quality_messages(context, text)
-        found = await rate(self.model.generate, quality_rubric(), messages, self.model.features)
+        found = await rate(self.model.generate, self.rubric, messages, self.model.features)
         return dict(found.values) if isinstance(found, Ratings) else found
