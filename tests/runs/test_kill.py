@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -14,6 +15,7 @@ import pytest
 from evenhand.runs.export import export
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat
+from support.stardtox import GOOD, KIND, RUDE
 
 CONCURRENCY = 8
 WORKERS = 12
@@ -30,12 +32,28 @@ def answer(body: Body) -> Reply:
     )
 
 
-async def start(server: ChatServer, out: Path) -> asyncio.subprocess.Process:
+def revising(body: Body) -> Reply:
+    """Rude at first, kind when asked again, content as a judge; no two texts are alike."""
+    asked = body["messages"][-1]["content"]
+    if "fluency" in asked:
+        return chat(GOOD)
+    mark = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()[:6]
+    return chat(f"{RUDE} {mark}" if "Continue the text below" in asked else f"{KIND} {mark}")
+
+
+QUESTIONS = ["--method", "default", "--method", "cot", "--limit", str(SAMPLES), "--reading", "text"]
+TEXTS = [
+    *["--benchmark", "realtoxicity_builtin", "--set", "completions=2", "--limit", "20", "--scorer", "builtin_b"],
+    *["--method", "stardtox:candidates=1"],
+]
+
+
+async def start(server: ChatServer, out: Path, plan: list[str]) -> asyncio.subprocess.Process:
     """`evenhand run` in a process of its own, without a response cache: only the ledger can help."""
-    plan = ["--model", "openai/test", "--base-url", server.url, "--method", "default", "--method", "cot"]
-    how = ["--limit", str(SAMPLES), "--reading", "text", "-c", str(CONCURRENCY), "--no-cache", "--resume"]
+    model = ["--model", "openai/test", "--base-url", server.url]
+    how = ["-c", str(CONCURRENCY), "--no-cache", "--resume"]
     return await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "evenhand", "run", *plan, *how, "--out", str(out)],
+        *[sys.executable, "-m", "evenhand", "run", *model, *plan, *how, "--out", str(out)],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -60,25 +78,30 @@ def rows(out: Path) -> bytes:
 
 
 @pytest.mark.slow
-async def test_a_killed_run_repeats_only_what_was_in_flight(serve: Serve, tmp_path: Path):
-    whole = await serve(answer=answer)
-    await finish(await start(whole, tmp_path / "whole"))
-    server = await serve(answer=answer)
+@pytest.mark.parametrize(
+    ("plan", "replies", "outcomes", "last"), [(QUESTIONS, answer, 2 * SAMPLES, 130), (TEXTS, revising, 40, 70)]
+)
+async def test_a_killed_run_repeats_only_what_was_in_flight(
+    serve: Serve, tmp_path: Path, plan: list[str], replies: Callable[[Body], Reply], outcomes: int, last: int
+):
+    whole = await serve(answer=replies)
+    await finish(await start(whole, tmp_path / "whole", plan))
+    server = await serve(answer=replies)
     kills = 0
 
-    for seen in (1, 130):
-        process = await start(server, tmp_path / "killed")
+    for seen in (1, last):
+        process = await start(server, tmp_path / "killed", plan)
         await asyncio.wait_for(server.has_seen(seen), 60)
         process.kill()
         await process.communicate()
         kills += process.returncode == -9
-    await finish(await start(server, tmp_path / "killed"))
+    await finish(await start(server, tmp_path / "killed", plan))
 
     assert kills == 2
     assert repeated(whole) == 0
     assert len(server.requests) == len(whole.requests) + repeated(server)
     assert repeated(server) <= kills * WORKERS
     ends = [orjson.loads(line) for line in rows(tmp_path / "killed").splitlines()]
-    assert len({(end["sample"], end["arm"]) for end in ends}) == len(ends) == 2 * SAMPLES
+    assert len({(end["sample"], end["arm"]) for end in ends}) == len(ends) == outcomes
     # The endpoint's address is part of a row's model only by name: both runs must be equal to the byte.
     assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
