@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.reports.format import count, duration, finite, limits, money, number, p_value, signed
 from evenhand.reports.markup import clean
-from evenhand.reports.view import ALL, View, metric_title, total_usage, view_of
+from evenhand.reports.view import ALL, View, finished, metric_title, requests_per_sample, total_usage, view_of
 from evenhand.runs.results import ArmResult, Effect, Estimate, StudyResult
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _SIDE_BY_SIDE = 3
 
 _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
     "Calls": lambda arm: count(total_usage(arm).calls),
+    "Requests per sample": lambda arm: requests_per_sample(total_usage(arm), finished(arm)),
     "Tokens": lambda arm: count(total_usage(arm).tokens),
     "Money": lambda arm: money(total_usage(arm).cost),
     "Time": lambda arm: duration(arm.seconds),

@@ -110,6 +110,11 @@ def finished(arm: ArmResult) -> int:
     return sum(arm.statuses.values())
 
 
+def requests_per_sample(usage: Usage, samples: int) -> str:
+    """Requests made for a sample, whether called or served by the cache: what a run without a cache would pay."""
+    return f"{(usage.calls + usage.cached_calls) / samples:.1f}" if samples else "–"
+
+
 def planned(study: StudyResult) -> int:
     """Samples per arm in the plan."""
     return max((finished(arm) + arm.pending for arm in study.arms), default=0)

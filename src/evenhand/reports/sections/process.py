@@ -10,7 +10,7 @@ from evenhand.reports.charts import Segment, arm_class, bar, stacked
 from evenhand.reports.format import count, duration, plural, share
 from evenhand.reports.markup import Html, Node, plain, tag
 from evenhand.reports.sections.parts import arm_name, money_cell, nothing, section, table
-from evenhand.reports.view import View, finished, total_usage
+from evenhand.reports.view import View, finished, requests_per_sample, total_usage
 from evenhand.runs.results import ArmResult
 from evenhand.types import Status, Usage
 
@@ -33,6 +33,7 @@ def cost(view: View) -> Html:
         "Role",
         "Calls",
         "Cached",
+        "Requests per sample",
         "Retries",
         "Tokens in",
         "Tokens out",
@@ -44,13 +45,13 @@ def cost(view: View) -> Html:
         several = len(arm.usage) > 1
         for i, (role, usage) in enumerate(arm.usage.items()):
             time = "" if several else duration(arm.seconds)
-            rows.append([arm_name(view, arm) if i == 0 else None, role, *_amounts(usage), time])
+            rows.append([arm_name(view, arm) if i == 0 else None, role, *_amounts(usage, finished(arm)), time])
         if several or not arm.usage:
             name = arm_name(view, arm) if not arm.usage else None
-            rows.append([name, "all roles", *_amounts(total_usage(arm)), duration(arm.seconds)])
+            rows.append([name, "all roles", *_amounts(total_usage(arm), finished(arm)), duration(arm.seconds)])
     scoring, told = view.study.scoring, ""
     if scoring.calls or scoring.cached_calls:
-        rows.append(["Scorers", "all arms", *_amounts(scoring), ""])
+        rows.append(["Scorers", "all arms", *_amounts(scoring, sum(map(finished, view.whole_arms))), ""])
         told = " Scorers: their own calls, to score the answers; those of later rescoring are among them."
     lead = "Cached: requests that an earlier identical call had answered; they are not among the calls and cost "
     lead += "nothing again. Time: the arm's part of the run's wall time." + told
@@ -58,10 +59,10 @@ def cost(view: View) -> Html:
     return section("cost", "Cost", lead, _token_bars(view), amounts)
 
 
-def _amounts(usage: Usage) -> list[Node]:
+def _amounts(usage: Usage, samples: int) -> list[Node]:
     asked = usage.calls + usage.cached_calls
     cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, asked, 0)})" if usage.cached_calls else "0"
-    numbers = [count(usage.calls), cached, count(usage.retries)]
+    numbers = [count(usage.calls), cached, requests_per_sample(usage, samples), count(usage.retries)]
     tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
     return [*numbers, *tokens, money_cell(usage.cost)]
 
