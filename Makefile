@@ -18,11 +18,13 @@ $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/.core  ## audit the built-in model under three methods and write a report, offline
+demo: $(VENV)/.core  ## the built-in model's bias under three methods, and its toxicity with and without StarDTox, offline
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
 	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=32 \
-	  --limit 44 --out $(DEMO)
+	  --limit 22 --out $(DEMO)/bias
+	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set completions=2 --limit 12 \
+	  --scorer builtin_b --method default --method stardtox:performance=false --out $(DEMO)/toxicity
 
 test: $(VENV)/.dev  ## lint, types, import rules and all tests
 	$(BIN)/evenhand models pull builtin
