@@ -95,6 +95,16 @@ def test_p_value_holds_its_level_where_there_is_no_effect():
     assert 0.01 <= found / 200 <= 0.10
 
 
+@pytest.mark.parametrize(("clusters", "least"), [(2, 0.5), (5, 0.0625), (6, 0.03125), (40, 2 / 100)])
+def test_few_clusters_cannot_give_a_small_p_value(clusters: int, least: float):
+    before = np.tile([1.0, 4.0], (clusters, 1))
+    after = np.tile([2.0, 4.0], (clusters, 1))
+
+    result = paired_cluster_bootstrap(before, after, lambda sums: sums[..., 0] / sums[..., 1], resamples=99)
+
+    assert result.p_value == pytest.approx(least)
+
+
 def test_paired_difference_by_hand():
     before, after = [[1, 4], [2, 4], [3, 4]], [[2, 4], [3, 4], [4, 4]]
 
@@ -104,7 +114,8 @@ def test_paired_difference_by_hand():
     interval = result.interval
     assert (interval.estimate, interval.low, interval.high) == pytest.approx((0.25, 0.25, 0.25))
     assert result.standard_error == pytest.approx(0, abs=1e-12)
-    assert result.p_value == pytest.approx(2 / 100)
+    # Three signs that agree are no surprise: 2 × 0.5³.
+    assert result.p_value == pytest.approx(0.25)
 
 
 def test_pairing_is_tighter_than_two_independent_samples():

@@ -63,7 +63,7 @@ def cluster_bootstrap(
         Interval(estimate, float(low), float(high), clusters),
         float(replicates.std(ddof=1)),
         undefined_share,
-        _two_sided_p(replicates),
+        _two_sided_p(replicates, clusters),
     )
 
 
@@ -120,7 +120,11 @@ def _evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.flo
     return values
 
 
-def _two_sided_p(replicates: NDArray[np.float64]) -> float:
-    """Twice the smaller tail beyond 0, with one added to both counts so that p is never 0."""
+def _two_sided_p(replicates: NDArray[np.float64], clusters: int) -> float:
+    """Twice the smaller tail beyond 0, with one added to both counts so that p is never 0.
+
+    Nor is it smaller than what an exact test of the signs of so few clusters could give: three of them that agree
+    prove nothing, however often they are drawn.
+    """
     tail = min(int((replicates <= 0).sum()), int((replicates >= 0).sum()))
-    return min(1.0, 2 * (tail + 1) / (replicates.size + 1))
+    return min(1.0, max(2 * (tail + 1) / (replicates.size + 1), 2.0 ** (1 - min(clusters, 60))))
