@@ -31,7 +31,7 @@ _ICON = (
 )
 _TITLES = (
     ("overview", "Overview"),
-    ("trade-off", "Bias and accuracy"),
+    ("trade-off", "Headline"),
     ("groups", "By group"),
     ("changes", "Before and after"),
     ("iterations", "By iteration"),
@@ -54,11 +54,9 @@ def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """The whole page as text."""
     view = view_of(study)
     embedded = list(samples)
-    content = _main(view, len(embedded))
-    missing = {
-        name for name, found in (("iterations", study.by_iteration), ("agreement", study.agreements)) if not found
-    }
-    titles = [each for each in _TITLES if each[0] not in missing]
+    sections = _sections(view, len(embedded))
+    titles = [each for each in _TITLES if sections[each[0]] is not None]
+    content = tag("main", list(sections.values()))
     return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
 
 
@@ -97,22 +95,22 @@ def write_page(text: str, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _main(view: View, shown: int) -> Html:
-    return tag(
-        "main",
-        overview(view),
-        trade_off(view),
-        by_group(view),
-        changes(view),
-        iterations(view) if view.study.by_iteration else None,
-        agreement(view) if view.study.agreements else None,
-        confusion(view),
-        position(view),
-        cost(view),
-        failures(view),
-        browser(view, shown),
-        how_made(view),
-    )
+def _sections(view: View, shown: int) -> dict[str, Html | None]:
+    """The parts of the page by id; those that this kind of study does not have are None."""
+    return {
+        "overview": overview(view),
+        "trade-off": trade_off(view),
+        "groups": by_group(view),
+        "changes": changes(view),
+        "iterations": iterations(view) if view.study.by_iteration else None,
+        "agreement": agreement(view) if view.study.agreements else None,
+        "answers": confusion(view) if any(arm.confusion for arm in view.arms) else None,
+        "position": position(view) if any(arm.position for arm in view.arms) else None,
+        "cost": cost(view),
+        "failures": failures(view),
+        "samples": browser(view, shown),
+        "made": how_made(view),
+    }
 
 
 def _head(title: str, style: Html, script: Html) -> Html:

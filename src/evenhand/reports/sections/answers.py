@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenhand.reports.charts import arm_class, bar
 from evenhand.reports.format import count, number, p_statement, plural, share
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import arm_name, nothing, scrolling, section
+from evenhand.reports.sections.parts import arm_name, scrolling, section
 from evenhand.reports.view import View
 from evenhand.runs.results import ArmResult, PositionBias
 
@@ -18,8 +18,6 @@ def confusion(view: View) -> Html:
     """A heat table per arm."""
     arms = [arm for arm in view.arms if arm.confusion]
     title = "Expected and given answers"
-    if not arms:
-        return section("answers", title, None, nothing("This benchmark does not sort its answers into kinds."))
     given = _columns(arms)
     lead = "Rows: the kind of answer that was right. Columns: the kind that was given. "
     lead += "Each row adds up to 100%; outlined cells are right answers."
@@ -63,8 +61,6 @@ def position(view: View) -> Html:
     """Bars per shown position and arm."""
     arms = [(arm, arm.position) for arm in view.arms if arm.position is not None]
     title = "Position of the chosen option"
-    if not arms:
-        return section("position", title, None, nothing("No positions were recorded."))
     lead = "The options are shuffled for every sample, so a reader without a habit picks each position "
     lead += "equally often (the upright line). A lasting preference for one position is noise that can look like bias."
     panels = [_positions(view, arm, found) for arm, found in arms]

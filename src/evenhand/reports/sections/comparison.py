@@ -30,12 +30,18 @@ def trade_off(view: View) -> Html:
 
 
 def _guard(view: View) -> MetricInfo | None:
-    """The second axis: disambiguated accuracy, else the first guardrail that should be high."""
+    """The second axis: disambiguated accuracy, else the first guardrail that should be high and was measured."""
     names = [ACCURACY] if any(m.name == ACCURACY for m in view.metrics) else []
     guards = [view.info(name) for name in view.study.guardrails if name != view.study.headline]
     names += [m.name for m in guards if m.better == "higher"] + [m.name for m in guards]
     names = [name for name in names if name != view.study.headline]
-    return view.info(names[0]) if names else None
+    measured = [name for name in names if any(_value(arm, name) is not None for arm in view.arms)]
+    return view.info((measured or names)[0]) if names else None
+
+
+def _value(arm: ArmResult, metric: str) -> float | None:
+    estimate = arm.estimate(metric)
+    return None if estimate is None else estimate.value
 
 
 def _one_metric_lead(view: View) -> str:
