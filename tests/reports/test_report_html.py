@@ -236,3 +236,14 @@ def test_more_arms_than_colours_start_again() -> None:
     page = render_report(replace(study, arms=arms, effects=[]), [])
     assert 'href="#mark-8"' not in page
     assert "arm 10" in page
+
+
+def test_parts_that_a_study_does_not_have_are_left_out() -> None:
+    whole = sample_study.study()
+    plain = replace(whole, arms=[replace(arm, position=None, confusion={}) for arm in whole.arms])
+
+    for study, expected in ((whole, True), (plain, False)):
+        page = render_report(study, [])
+        for part in ("answers", "position"):
+            assert (f'id="{part}"' in page) is expected
+            assert (f'href="#{part}"' in page) is expected
