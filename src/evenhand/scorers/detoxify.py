@@ -14,21 +14,13 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
-from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.http import unit
 from evenhand.types import Unscored
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {
-    "original": ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat"),
-    "unbiased": (
-        "toxicity",
-        "severe_toxicity",
-        "insult",
-        "identity_attack",
-        "profanity",
-        "threat",
-        "sexually_explicit",
-    ),
+    "original": tuple(name for name in ATTRIBUTES if name != "sexually_explicit"),
+    "unbiased": ATTRIBUTES,
 }
 DEFAULT_VARIANT = "unbiased"
 BATCH = 32

@@ -13,6 +13,7 @@ from evenhand.models.base import Model
 from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
+from evenhand.scorers.rubric import token_at
 from evenhand.types import Completion, Message, Params, TokenLogprob, Unscored
 
 Verdict = Literal["unsafe", "safe"]
@@ -60,20 +61,11 @@ def read_verdict(completion: Completion) -> Scores | Unscored:
     found = _SAID.search(completion.text)
     if found is None:
         return Unscored("the guard gave no verdict", completion.text)
-    token = _token_at(completion, found.start())
+    token = token_at(completion, found.start())
     chance = None if token is None else _unsafe(token)
     if chance is None:
         chance = 1.0 if (_NOT | _WORDS)[found[1].lower()] == "unsafe" else 0.0
     return {"toxicity": chance}
-
-
-def _token_at(completion: Completion, place: int) -> TokenLogprob | None:
-    end = 0
-    for token in completion.logprobs or ():
-        end += len(token.token)
-        if end > place:
-            return token
-    return None
 
 
 def _unsafe(token: TokenLogprob) -> float | None:

@@ -85,7 +85,7 @@ class Rubric:
             number = float(found[1])
             if not 0 <= number <= self.high:
                 return Unscored(f"the judge rated {name} {found[1]}, which is not in 0–{self.high}", text)
-            token = _token_at(completion, found.start(1))
+            token = token_at(completion, found.start(1))
             values[name] = _expected(found[1], token, self.high) / self.high
             written[name] = number / self.high
         return Ratings(values, written, {name: _text(text, name) for name in self.texts})
@@ -109,7 +109,7 @@ def _text(text: str, name: str) -> str:
     return "" if found is None else re.sub(r"\\(.)", lambda match: {"n": " "}.get(match[1], match[1]), found[1]).strip()
 
 
-def _token_at(completion: Completion, place: int) -> TokenLogprob | None:
+def token_at(completion: Completion, place: int) -> TokenLogprob | None:
     """The token that holds the character at `place`."""
     end = 0
     for token in completion.logprobs or ():
