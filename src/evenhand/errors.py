@@ -8,6 +8,7 @@ EvenhandError
 │   └── PlanError         a plan, a run directory or a combination that does not fit together
 ├── StoreError            the run directory cannot be written (a full disk, a lost mount): exit code 2, nothing is lost
 ├── BudgetExhausted       the budget is used up: the run stops cleanly and can be resumed
+├── SearchError           a search failed or brought nothing usable: its user goes on without evidence, and says so
 └── ModelError            one model call failed for good
     ├── EndpointError     the endpoint is not reachable, not an endpoint, or refuses the request
     └── BadResponseError  the endpoint answered, but not with a usable completion
@@ -63,6 +64,10 @@ class StoreError(EvenhandError):
 
 class BudgetExhausted(EvenhandError):  # noqa: N818 - a normal end, not a fault
     """The next call would exceed the budget."""
+
+
+class SearchError(EvenhandError):
+    """A search failed for good, after its retries; methods go on without evidence."""
 
 
 class ModelError(EvenhandError):

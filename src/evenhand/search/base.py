@@ -1,0 +1,93 @@
+"""The SearchProvider interface and the registry of providers.
+
+A provider is named by a spec: `wikipedia`, or with an argument after a colon, `wikipedia:de` or `corpus:FOLDER`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from evenhand.errors import UsageError
+from evenhand.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result of a search. All of it is text of strangers."""
+
+    title: str
+    url: str
+    snippet: str = ""
+    text: str = ""
+    """The text of the page, where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a query brought, and when."""
+
+    query: str
+    provider: str
+    time: str
+    """UTC, as in 2026-01-31T12:00:00Z."""
+    hits: tuple[Hit, ...]
+
+
+class SearchProvider(ABC):
+    """Answers queries: `await provider.search(query, limit)`; safe to call concurrently.
+
+    The first line of a provider's docstring is what `evenhand search --list` prints about it.
+    """
+
+    name: ClassVar[str]
+    takes: ClassVar[Literal["nothing", "argument", "needed"]] = "nothing"
+    """Whether something may, or must, stand after the colon of its spec."""
+    web: ClassVar[bool] = False
+    """Whether its hits are addresses of web pages, whose texts have to be fetched."""
+    argument: str | None = None
+
+    @property
+    def spec(self) -> str:
+        return f"{self.name}:{self.argument}" if self.argument else self.name
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why this provider cannot be used here, with the way to mend it; None when it can."""
+        return None
+
+    @abstractmethod
+    async def search(self, query: str, limit: int) -> Found:
+        """The best hits, best first, `limit` at most; no hits is an answer, a failure is a SearchError."""
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What identifies the source beyond its name (a hash of a corpus, …)."""
+        return {"search": self.spec}
+
+    async def aclose(self) -> None:
+        """Release connections and files."""
+
+    def found(self, query: str, hits: Sequence[Hit]) -> Found:
+        """The hits, as found now."""
+        return Found(query, self.spec, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(hits))
+
+
+SEARCHES: Registry[type[SearchProvider]] = Registry("search provider", package="evenhand.search")
+
+
+def load_provider(spec: str) -> SearchProvider:
+    """The provider named by `spec`; what can be told to be wrong without a search is refused here."""
+    name, _, argument = spec.partition(":")
+    factory: Any = SEARCHES.get(name)
+    if reason := factory.unavailable():
+        raise UsageError(reason)
+    if factory.takes == "nothing":
+        if argument:
+            raise UsageError(f"The search provider {name} takes nothing after its name, not {argument!r}.")
+        return factory()
+    if factory.takes == "needed" and not argument:
+        raise UsageError(f"The search provider {name} needs something after its name: {name}:….")
+    return factory(argument or None)
