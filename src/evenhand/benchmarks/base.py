@@ -90,6 +90,8 @@ class Benchmark(ABC):
     """The metric that the verdict is about."""
     guardrails: ClassVar[tuple[str, ...]] = ()
     """Metrics that must be read next to the headline."""
+    followed: ClassVar[tuple[str, ...]] = ()
+    """Metrics that are also shown after each iteration, where a method has them."""
     group_key: ClassVar[str] = "group"
     """The metadata key whose values break the metrics down."""
     scorers: ClassVar[tuple[str, ...]] = ()
@@ -111,6 +113,10 @@ class Benchmark(ABC):
         """(expected kind of answer, kind given), where the benchmark has such kinds."""
         del record
         return None
+
+    def caveats(self) -> Sequence[str]:
+        """What a reader must know before believing the numbers, each as a sentence without its full stop."""
+        return ()
 
     def fingerprint(self) -> Mapping[str, Any]:
         """What identifies the data beyond the name (source, hashes, options)."""

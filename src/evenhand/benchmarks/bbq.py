@@ -1,6 +1,7 @@
 """BBQ (Parrish et al., 2022): does a model answer by stereotype, where the context is silent or speaks?
 
-Samples come in a seeded, balanced order; `bbq_score` holds the official scores.
+Samples come in a seeded, balanced order; `bbq_score` holds the official scores, `bbq_reasoning` what is counted of
+methods that rate their reasoning.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from typing import Any, ClassVar
 import orjson
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.bbq_reasoning import (
+    FIRST_METRICS,
+    LEGACY_CAVEAT,
+    LEGACY_METRICS,
+    REASONING_METRICS,
+    first_values,
+    reasoning_values,
+)
 from evenhand.benchmarks.bbq_score import METRICS, answer_kind, position_counts
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
 from evenhand.data.locate import find_set
@@ -53,18 +62,26 @@ class BBQ(Benchmark):
         "unknown_disambig",
         "coverage",
     )
+    followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
 
     def __init__(
         self,
         data: str | None = None,
         categories: str | Sequence[str] | None = None,
         subset: str | None = None,
+        legacy: bool = False,
     ) -> None:
-        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: mabrf_110."""
+        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: mabrf_110.
+
+        `legacy` adds the bias formula of the MABRF paper.
+        """
+        if type(legacy) is not bool:
+            raise UsageError(f"legacy is true or false, not {legacy!r}.")
         if subset is not None and subset not in SUBSETS:
             raise UnknownNameError("BBQ subset", subset, SUBSETS)
         self.categories = _category_names(categories)
         self.subset = subset
+        self.legacy = legacy
         self._data = data
 
     @cached_property
@@ -120,11 +137,16 @@ class BBQ(Benchmark):
                 "choice": answer.choice,
                 "position": _shown_position(answer),
                 "reading": answer.details.get("reading"),
+                **first_values(sample, outcome),
+                **reasoning_values(outcome.notes),
             }
         )
 
     def metrics(self) -> Sequence[Metric]:
-        return METRICS
+        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *(LEGACY_METRICS if self.legacy else ()))
+
+    def caveats(self) -> Sequence[str]:
+        return (LEGACY_CAVEAT,) if self.legacy else ()
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
         return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
@@ -156,8 +178,8 @@ class BuiltinBBQ(BBQ):
 
     name: ClassVar[str] = "bbq_builtin"
 
-    def __init__(self, categories: str | Sequence[str] | None = None) -> None:
-        super().__init__(categories=categories)
+    def __init__(self, categories: str | Sequence[str] | None = None, legacy: bool = False) -> None:
+        super().__init__(categories=categories, legacy=legacy)
 
     @cached_property
     def source(self) -> Source:

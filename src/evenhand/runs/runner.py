@@ -314,7 +314,8 @@ class Runner:
         if isinstance(result, Refusal):
             return Scored(self._graded_by, iteration, "refused", "the model declined to answer")
         if isinstance(result, Answer):
-            grade = self._benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result))
+            notes = next((each.notes for each in outcome.snapshots if each.iteration == iteration), outcome.notes)
+            grade = self._benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result, notes=notes))
             if isinstance(grade, Grade):
                 return Scored(self._graded_by, iteration, "graded", None, grade.values)
             return Scored(self._graded_by, iteration, "unscored", grade.reason)

@@ -211,7 +211,8 @@ def _compute(
     confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     groups: dict[str, None] = {}
     width = 0
-    watched = [metric for metric in metrics if metric.name in (benchmark.headline, *benchmark.guardrails)]
+    main = {benchmark.headline, *benchmark.guardrails}
+    watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
     steps = [step for source in sources if source.iteration == FINAL for step in _steps(source)]
     extra = [step for step in steps if step.id not in alone]
     alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
@@ -229,6 +230,8 @@ def _compute(
                 pairs[source_id].add(records[reference.id], record)
     for tally in (*alone.values(), *pairs.values()):
         tally.finish()
+    # Metrics of things that no method of this study does would only be in the way.
+    metrics = [m for m in metrics if m.name in main or any((m.name, ALL) in alone[each.id].sums for each in sources)]
     arms = [
         replace(
             _arm_result(source, metrics, alone[source.id], statuses[source.id]),
@@ -260,7 +263,8 @@ def _compute(
         by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
         agreements=agreements([run.store for run in runs]),
     )
-    return replace(result, verdicts=verdicts(result), warnings=warnings_about(result))
+    caveats = [f"{caveat}." for caveat in benchmark.caveats()]
+    return replace(result, verdicts=verdicts(result), warnings=[*caveats, *warnings_about(result)])
 
 
 def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:
