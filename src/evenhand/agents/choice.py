@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from evenhand.agents.reading import LETTERS, letter_probabilities, looks_like_refusal, read_letter
-from evenhand.agents.session import Session
+from evenhand.agents.session import BASE, Session
 from evenhand.errors import PlanError
 from evenhand.prompts import Prompt
 from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
@@ -25,7 +25,13 @@ Ask = Callable[[str], Sequence[Message]]
 
 
 async def choose(
-    session: Session, sample: Sample, prompt: Prompt, ask: Ask | None = None, *, agent: str = "answerer"
+    session: Session,
+    sample: Sample,
+    prompt: Prompt,
+    ask: Ask | None = None,
+    *,
+    agent: str = "answerer",
+    role: str = BASE,
 ) -> Result:
     """The model's choice among the sample's options, or why there is none.
 
@@ -35,19 +41,19 @@ async def choose(
         ask = partial(_plain_question, prompt, sample)
     first = session.permutation(len(sample.choices))
     orders = [first[shift:] + first[:shift] for shift in range(min(session.answering.orders, len(first)))]
-    results = [await _choose_once(session, sample, prompt, ask, agent, order) for order in orders]
+    results = [await _choose_once(session, sample, prompt, ask, agent, role, order) for order in orders]
     return results[0] if len(results) == 1 else _combine(sample, results)
 
 
 async def _choose_once(
-    session: Session, sample: Sample, prompt: Prompt, ask: Ask, agent: str, order: tuple[int, ...]
+    session: Session, sample: Sample, prompt: Prompt, ask: Ask, agent: str, role: str, order: tuple[int, ...]
 ) -> Result:
     shown = [sample.choices[index] for index in order]
     messages = ask(_lettered(shown))
     result: Result = Unscored("no reading of the answer is available")
-    for reading in _readings(session):
+    for reading in _readings(session, role):
         params = _params(reading, len(shown))
-        generation = await session.ask(prompt, messages, params, agent=agent)
+        generation = await session.ask(prompt, messages, params, agent=agent, role=role)
         completion = generation.completions[0]
         if refusal := declined(completion):
             return refusal
@@ -76,9 +82,10 @@ def _plain_question(prompt: Prompt, sample: Sample, options: str) -> Sequence[Me
     return prompt.render(context=sample.context, question=sample.prompt, options=options)
 
 
-def _readings(session: Session) -> list[str]:
+def _readings(session: Session, role: str) -> list[str]:
     """The ways to read an answer that this model allows, best first; later ones are asked only if needed."""
-    wanted, features = session.answering.reading, session.model().features
+    model = session.model(role)
+    wanted, features = session.answering.reading, model.features
     available = [
         *(["logprobs"] if "logprobs" in features else []),
         *(["constrained"] if "schema" in features else []),
@@ -87,7 +94,7 @@ def _readings(session: Session) -> list[str]:
     if wanted == "auto":
         return available
     if wanted not in available:
-        raise PlanError(f"{session.model().spec} does not offer the reading {wanted!r}; choose of {available}.")
+        raise PlanError(f"{model.spec} does not offer the reading {wanted!r}; choose of {available}.")
     return [wanted]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 RATINGS, FIRST_RATINGS = "ratings", "first_ratings"
 
@@ -31,4 +31,5 @@ def ratings_in(notes: Mapping[str, Any], key: str = RATINGS) -> ReasoningRatings
     found: Any = notes.get(key)
     if not isinstance(found, Mapping):
         return None
-    return ReasoningRatings(found["bias"], found["relevancy"], found["debiased"])
+    noted = cast(Mapping[str, Any], found)
+    return ReasoningRatings(noted["bias"], noted["relevancy"], noted["debiased"])

@@ -15,6 +15,7 @@ from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
 from evenhand.models.base import Model, check_request
 from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
+from evenhand.search.base import Finder
 from evenhand.types import Generation, Message, Params, Sample, Turn
 
 BASE = "base"
@@ -51,6 +52,8 @@ class Session:
     trace: list[Turn] = field(default_factory=list[Turn])
     scorers: Callable[[str], Scorer] = load_scorer
     """Scorers by spec, for agents that use one as a tool."""
+    searches: Callable[[str], Finder] | None = None
+    """Searches by spec, likewise."""
 
     def model(self, role: str = BASE) -> Model:
         """The model for `role`; roles without a model of their own use the base model."""

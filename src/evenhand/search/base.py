@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from evenhand.errors import UsageError
 from evenhand.registry import Registry
@@ -35,6 +35,17 @@ class Found:
     time: str
     """UTC, as in 2026-01-31T12:00:00Z."""
     hits: tuple[Hit, ...]
+
+
+class Finder(Protocol):
+    """What agents search with: a provider with its pages read, cached."""
+
+    @property
+    def spec(self) -> str: ...
+
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+        """The best hits, the first `pages` of them with the texts of their pages; a failure is a SearchError."""
+        ...
 
 
 class SearchProvider(ABC):
@@ -78,16 +89,20 @@ class SearchProvider(ABC):
 SEARCHES: Registry[type[SearchProvider]] = Registry("search provider", package="evenhand.search")
 
 
-def load_provider(spec: str) -> SearchProvider:
-    """The provider named by `spec`; what can be told to be wrong without a search is refused here."""
+def check_spec(spec: str) -> tuple[Any, str]:
+    """The provider's class and its argument; a spec that cannot be right is refused."""
     name, _, argument = spec.partition(":")
     factory: Any = SEARCHES.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)
-    if factory.takes == "nothing":
-        if argument:
-            raise UsageError(f"The search provider {name} takes nothing after its name, not {argument!r}.")
-        return factory()
+    if factory.takes == "nothing" and argument:
+        raise UsageError(f"The search provider {name} takes nothing after its name, not {argument!r}.")
     if factory.takes == "needed" and not argument:
         raise UsageError(f"The search provider {name} needs something after its name: {name}:….")
-    return factory(argument or None)
+    return factory, argument
+
+
+def load_provider(spec: str) -> SearchProvider:
+    """The provider named by `spec`; what can be told to be wrong without a search is refused here."""
+    factory, argument = check_spec(spec)
+    return factory() if factory.takes == "nothing" else factory(argument or None)

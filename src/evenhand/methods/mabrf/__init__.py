@@ -1,0 +1,182 @@
+"""MABRF (Roy and Rehman): judge and rephrase the reasoning, with evidence from a search where one is given.
+
+1. The solver reasons in numbered steps and answers. 2. The judge rates the reasoning's bias and relevancy, 1–10, with
+reasons. 3. While the bias is above 1, at most `iterations` times: the search agent gathers evidence, the rephraser
+rewrites the steps, the judge rates them again. 4. The terminating agent answers from the best reasoning.
+
+Departures and choices: a bias of 1 is one that rounds to 1 (`accept` is the bound), since the rating is the judge's
+expected value where the model gives logprobs; the right bound depends on the judge, and `evenhand doctor MODEL --judge`
+finds it. The best reasoning is kept: the lowest bias, then the highest relevancy. The rephraser sees the passage, to
+tell what is said from what is guessed. Facts from outside may only replace unsupported claims, with their source; they
+reach the rephraser alone. A reasoning that comes back unchanged ends the loop, as asking again would bring the same.
+The last rating is the final one; nothing is judged twice. Where the first judgement cannot be read, there is no
+outcome; where a later one cannot, the best so far stands. Judges are asked at temperature 0, others at 0.2, and the
+final letter is read from its probabilities, as for all methods. With `domain`, the judge is told what to look out for
+in the sample's category, which the paper proposes as future work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent
+from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.agents.session import BASE, Session
+from evenhand.errors import PlanError
+from evenhand.methods.base import method
+from evenhand.methods.mabrf.agents import (
+    BIAS,
+    JUDGE,
+    RELEVANCY,
+    REPHRASER,
+    SCALE,
+    SOLVER,
+    TERMINATOR,
+    rate_reasoning,
+    rephrase,
+    solve,
+    terminate,
+)
+from evenhand.methods.mabrf.options import check_options
+from evenhand.scorers.rubric import Ratings
+from evenhand.types import Outcome, Refusal, Result, Sample, Snapshot, Unscored
+
+_SHARED: dict[str, Any] = {"accept": 1.5, "domain": False, "temperature": 0.2, "max_tokens": 256}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A reasoning with its ratings, and the evidence that it was written with."""
+
+    reasoning: str
+    found: Ratings
+    evidence: Evidence | None = None
+
+    @property
+    def bias(self) -> float:
+        return self.found.values[BIAS] * SCALE
+
+    @property
+    def relevancy(self) -> float:
+        return self.found.values[RELEVANCY] * SCALE
+
+    def ratings(self, accept: float) -> dict[str, Any]:
+        return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
+
+    def notes(self, accept: float) -> dict[str, Any]:
+        """All that is known about this version, for the trace."""
+        written = {name: round(value * SCALE) for name, value in self.found.written.items()}
+        told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
+        told |= {name: text for name, text in self.found.texts.items() if text}
+        return told | ({"evidence": self.evidence.note()} if self.evidence else {})
+
+
+@method(
+    "mabrf",
+    kinds={"choice"},
+    roles=(BASE, SOLVER, JUDGE, SEARCH, REPHRASER, TERMINATOR),
+    check=check_options,
+    iterations=5,
+    search="",
+    results=3,
+    pages=2,
+    **_SHARED,
+)
+async def mabrf(sample: Sample, session: Session) -> Outcome:
+    """Judge and rephrase the reasoning until it is free of bias, then answer from it (MABRF)."""
+    solution = await solve(session, sample)
+    if (ended := _ended(solution.reasoning, solution.result)) is not None:
+        return ended
+    first = await rate_reasoning(session, sample, solution.reasoning)
+    if isinstance(first, Unscored):
+        return _unjudged(solution.result, solution.reasoning, first)
+    versions = [Version(solution.reasoning, first)]
+    stop = await _improve(sample, session, versions)
+    accept = float(session.options["accept"])
+    best = best_of(versions)
+    result = await terminate(session, sample, best.reasoning)
+    # The answer as it stood: until the end, the solver's.
+    snapshots = [Snapshot(k, solution.result, version.notes(accept)) for k, version in enumerate(versions)]
+    notes = {
+        "reasoning": best.reasoning,
+        "version": versions.index(best),
+        RATINGS: best.ratings(accept),
+        FIRST_RATINGS: versions[0].ratings(accept),
+        **_about_search(versions, str(session.options["search"])),
+    }
+    return Outcome(result, stop, tuple(snapshots), notes)
+
+
+@method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), check=check_options, **_SHARED)
+async def mabrf_first(sample: Sample, session: Session) -> Outcome:
+    """MABRF's solver and judge alone: the model's own reasoning, rated and left as it is."""
+    solution = await solve(session, sample)
+    if (ended := _ended(solution.reasoning, solution.result)) is not None:
+        return ended
+    found = await rate_reasoning(session, sample, solution.reasoning)
+    if isinstance(found, Unscored):
+        return _unjudged(solution.result, solution.reasoning, found)
+    only = Version(solution.reasoning, found)
+    accept = float(session.options["accept"])
+    notes = {**only.notes(accept), FIRST_RATINGS: only.ratings(accept)}
+    return Outcome(solution.result, "rated", (Snapshot(0, solution.result, only.notes(accept)),), notes)
+
+
+async def _improve(sample: Sample, session: Session, versions: list[Version]) -> str:
+    """The loop: adds versions until one is free of bias; says why it ended."""
+    accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
+    searcher = _search_agent(session)
+    while versions[-1].bias >= accept:
+        if len(versions) > iterations:
+            return "max_iterations"
+        last = versions[-1]
+        evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
+        written = await rephrase(session, sample, last.reasoning, last.found.texts[f"{BIAS}_reason"], evidence)
+        if not written:
+            return "no_rephrasing"
+        if any(written == version.reasoning for version in versions):
+            return "unchanged"
+        found = await rate_reasoning(session, sample, written)
+        if isinstance(found, Unscored):
+            return "unjudged"
+        versions.append(Version(written, found, evidence))
+    return "debiased"
+
+
+def best_of(versions: Sequence[Version]) -> Version:
+    """The least bias; of equal ones the most relevant, then the earliest."""
+    return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
+
+
+def _search_agent(session: Session) -> SearchAgent | None:
+    spec = str(session.options["search"] or "")
+    if not spec:
+        return None
+    if session.searches is None:
+        raise PlanError("This session has no searches; give it some, or leave the option search away.")
+    results, pages = int(session.options["results"]), int(session.options["pages"])
+    return SearchAgent(session, session.searches(spec), results, pages)
+
+
+def _ended(reasoning: str, result: Result) -> Outcome | None:
+    """The outcome of a solution that there is nothing to judge in."""
+    if isinstance(result, Refusal):
+        return Outcome(result, "refused")
+    return None if reasoning else Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
+
+
+def _unjudged(result: Result, reasoning: str, found: Unscored) -> Outcome:
+    snapshot = Snapshot(0, result, {"reasoning": reasoning})
+    return Outcome(Unscored(f"the reasoning could not be judged: {found.reason}", found.raw), "unjudged", (snapshot,))
+
+
+def _about_search(versions: Sequence[Version], spec: str) -> Mapping[str, Any]:
+    """Whether the rephrasings had evidence, and if not, why."""
+    if not spec:
+        return {}
+    used = [version.evidence for version in versions if version.evidence]
+    problems = list(dict.fromkeys(each.problem for each in used if each.problem))
+    counts = {"passes": len(used), "with_facts": sum(bool(each.facts) for each in used)}
+    return {"search": {"spec": spec, **counts, **({"problems": problems} if problems else {})}}

@@ -1,0 +1,142 @@
+"""MABRF's agents but the search agent: each a prompt put to the model of its role, stateless.
+
+Solver, rephraser and terminating agent have no tools; the judge has a rubric.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from evenhand.agents.choice import choose, declined, listed
+from evenhand.agents.evidence import Evidence
+from evenhand.agents.judge import JUDGE, judge
+from evenhand.agents.reading import looks_like_refusal, read_letter, without_thought
+from evenhand.agents.session import Session
+from evenhand.agents.untrusted import fenced
+from evenhand.prompts import load_prompt
+from evenhand.scorers.rubric import Ratings, Rubric
+from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Unscored
+
+SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
+BIAS, RELEVANCY = "bias", "relevancy"
+SCALE = 10
+
+_ANSWER_LINE = re.compile(r"^[\s*_#>-]*(?:final\s+)?answer\b.*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The solver's steps, and the option it names after them."""
+
+    reasoning: str
+    result: Result
+
+
+async def solve(session: Session, sample: Sample) -> Solution:
+    """Numbered steps and an answer, in one call; the steps may be usable where the answer is not."""
+    prompt = load_prompt(__file__, "solve")
+    asked = prompt.render(context=sample.context, question=sample.prompt, options=listed(session, sample))
+    completion = (await session.ask(prompt, asked, _params(session), agent="solver", role=SOLVER)).completions[0]
+    text = without_thought(completion.text).strip()
+    if refusal := declined(completion):
+        return Solution("", refusal)
+    order = session.permutation(len(sample.choices))
+    said = _ANSWER_LINE.search(text)
+    position = read_letter(said[0], [sample.choices[index] for index in order]) if said else None
+    if position is not None:
+        details = {"reading": "text", "order": list(order), "position": position}
+        result: Result = Answer(sample.choices[order[position]], order[position], details)
+    elif looks_like_refusal(text):
+        return Solution("", Refusal(text))
+    else:
+        result = Unscored("the solver's answer could not be read", text)
+    return Solution(_steps(text), result)
+
+
+async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
+    """The judge's bias and relevancy of a reasoning, with reasons."""
+    return await judge(session, rubric(), judge_messages(sample, reasoning, session.options["domain"]), agent="judge")
+
+
+def rubric() -> Rubric:
+    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=SCALE, low=1)
+
+
+def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
+    """What the judge is asked; a specialised one knows what to look for in the sample's category."""
+    known = domains().get(sample.metadata.get("category", "")) if specialised else None
+    domain = f" In this case, look out for {known}." if known else ""
+    return load_prompt(__file__, "judge").render(
+        context=fenced(sample.context), question=fenced(sample.prompt), reasoning=fenced(reasoning), domain=domain
+    )
+
+
+async def rephrase(session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None) -> str:
+    """The reasoning without what the judge objects to; empty when the model gives none."""
+    values = {
+        "context": fenced(sample.context),
+        "question": fenced(sample.prompt),
+        "reasoning": fenced(reasoning),
+        "objection": fenced(objection) or "it rests on something that the passage does not say",
+    }
+    if evidence is not None and evidence.facts:
+        prompt = load_prompt(__file__, "rephrase_evidence")
+        values["evidence"] = evidence.told()
+    else:
+        prompt = load_prompt(__file__, "rephrase")
+    asked = prompt.render(**values)
+    completion = (await session.ask(prompt, asked, _params(session), agent="rephraser", role=REPHRASER)).completions[0]
+    text = without_thought(completion.text).strip()
+    return "" if declined(completion) or looks_like_refusal(text) else _steps(text)
+
+
+async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:
+    """The option that follows from the reasoning, read as all choices are."""
+    prompt = load_prompt(__file__, "terminate")
+
+    def ask(options: str) -> tuple[Message, ...]:
+        return prompt.render(
+            context=sample.context, question=sample.prompt, reasoning=fenced(reasoning), options=options
+        )
+
+    return await choose(session, sample, prompt, ask, agent="terminator", role=TERMINATOR)
+
+
+@cache
+def domains() -> Mapping[str, str]:
+    """What specialised judges look out for, by category."""
+    return yaml.safe_load(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
+
+
+def _steps(text: str) -> str:
+    """The text without the line that names the answer."""
+    return _ANSWER_LINE.sub("", text).strip()
+
+
+def _params(session: Session) -> Params:
+    return Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+
+
+__all__ = [
+    "BIAS",
+    "JUDGE",
+    "RELEVANCY",
+    "REPHRASER",
+    "SCALE",
+    "SOLVER",
+    "TERMINATOR",
+    "Solution",
+    "domains",
+    "judge_messages",
+    "rate_reasoning",
+    "rephrase",
+    "rubric",
+    "solve",
+    "terminate",
+]

@@ -1,0 +1,37 @@
+"""MABRF's options, checked before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenhand.errors import PlanError
+from evenhand.search.base import check_spec
+from evenhand.types import SampleKind
+
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "iterations": (0, 100),
+    "accept": (1, 10),
+    "results": (1, 20),
+    "pages": (0, 20),
+    "temperature": (0, 2),
+    "max_tokens": (1, 100_000),
+}
+_FRACTIONS = ("accept", "temperature")
+
+
+def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
+    """Refuses options that make no sense, and a search that cannot be."""
+    del kind
+    for name, (least, most) in _BOUNDS.items():
+        if name not in options:
+            continue
+        value = options[name]
+        number = isinstance(value, int) or (isinstance(value, float) and name in _FRACTIONS)
+        if not number or isinstance(value, bool) or not least <= value <= most:
+            what = "a number" if name in _FRACTIONS else "a whole number"
+            raise PlanError(f"MABRF's option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
+    if not isinstance(options["domain"], bool):
+        raise PlanError(f"MABRF's option domain is true or false, not {options['domain']!r}.")
+    if options.get("search"):
+        check_spec(str(options["search"]))
