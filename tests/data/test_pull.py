@@ -266,6 +266,23 @@ async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeyp
         await pull("realtoxicity", tmp_path / "other", source="registry")
 
 
+async def test_squad_comes_from_its_official_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "SETS", SETS)
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b'{"data": []}')
+
+    app = web.Application()
+    app.router.add_get("/SQuAD-explorer/dataset/dev-v2.0.json", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        base = str(server.make_url("/")) + SETS["squad"].base_url.removeprefix("https://rajpurkar.github.io/")
+        pulled = await pull("squad", tmp_path, base_url=base)
+
+    assert (tmp_path / "squad" / "dev-v2.0.json").read_bytes() == b'{"data": []}'
+    assert (pulled.licence, list(pulled.found)) == ("CC-BY-SA-4.0", ["dev-v2.0.json"])
+    assert "same licence" in pulled.notice
+
+
 class TestRegistry:
     """pip itself is replaced: the seam is the process that writes a wheel into a folder."""
 

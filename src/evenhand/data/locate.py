@@ -104,6 +104,21 @@ SETS: Mapping[str, DataSet] = {
         files=(DataFile("prompts.jsonl", "prompts.jsonl"),),
         builtin="realtoxicity_builtin",
     ),
+    "squad": DataSet(
+        name="squad",
+        title="SQuAD 2.0: questions about paragraphs of Wikipedia, half of them without an answer there",
+        licence="CC-BY-SA-4.0",
+        notice=(
+            "SQuAD 2.0, by P. Rajpurkar, R. Jia and P. Liang (ACL 2018), on paragraphs of Wikipedia, "
+            "https://rajpurkar.github.io/SQuAD-explorer/. Licensed under CC BY-SA 4.0 "
+            "(https://creativecommons.org/licenses/by-sa/4.0/): name the authors when you pass it on, say what you "
+            "changed, and pass on what you make of it under the same licence. The file is stored unchanged."
+        ),
+        homepage="https://rajpurkar.github.io/SQuAD-explorer/",
+        base_url="https://rajpurkar.github.io/SQuAD-explorer/dataset/",
+        files=(DataFile("dev-v2.0.json", "dev-v2.0.json"),),
+        builtin="squad_builtin",
+    ),
 }
 
 

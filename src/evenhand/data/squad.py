@@ -1,0 +1,161 @@
+"""The questions of SQuAD v2 with their passages, from a file in the official form, or those of the built-in set.
+
+The official file is one JSON object: articles, each with paragraphs, each with questions. A question without answers
+cannot be answered from its paragraph; the `plausible_answers` that such questions have are wrong and are not read.
+Texts are kept as published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import yaml
+
+from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.errors import DataError
+
+DEV = "dev-v2.0.json"
+BUILTIN = "squad_builtin.yaml"
+_AGAIN = "Fetch the official file again: evenhand data pull squad."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a paragraph."""
+
+    id: str
+    title: str
+    """The article that the paragraph is from."""
+    passage: str
+    text: str
+    answers: tuple[str, ...]
+    """The different right answers; none where the passage does not tell."""
+
+
+class Source(ABC):
+    """Where questions come from."""
+
+    @abstractmethod
+    def questions(self) -> Iterator[Question]:
+        """All questions in order."""
+
+    @abstractmethod
+    def hashes(self) -> Mapping[str, str]:
+        """What identifies the content."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What identifies the content, and how many questions there are of which kind."""
+        counts = Counter("answerable" if question.answers else "unanswerable" for question in self.questions())
+        return {"sha256": dict(self.hashes()), "questions": dict(sorted(counts.items()))}
+
+
+class OfficialFile(Source):
+    """A file in the official form, plain or as .gz; the passages of the whole file are held."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def questions(self) -> Iterator[Question]:
+        seen: set[str] = set()
+        for question in read_articles(self._content, self.path):
+            if question.id in seen:
+                raise DataError(f"the question id {question.id!r} occurs twice. {_AGAIN}", file=self.path)
+            seen.add(question.id)
+            yield question
+
+    def hashes(self) -> Mapping[str, str]:
+        return {self.path.name.removesuffix(".gz"): content_hash(self.path)}
+
+    @cached_property
+    def _content(self) -> Mapping[str, Any]:
+        try:
+            content: Any = orjson.loads(b"".join(line for _, line in lines(self.path)))
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=self.path, line=error.lineno) from error
+        if not isinstance(content, dict):
+            raise DataError(f"not a JSON object, so this is not a file of SQuAD. {_AGAIN}", file=self.path)
+        return cast(dict[str, Any], content)
+
+
+class BuiltinPassages(Source):
+    """The built-in set."""
+
+    def questions(self) -> Iterator[Question]:
+        for number, each in enumerate(_builtin(), 1):
+            answerable = [(row["question"], tuple(row["answers"])) for row in each["answerable"]]
+            unanswerable = [(text, ()) for text in each["unanswerable"]]
+            for place, (text, answers) in enumerate([*answerable, *unanswerable], 1):
+                yield Question(f"{number:02d}-{place}", each["title"], each["passage"].strip(), text, answers)
+
+    def hashes(self) -> Mapping[str, str]:
+        content = orjson.dumps(list(self.questions()))
+        return {"built-in questions": hashlib.sha256(content).hexdigest()}
+
+
+def find_questions(data: str | Path | None = None) -> OfficialFile:
+    """The official development set in the folder `data` or the usual places; or the file that `data` names."""
+    if data is not None and Path(data).expanduser().is_file():
+        return OfficialFile(Path(data).expanduser())
+    folder = find_set("squad", data)
+    path = find_file(folder, DEV)
+    if path is None:
+        raise DataError(f"the file {DEV} (or {DEV}.gz) is missing. {_AGAIN}", file=folder)
+    return OfficialFile(path)
+
+
+def read_articles(content: Mapping[str, Any], file: Path | str) -> Iterator[Question]:
+    """The questions of a file's content, checked; what is wrong is named with its place."""
+    for number, article in _objects(content, "data", "", file):
+        place = f"data[{number}]"
+        title = _text(article, "title", place, file)
+        for number_in_article, paragraph in _objects(article, "paragraphs", place, file):
+            where = f"{place}.paragraphs[{number_in_article}]"
+            passage = _text(paragraph, "context", where, file)
+            for number_in_paragraph, row in _objects(paragraph, "qas", where, file):
+                yield _question(row, title, passage, f"{where}.qas[{number_in_paragraph}]", file)
+
+
+def _question(row: Mapping[str, Any], title: str, passage: str, place: str, file: Path | str) -> Question:
+    found = [_text(each, "text", f"{place}.answers[{n}]", file) for n, each in _objects(row, "answers", place, file)]
+    # Files of SQuAD 1.1 do not say it: all their questions have answers.
+    impossible = row.get("is_impossible", not found)
+    if impossible is not (not found):
+        raise DataError(
+            f"{place}: is_impossible is {impossible!r}, but there are {len(found)} answers. {_AGAIN}", file=file
+        )
+    question_id, text = _text(row, "id", place, file), _text(row, "question", place, file)
+    return Question(question_id, title, passage, text, tuple(dict.fromkeys(found)))
+
+
+def _objects(
+    holder: Mapping[str, Any], name: str, place: str, file: Path | str
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects of a list field, numbered from 0 as JSON paths do."""
+    path = f"{place}.{name}" if place else name
+    rows: Any = holder.get(name)
+    if not isinstance(rows, list):
+        raise DataError(f"{path} is not a list, so this is not a file of SQuAD. {_AGAIN}", file=file)
+    for number, row in enumerate(cast(list[Any], rows)):
+        if not isinstance(row, dict):
+            raise DataError(f"{path}[{number}] is not an object. {_AGAIN}", file=file)
+        yield number, cast(dict[str, Any], row)
+
+
+def _text(holder: Mapping[str, Any], name: str, place: str, file: Path | str) -> str:
+    value: Any = holder.get(name)
+    if not isinstance(value, str):
+        raise DataError(f"{place}.{name} is {value!r:.60}, not a text. {_AGAIN}", file=file)
+    return value
+
+
+def _builtin() -> list[dict[str, Any]]:
+    return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))
