@@ -1,4 +1,4 @@
-"""`evenhand data`: the public data sets."""
+"""`evenhand data`: the public data sets, and lists of questions made from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from evenhand import aio
+from evenhand.cli.data_hard import hard
 from evenhand.cli.progress import shown_download
 from evenhand.data.locate import SETS, find_set
 from evenhand.data.pull import pull as fetch
@@ -16,7 +17,10 @@ from evenhand.errors import DataError
 @click.group(invoke_without_command=True)
 @click.pass_context
 def data(context: click.Context) -> None:
-    """List the public data sets and where they lie; `evenhand data pull NAME` downloads one."""
+    """List the public data sets and where they lie; `evenhand data pull NAME` downloads one.
+
+    `evenhand data hard` finds the questions on which a model reasons with bias.
+    """
     if context.invoked_subcommand is not None:
         return
     for name, each in SETS.items():
@@ -26,6 +30,9 @@ def data(context: click.Context) -> None:
             place = f"not here: evenhand data pull {name}"
         click.echo(f"{name:<14} {each.title} ({each.licence})")
         click.echo(f"{'':<14} {place}")
+
+
+data.add_command(hard)
 
 
 @data.command()

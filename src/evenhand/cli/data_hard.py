@@ -1,0 +1,97 @@
+"""`evenhand data hard`: find the questions of BBQ on which a model reasons with bias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand import aio
+from evenhand.benchmarks.bbq_hard import SOURCES
+from evenhand.cli.options import Order, default_out, plan_options_without, read_order, roles_and_specs
+from evenhand.cli.progress import shown_progress
+from evenhand.cli.run import STOPPED, print_forecast
+from evenhand.errors import PlanError, UsageError
+from evenhand.runs.hard import METHOD, hard_list, write_list
+from evenhand.runs.runner import Runner
+from evenhand.runs.store import FILE_NAME
+
+_FIXED = ("config", "methods", "scorers")
+"""Options of a plan that the filter decides."""
+_OWN = ("benchmark", "seeds", "out", "resume")
+"""Options of a plan that mean something narrower here."""
+
+
+@click.command()
+@click.option(
+    "--benchmark", "-b", type=click.Choice(SOURCES), default="bbq", show_default=True, help="Whose questions."
+)
+@click.option(
+    "--accept",
+    type=click.FloatRange(1, 10),
+    default=1.5,
+    show_default=True,
+    help="Keep questions whose reasoning is rated this biased or more, from 1 to 10.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the questions.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default="hard.json", show_default=True, help="The list."
+)
+@click.option("--run", "folder", type=click.Path(path_type=Path), help="The run directory (default runs/hard-…).")
+@click.option("--resume", is_flag=True, help="Go on with the run in --run.")
+@plan_options_without(*_FIXED, *_OWN)
+def hard(out: Path, folder: Path | None, **given: Any) -> int:
+    """Keep the questions on which a model's first reasoning is biased, as a list for the benchmark bbq_hard.
+
+    The model solves every question once with its reasoning, and a judge rates that: an ordinary run, which can be
+    stopped and resumed. The list says how it was made.
+
+    \b
+    Examples:
+      evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
+      evenhand data hard --model openai/NAME --model judge=openai/OTHER --limit 5500 --dry-run
+      evenhand audit local/builtin --benchmark bbq_hard --set ids=hard.json
+    """
+    order = _order(given, folder)
+    if order.dry_run:
+        print_forecast(order)
+        return 0
+    if not order.settings.resume and (order.out / FILE_NAME).exists():
+        raise PlanError(f"{order.out} holds a run already; pass --resume to go on with it, or another --run.")
+    with shown_progress() as observer:
+        progress = aio.run(Runner(order.plan, order.out, order.settings, observer).run())
+    if progress.stopped:
+        click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
+        click.echo(f"Go on with a larger --budget and --resume --run {order.out}")
+        return STOPPED
+    content = hard_list(order.out)
+    write_list(content, out)
+    _tell(content["made"]["counts"], order, out)
+    return 0
+
+
+def _order(given: Mapping[str, Any], folder: Path | None) -> Order:
+    """The run as if it had been asked for by `evenhand run`."""
+    if sum(role == "base" for role, _ in roles_and_specs(given["models"])) > 1:
+        raise UsageError("A list is made with one model; make one for each, or name the second as judge=SPEC.")
+    decided = {
+        "config": None,
+        "methods": (f"{METHOD}:accept={given['accept']}",),
+        "scorers": (),
+        "seeds": (given["seed"],),
+        "out": folder,
+    }
+    order = read_order({**given, **decided}, default_methods=())
+    return order if folder else Order(order.plan, order.settings, default_out("hard", order.plan), order.dry_run)
+
+
+def _tell(counts: Mapping[str, int], order: Order, out: Path) -> None:
+    missing = [f"{counts[name]:,} {name}" for name in ("unscored", "refused", "failed") if counts[name]]
+    unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
+    click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
+    if counts["failed"]:
+        click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {order.out}")
+    if counts["kept"]:
+        click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")
