@@ -17,7 +17,7 @@ from evenhand import aio
 from evenhand.agents.session import Session
 from evenhand.agents.structured import ask_json, object_schema
 from evenhand.agents.untrusted import fenced, without_orders
-from evenhand.errors import SearchError
+from evenhand.errors import PlanError, SearchError
 from evenhand.prompts import load_prompt
 from evenhand.search.base import Finder, Found
 from evenhand.types import Message, Params, Sample, Unscored
@@ -28,6 +28,8 @@ QUERIES = 5
 TEMPERATURE = 0.2
 _SOURCES = 6
 _SOURCE_LENGTH = 1200
+_READ = 2 * _SOURCE_LENGTH
+"""Characters of a page that are looked at, and kept: what is left out of them must not leave a source empty."""
 _FACTS = 6
 
 _TEXT = {"type": "string"}
@@ -94,7 +96,10 @@ class Evidence:
 
     def note(self) -> dict[str, Any]:
         """All of it, for the record: a run can be replayed from there."""
-        return {key: value for key, value in asdict(self).items() if value not in ((), None)}
+        seen = tuple(
+            replace(each, hits=tuple(replace(hit, text=hit.text[:_READ]) for hit in each.hits)) for each in self.found
+        )
+        return {key: value for key, value in asdict(replace(self, found=seen)).items() if value not in ((), None)}
 
     def told(self) -> str:
         """Facts, contradictions and gaps as another agent reads them."""
@@ -114,6 +119,8 @@ class SearchAgent:
     """Hits per query."""
     pages: int
     """Of these, read whole."""
+    gathered: list[Evidence] = field(default_factory=list[Evidence])
+    """By pass."""
     _groups: tuple[str, ...] | None = field(default=None)
 
     async def about_reasoning(self, sample: Sample, reasoning: str) -> Evidence:
@@ -123,12 +130,19 @@ class SearchAgent:
         values = {"context": fenced(sample.context), "question": fenced(sample.prompt), "reasoning": fenced(reasoning)}
         named = ", ".join(self._groups) or "none"
         asked = load_prompt(__file__, "evidence_queries").render(**values, groups=fenced(named))
-        return await self._evidence(sample, asked, "evidence_queries", self._groups)
+        return await self._gather(sample, asked, "evidence_queries", self._groups)
 
     async def about_question(self, sample: Sample) -> Evidence:
         """Evidence on a question of fact; nobody's identity is at stake."""
         asked = load_prompt(__file__, "evidence_question").render(question=fenced(sample.prompt))
-        return await self._evidence(sample, asked, "evidence_question", ())
+        return await self._gather(sample, asked, "evidence_question", ())
+
+    def note(self) -> dict[str, Any]:
+        """What an outcome says about its searches: in short, and all of the evidence."""
+        problems = list(dict.fromkeys(each.problem for each in self.gathered if each.problem))
+        counts = {"passes": len(self.gathered), "with_facts": sum(bool(each.facts) for each in self.gathered)}
+        short = {"spec": self.finder.spec, **counts, **({"problems": problems} if problems else {})}
+        return {"search": short, "evidence": [each.note() for each in self.gathered]}
 
     async def _named_groups(self, sample: Sample) -> tuple[str, ...]:
         """Step 1: words of the text that name an identity; what the text does not hold is dropped, not believed."""
@@ -143,6 +157,12 @@ class SearchAgent:
         text = f"{sample.context}\n{sample.prompt}"
         named = (group.strip() for group in reply.groups)
         return tuple(dict.fromkeys(group for group in named if group and _occurs(group, text)))
+
+    async def _gather(
+        self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+    ) -> Evidence:
+        self.gathered.append(await self._evidence(sample, asked, prompt_name, groups))
+        return self.gathered[-1]
 
     async def _evidence(
         self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
@@ -203,6 +223,13 @@ class SearchAgent:
         return made if made.facts else replace(made, problem="the sources say nothing to the point")
 
 
+def search_agent(session: Session, spec: str) -> SearchAgent:
+    """The agent that searches with `spec`; the options `results` and `pages` say how much it reads."""
+    if session.searches is None:
+        raise PlanError("This session cannot search; give it searches, or leave the search away.")
+    return SearchAgent(session, session.searches(spec), int(session.options["results"]), int(session.options["pages"]))
+
+
 def _sources(found: Sequence[Found]) -> tuple[tuple[Source, ...], int]:
     """The hits of all queries in turn, each address once, cut and without orders to a model."""
     ranked = [hit for rank in range(max((len(each.hits) for each in found), default=0)) for each in found
@@ -214,7 +241,7 @@ def _sources(found: Sequence[Found]) -> tuple[tuple[Source, ...], int]:
         if hit.url in seen or len(sources) == _SOURCES:
             continue
         seen.add(hit.url)
-        text, orders = without_orders((hit.text or hit.snippet)[: 4 * _SOURCE_LENGTH])
+        text, orders = without_orders((hit.text or hit.snippet)[:_READ])
         title, more = without_orders(hit.title)
         dropped += orders + more
         if text:

@@ -17,7 +17,10 @@ from evenhand.runs.export import export as write
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="The file (default TABLE.FORMAT in the run).")
 @click.option("--usage", is_flag=True, help="Add calls, tokens, money and time to outcomes.")
 def export(run: Path, table: str, file_format: str | None, out: Path | None, usage: bool) -> None:
-    """Write RUN's outcomes, turns, metrics or effects as CSV, Parquet or JSON Lines."""
+    """Write RUN's outcomes, turns, metrics, effects or evidence as CSV, Parquet or JSON Lines.
+
+    Evidence is what its methods searched for and found; as JSON Lines it can be searched again, with replay:FILE.
+    """
     ending = out.suffix.removeprefix(".") if out else ""
     chosen = file_format or (ending if ending in FORMATS else "csv")
     target = out or run / f"{table}.{chosen}"

@@ -23,11 +23,14 @@ from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import Arm, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
+from evenhand.search.base import Found, Hit
 from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
 """Samples that are tried; the rest are taken to be like them."""
 UNBOUNDED_REPLY = 512
+_MORE_IS_WORSE = ("bias", "harm")
+"""Ratings at whose highest value nothing is good enough; of all others that is the lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ async def _arm(
             Answering(plan.orders, plan.reading),
             Params(temperature=plan.temperature, max_tokens=plan.max_tokens),
             scorers=_Severe,
+            searches=_Fruitful,
         )
         outcomes.append(await method.run(sample, session))
         for turn in session.trace:
@@ -137,6 +141,18 @@ class _Severe(Scorer):
         return [dict.fromkeys(ATTRIBUTES, 1.0) for _ in texts]
 
 
+class _Fruitful:
+    """Stands in for searches: every query finds something, so that it has to be summed up."""
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+        hits = tuple(Hit("title", f"https://example.org/{number}", "text " * 200) for number in range(limit))
+        del pages
+        return Found(query, self.spec, "", hits)
+
+
 def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:
     reply = (params.max_tokens or UNBOUNDED_REPLY) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
@@ -153,11 +169,14 @@ def _price(spec: str, prices: Mapping[str, Price]) -> Price | None:
 
 
 def _stand_in(spec: str) -> FunctionModel:
-    """A fake with the features that the provider declares, so that methods take the same path."""
+    """A fake with the features that the provider declares, so that methods take the same path.
+
+    It can always be constrained: those that cannot are asked for the same JSON in words, in as many calls.
+    """
     provider: Any = PROVIDERS.get(split_spec(spec)[0])
     declared = getattr(provider, "all_features", provider.features)
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
-    return FunctionModel(_reply, spec=spec, features=features)
+    return FunctionModel(_reply, spec=spec, features=features | {"schema"})
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
@@ -178,7 +197,10 @@ def _instance(schema: Mapping[str, Any]) -> Any:
         return schema["enum"][0]
     match schema.get("type"):
         case "object":
-            return {name: _instance(each) for name, each in schema.get("properties", {}).items()}
+            return {
+                name: each["maximum"] if name in _MORE_IS_WORSE and "maximum" in each else _instance(each)
+                for name, each in schema.get("properties", {}).items()
+            }
         case "array":
             return [_instance(schema.get("items", {}))] * schema.get("minItems", 1)
         case "integer" | "number":

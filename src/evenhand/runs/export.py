@@ -22,7 +22,7 @@ from evenhand.runs.study import ArmSource, open_sources, study
 FORMATS = ("csv", "jsonl", "parquet")
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
 """Rows that can be walked more than once, since a table's columns are known only after the last one."""
-TABLES = ("outcomes", "turns", "metrics", "effects")
+TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
 
 
 def export(directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False) -> int:
@@ -35,8 +35,12 @@ def export(directory: Path, table: str, file_format: str, target: Path, *, usage
         effects = [_plain(effect) for effect in study([directory]).effects]
         return write_table(lambda: effects, file_format, target)
     with open_sources([directory]) as (_, sources):
-        made = partial(_turns, sources) if table == "turns" else partial(_outcomes, sources, usage)
-        return write_table(made, file_format, target)
+        made: dict[str, Rows] = {
+            "outcomes": partial(_outcomes, sources, usage),
+            "turns": partial(_turns, sources),
+            "evidence": partial(_evidence, sources),
+        }
+        return write_table(made[table], file_format, target)
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -78,6 +82,20 @@ def _turns(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
         for source in sources:
             for _, turn in store.turns(number, source.arm.number):
                 yield {"sample": sample.id, "arm": source.label, **_plain(turn)}
+
+
+def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
+    """What was searched for and found, each query once: as JSON Lines, what the search `replay:FILE` answers from."""
+    store = sources[0].store
+    seen: set[str] = set()
+    for number, _ in store.samples():
+        for source in sources:
+            stored = store.outcome(number, source.arm.number)
+            passes: list[Any] = [] if stored is None or stored[3] is None else stored[3]["notes"].get("evidence", [])
+            for found in (found for each in passes for found in each.get("found", ())):
+                if found["query"] not in seen:
+                    seen.add(found["query"])
+                    yield found
 
 
 def write_table(rows: Rows, file_format: str, target: Path) -> int:

@@ -158,7 +158,14 @@ def read_plan_file(path: Path) -> dict[str, Any]:
     return {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def identity(plan: Plan, benchmark: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> str:
+def identity(
+    plan: Plan,
+    benchmark: Mapping[str, Any],
+    models: Mapping[str, Mapping[str, Any]],
+    searches: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
     """The hash of all that determines a run's results."""
-    whole = {"plan": plan.essence(), "benchmark": benchmark, "models": list(models.values())}
+    whole: dict[str, Any] = {"plan": plan.essence(), "benchmark": benchmark, "models": list(models.values())}
+    if searches:
+        whole["searches"] = searches
     return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()

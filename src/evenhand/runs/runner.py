@@ -29,6 +29,7 @@ from evenhand.runs.parts import LoadedArm, Settings, check_plan, load_arm, load_
 from evenhand.runs.plan import ModelPlan, Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, results_of, scores_of
+from evenhand.runs.searching import SearchPool
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import (
@@ -80,6 +81,7 @@ class Runner:
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
         self._graded_by = scorer_id(self._benchmark)
         self._pool: ScorerPool | None = None
+        self._searches = SearchPool(settings.cache)
         self._scorers: list[Scorer] = []
         self._replay = False
         self._calls_succeeded = 0
@@ -106,6 +108,7 @@ class Runner:
             for _, _, options in arms:
                 if "scorer" in options:
                     self._pool.get(options["scorer"])
+                self._searches.load_for(options)
             with self._opened(models) as store:
                 budget.spent = sum(store.usage().values(), store.scoring())
                 loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
@@ -117,6 +120,7 @@ class Runner:
         finally:
             if self._pool is not None:
                 await self._pool.aclose()
+            await self._searches.aclose()
             await gather_closed(list(models.values()))
             if cache is not None:
                 cache.close()
@@ -126,7 +130,8 @@ class Runner:
     def _opened(self, models: Mapping[str, Model]) -> Generator[Store]:
         """The store of this plan, new or resumed; a new one that got nowhere is removed again."""
         fingerprints = {key: model.fingerprint() for key, model in models.items()}
-        wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints)
+        searched = self._searches.fingerprints()
+        wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints, searched)
         folder_existed = self._check_directory()
         # Locked first: another process must not find, or take back, a store that is being made.
         with locked(self.directory):
@@ -172,6 +177,7 @@ class Runner:
                 plan=self.plan.model_dump(),
                 benchmark=dict(self._benchmark.fingerprint()),
                 models=[dict(value) for value in fingerprints.values()],
+                searches=self._searches.fingerprints(),
                 versions=versions(),
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 scorer=self._graded_by,
@@ -202,6 +208,7 @@ class Runner:
             earlier = store.get("seconds") or 0.0
             with contextlib.suppress(StoreError):
                 caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
+                caveats.update(self._searches.caveats())
                 caveats.update(store.get("caveats") or ())
                 scoring = store.scoring() + (self._pool.used if self._pool else Usage())
                 store.put(
@@ -300,6 +307,7 @@ class Runner:
             on_turn,
             look_up if made_already else None,
             scorers=self._pool.get if self._pool else load_scorer,
+            searches=self._searches.get,
         )
 
     async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:

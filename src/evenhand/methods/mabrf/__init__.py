@@ -17,14 +17,13 @@ in the sample's category, which the paper proposes as future work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent
+from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.agents.session import BASE, Session
-from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     BIAS,
@@ -70,7 +69,9 @@ class Version:
         written = {name: round(value * SCALE) for name, value in self.found.written.items()}
         told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
         told |= {name: text for name, text in self.found.texts.items() if text}
-        return told | ({"evidence": self.evidence.note()} if self.evidence else {})
+        if self.evidence is not None:
+            told["evidence"] = self.evidence.problem or self.evidence.told()
+        return told
 
 
 @method(
@@ -93,7 +94,8 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     if isinstance(first, Unscored):
         return _unjudged(solution.result, solution.reasoning, first)
     versions = [Version(solution.reasoning, first)]
-    stop = await _improve(sample, session, versions)
+    searcher = _search_agent(session)
+    stop = await _improve(sample, session, versions, searcher)
     accept = float(session.options["accept"])
     best = best_of(versions)
     result = await terminate(session, sample, best.reasoning)
@@ -104,7 +106,7 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
         "version": versions.index(best),
         RATINGS: best.ratings(accept),
         FIRST_RATINGS: versions[0].ratings(accept),
-        **_about_search(versions, str(session.options["search"])),
+        **(searcher.note() if searcher else {}),
     }
     return Outcome(result, stop, tuple(snapshots), notes)
 
@@ -124,10 +126,9 @@ async def mabrf_first(sample: Sample, session: Session) -> Outcome:
     return Outcome(solution.result, "rated", (Snapshot(0, solution.result, only.notes(accept)),), notes)
 
 
-async def _improve(sample: Sample, session: Session, versions: list[Version]) -> str:
+async def _improve(sample: Sample, session: Session, versions: list[Version], searcher: SearchAgent | None) -> str:
     """The loop: adds versions until one is free of bias; says why it ended."""
     accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
-    searcher = _search_agent(session)
     while versions[-1].bias >= accept:
         if len(versions) > iterations:
             return "max_iterations"
@@ -152,12 +153,7 @@ def best_of(versions: Sequence[Version]) -> Version:
 
 def _search_agent(session: Session) -> SearchAgent | None:
     spec = str(session.options["search"] or "")
-    if not spec:
-        return None
-    if session.searches is None:
-        raise PlanError("This session has no searches; give it some, or leave the option search away.")
-    results, pages = int(session.options["results"]), int(session.options["pages"])
-    return SearchAgent(session, session.searches(spec), results, pages)
+    return search_agent(session, spec) if spec else None
 
 
 def _ended(reasoning: str, result: Result) -> Outcome | None:
@@ -170,13 +166,3 @@ def _ended(reasoning: str, result: Result) -> Outcome | None:
 def _unjudged(result: Result, reasoning: str, found: Unscored) -> Outcome:
     snapshot = Snapshot(0, result, {"reasoning": reasoning})
     return Outcome(Unscored(f"the reasoning could not be judged: {found.reason}", found.raw), "unjudged", (snapshot,))
-
-
-def _about_search(versions: Sequence[Version], spec: str) -> Mapping[str, Any]:
-    """Whether the rephrasings had evidence, and if not, why."""
-    if not spec:
-        return {}
-    used = [version.evidence for version in versions if version.evidence]
-    problems = list(dict.fromkeys(each.problem for each in used if each.problem))
-    counts = {"passes": len(used), "with_facts": sum(bool(each.facts) for each in used)}
-    return {"search": {"spec": spec, **counts, **({"problems": problems} if problems else {})}}

@@ -1,0 +1,48 @@
+"""The searches of a run: loaded once, shared by all samples, and remembered with what identifies them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenhand.search.searcher import Searcher
+
+OPTIONS = ("search", "provider")
+"""Options of methods that name a search."""
+FILE_NAME = "searches.sqlite"
+"""Of what was found, beside the cache of responses."""
+
+
+class SearchPool:
+    """Searches by spec; `responses` is the cache of responses, or None where nothing is to be remembered."""
+
+    def __init__(self, responses: Path | None) -> None:
+        self._cache = responses.with_name(FILE_NAME) if responses else None
+        self._searches: dict[str, Searcher] = {}
+
+    def get(self, spec: str) -> Searcher:
+        """The search named by `spec`, loaded when first asked for."""
+        from evenhand.search.searcher import load_search
+
+        if spec not in self._searches:
+            self._searches[spec] = load_search(spec, self._cache)
+        return self._searches[spec]
+
+    def load_for(self, options: Mapping[str, Any]) -> None:
+        """Load what a method's options name, so that what is wrong shows before any call."""
+        for name in OPTIONS:
+            if spec := options.get(name):
+                self.get(str(spec))
+
+    def fingerprints(self) -> dict[str, Mapping[str, Any]]:
+        """What was searched, by spec."""
+        return {spec: dict(search.fingerprint()) for spec, search in sorted(self._searches.items())}
+
+    def caveats(self) -> list[str]:
+        return [caveat for search in self._searches.values() for caveat in search.caveats()]
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(search.aclose() for search in self._searches.values()), return_exceptions=True)
