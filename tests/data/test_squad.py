@@ -59,6 +59,7 @@ def test_a_file_of_the_first_version_has_answers_to_everything(tmp_path: Path) -
         ('{"data":\n oops', r"dev-v2.0.json, line 2: not valid JSON"),
         ("[]", "not a JSON object"),
         ({"rows": []}, "data is not a list"),
+        ({"data": []}, "there are no questions"),
         ({"data": [1]}, r"data\[0\] is not an object"),
         ({"data": [{"paragraphs": []}]}, r"data\[0\].title is None"),
         ({"data": [{"title": "A"}]}, r"data\[0\].paragraphs is not a list"),

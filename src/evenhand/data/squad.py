@@ -71,6 +71,8 @@ class OfficialFile(Source):
                 raise DataError(f"the question id {question.id!r} occurs twice. {_AGAIN}", file=self.path)
             seen.add(question.id)
             yield question
+        if not seen:
+            raise DataError(f"there are no questions in the file. {_AGAIN}", file=self.path)
 
     def hashes(self) -> Mapping[str, str]:
         return {self.path.name.removesuffix(".gz"): content_hash(self.path)}
