@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
     "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks."),
     "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
+    "search": ("evenhand.cli.search:search", "Search for evidence as a method would; record what is found."),
     "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
 }
 

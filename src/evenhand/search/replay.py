@@ -1,0 +1,94 @@
+"""Recorded searches: what was found once is found again, which makes tests and papers reproducible.
+
+A replay file is JSON Lines, one query per line, with the provider and the time of the recording.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import orjson
+
+from evenhand.errors import DataError, SearchError
+from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.jsonl import rows, text_field
+
+
+@SEARCHES.register("replay")
+class ReplaySearch(SearchProvider):
+    """Results that were recorded before, by exact query; `replay:FILE` names the JSON Lines file."""
+
+    name: ClassVar[str] = "replay"
+    takes: ClassVar[Literal["nothing", "argument", "needed"]] = "needed"
+
+    def __init__(self, argument: str) -> None:
+        self.argument = argument
+        self._path = Path(argument).expanduser()
+        self._found = read_replay(self._path)
+        if not self._found:
+            raise DataError("holds no recorded searches.", file=self._path)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        content = orjson.dumps([found_row(found) for found in self._found.values()])
+        return {"search": self.name, "sha256": hashlib.sha256(content).hexdigest(), "queries": len(self._found)}
+
+    async def search(self, query: str, limit: int) -> Found:
+        found = self._found.get(_normal(query))
+        if found is None:
+            raise SearchError(f"The query {_normal(query)[:200]!r} was not recorded in {self._path.name}.")
+        return replace(found, query=query, hits=found.hits[:limit])
+
+
+def read_replay(path: Path) -> dict[str, Found]:
+    """Normalised query → what was found; of a query that was recorded twice, the later recording counts."""
+    if not path.is_file():
+        raise DataError("There is no such file.", file=path)
+    found = (read_found(row, path, number) for number, row in rows(path))
+    return {_normal(each.query): each for each in found}
+
+
+def record(path: Path, found: Found) -> None:
+    """Add a search to a replay file."""
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":  # a file that was edited by hand
+                file.write(b"\n")
+        file.write(orjson.dumps(found_row(found), option=orjson.OPT_APPEND_NEWLINE))
+
+
+def found_row(found: Found) -> dict[str, Any]:
+    """What was found, as a line of a replay file."""
+    return asdict(found)
+
+
+def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> Found:
+    """The line of a replay file as what was found; `file` and `line` are for the message when it is wrong."""
+    fields = dict(row)
+    query = text_field(fields, "query", file, line)
+    if not query.strip():
+        raise DataError("the field 'query' is missing or empty.", file=file, line=line)
+    hits: Any = fields.get("hits")
+    if not isinstance(hits, list):
+        raise DataError("the field 'hits' is not a list.", file=file, line=line)
+    return Found(
+        query,
+        text_field(fields, "provider", file, line),
+        text_field(fields, "time", file, line),
+        tuple(_hit(hit, file, line) for hit in cast(list[Any], hits)),
+    )
+
+
+def _hit(row: Any, file: Path | str | None, line: int | None) -> Hit:
+    if not isinstance(row, dict):
+        raise DataError("a hit is not an object.", file=file, line=line)
+    fields = cast(dict[str, Any], row)
+    return Hit(*(text_field(fields, name, file, line) for name in ("title", "url", "snippet", "text")))
+
+
+def _normal(query: str) -> str:
+    return " ".join(query.split())
