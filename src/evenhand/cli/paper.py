@@ -13,6 +13,7 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.cli.options import Order, default_out, plan_options_without, read_order, roles_and_specs
 from evenhand.cli.run import STOPPED, print_forecast, run_order
 from evenhand.errors import PlanError, UsageError
+from evenhand.methods.base import METHODS
 from evenhand.papers.base import PAPERS, Ask, Paper, PaperPage, PaperRun
 from evenhand.runs.parts import check_plan
 from evenhand.runs.store import FILE_NAME
@@ -26,10 +27,11 @@ _OWN = ("data", "models", "seeds", "limit", "out")
 @click.command()
 @click.argument("name", metavar="PAPER")
 @click.option(
-    "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC judges its answers."
+    "--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model; judge=SPEC judges its answers."
 )
 @click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. per category (default: as the paper).")
 @click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper).")
+@click.option("--search", metavar="SPEC", help="Where to search, for papers that do (default ddgs).")
 @click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
 @click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
@@ -38,21 +40,27 @@ _OWN = ("data", "models", "seeds", "limit", "out")
 def paper(name: str, out: Path | None, **given: Any) -> int:
     """Make the tables and figures of a PAPER with your model, beside the published numbers.
 
-    PAPER is stardtox: Tables II and III and Figure 3. Both runs are ordinary run directories under --out.
-    With --out alone, the page is made again from what is there, without a call.
+    \b
+    PAPER is one of
+      stardtox   Tables II and III and Figure 3
+      mabrf      Tables 3, 4 and 5 and Figure 4; several models stand side by side
+
+    Its runs are ordinary run directories under --out. With --out alone, the page is made again from what is there,
+    without a call.
 
     \b
     Examples:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
-      evenhand paper stardtox --model openai/NAME --model judge=openai/OTHER --dry-run
+      evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
       evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
     """
     wanted = PAPERS.get(name)
+    _check_choices(wanted, given)
     if not given["models"] and out is not None:
         _show(wanted, out, given["scorers"])
         return 0
     runs = wanted.runs(_ask(given))
-    orders = [_order(run, given) for run in runs]
+    orders = [_order(run, given, _models_for(run, runs, given["models"])) for run in runs]
     folder = out or default_out(f"paper-{name}", *(order.plan for order in orders))
     orders = [replace(order, out=folder / run.folder) for order, run in zip(orders, runs, strict=True)]
     if orders[0].dry_run:
@@ -64,24 +72,45 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
     return STOPPED if stopped else 0
 
 
+def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
+    """Refuse flags that the paper has no use for, rather than leave them unheard."""
+    for choice in ("completions", "search", "scorers"):
+        if given[choice] and choice not in wanted.takes:
+            raise UsageError(f"The paper {wanted.name} has no use for --{choice.removesuffix('s')}; leave it away.")
+    bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
+    if len(bases) > 1 and "models" not in wanted.takes:
+        raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
+
+
 def _ask(given: Mapping[str, Any]) -> Ask:
     bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
     if not bases:
         raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
-    if len(bases) > 1:
-        raise UsageError("A page shows one model; make one for each, or name the second as judge=SPEC.")
     if given["builtin"] and given["data"]:
         raise UsageError("--builtin uses our own data sets; leave --data away, or --builtin.")
-    return Ask(bases[0], given["limit"], given["completions"], given["builtin"])
+    if "," in (given["search"] or ""):
+        raise UsageError("--search takes one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
+    return Ask(bases[0], given["limit"], given["completions"], given["builtin"], given["search"])
 
 
-def _order(run: PaperRun, given: Mapping[str, Any]) -> Order:
+def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) -> list[str]:
+    """The models without those of roles that only other runs have; a role that none has stays, to be refused."""
+    elsewhere = {role for each in runs for role in _roles(each)} - _roles(run)
+    return [text for text in models if roles_and_specs([text])[0][0] not in elsewhere]
+
+
+def _roles(run: PaperRun) -> set[str]:
+    return {role for method in run.methods for role in METHODS.get(method.partition(":")[0]).roles}
+
+
+def _order(run: PaperRun, given: Mapping[str, Any], models: Sequence[str]) -> Order:
     """The run as if it had been asked for by `evenhand run`."""
     decided = {
         "config": None,
         "benchmark": run.benchmark,
         "settings": run.settings,
         "methods": run.methods,
+        "models": models,
         "limit": run.limit,
         "seeds": (given["seed"],),
         "scorers": given["scorers"] if run.scored else (),

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import yaml
 
 from evenhand.registry import Registry
 from evenhand.runs.results import Estimate, StudyResult
+
+REPRODUCIBLE = "Can it be reproduced?"
+"""Heads the column of reasons why published numbers cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,14 @@ class Ask:
     """What the user may change about a paper's runs; None means as in the paper."""
 
     model: str
-    """The spec of the base model: what it can do decides on the methods."""
+    """The spec of the base model, of several the first: what it can do decides on the methods."""
     limit: int | None = None
     """Items of each kind (category, band, …)."""
     completions: int | None = None
     builtin: bool = False
     """Our own data sets in place of the public ones."""
+    search: str | None = None
+    """The spec of the search provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,8 @@ class PaperRun:
     folder: str
     benchmark: str
     methods: tuple[str, ...]
-    limit: int
+    limit: int | None
+    """Items in all; None: as many as the settings select."""
     settings: tuple[str, ...] = ()
     """KEY=VALUE options of the benchmark."""
     scored: bool = False
@@ -75,6 +81,8 @@ class Row:
     note: str = ""
     """Why there is no number of ours."""
     published_as: str = ""
+    reproducible: str = ""
+    """Whether the published numbers can be reproduced, and why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,9 @@ class Grid:
     name: str
     columns: Sequence[Column]
     rows: Sequence[Row]
+    rows_are: str = "Method"
+    digits: int = 1
+    """Decimals of our numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +121,18 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Stacked bars; each part of a bar is a percentage of its own, so that a bar may be longer than 100."""
+    """Bars of parts, each of which is a percentage of its own.
+
+    Stacked parts stand one after another, so that a bar may be longer than 100; the parts of a histogram are its bins,
+    side by side.
+    """
 
     id: str
     title: str
     lead: str
     parts: Sequence[str]
     bars: Sequence[Bar]
+    kind: Literal["stacked", "histogram"] = "stacked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +151,10 @@ class PaperPage:
     """The arms of all runs, for cost, failures and provenance."""
 
 
+Choice = Literal["models", "completions", "search", "scorers"]
+"""`models`: several base models, side by side."""
+
+
 class Paper(Protocol):
     """A paper whose results can be made again."""
 
@@ -142,6 +162,8 @@ class Paper(Protocol):
     title: str
     folders: tuple[str, ...]
     """Of its runs, in the order in which they are shown."""
+    takes: frozenset[Choice]
+    """What the user may choose, beside what all papers have."""
 
     def runs(self, ask: Ask) -> Sequence[PaperRun]:
         """What has to be run."""
@@ -160,13 +182,15 @@ PAPERS: Registry[Paper] = Registry("paper", package="evenhand.papers")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The numbers of a paper as it printed them, by table and row."""
+    """The numbers of a paper by table and row, on our scale."""
 
     title: str
     source: str
     tables: Mapping[str, Mapping[str, Mapping[str, float]]]
     """Table → row → column → number."""
     notes: Sequence[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    reproducible: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Table → row, or setting of rows → whether it can be reproduced, and why not."""
 
     def row(self, table: str, name: str) -> Mapping[str, float]:
         """The numbers of a row; none for rows that are not in the paper."""
@@ -178,8 +202,20 @@ def published(paper: str) -> Published:
     """The published numbers of a paper, from its YAML file."""
     text = resources.files("evenhand.papers").joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
     raw: dict[str, Any] = yaml.safe_load(text)
-    tables = {
-        name: {row: dict(zip(table["columns"], values, strict=True)) for row, values in table["rows"].items()}
-        for name, table in raw["tables"].items()
+    return Published(
+        raw["title"],
+        raw["source"],
+        {name: _rows(table) for name, table in raw["tables"].items()},
+        [(each["about"], each["text"]) for each in raw["notes"]],
+        {name: table.get("reproducible", {}) for name, table in raw["tables"].items()},
+    )
+
+
+def _rows(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The rows of a table as the file has them, times its scale."""
+    scale: float = table.get("scale", 1)
+    # Rounded, since 0.29 × 100 is not 29 in floating point.
+    return {
+        row: {column: round(scale * value, 6) for column, value in zip(table["columns"], values, strict=True)}
+        for row, values in table["rows"].items()
     }
-    return Published(raw["title"], raw["source"], tables, [(each["about"], each["text"]) for each in raw["notes"]])

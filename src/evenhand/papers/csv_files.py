@@ -28,7 +28,7 @@ def _write(path: Path, head: tuple[str, ...], lines: Iterator[tuple[object, ...]
 
 
 def _table_head() -> tuple[str, ...]:
-    return ("data_set", "method", "setting", "metric", *_NUMBERS, "published", "published_as", "note")
+    return ("data_set", "method", "setting", "metric", *_NUMBERS, "published", "published_as", "note", "reproducible")
 
 
 def _table_lines(table: Table) -> Iterator[tuple[object, ...]]:
@@ -36,7 +36,8 @@ def _table_lines(table: Table) -> Iterator[tuple[object, ...]]:
         for row in grid.rows:
             for column, cell in zip(grid.columns, row.cells, strict=True):
                 about = (grid.name, row.method, row.setting, column.name)
-                yield (*about, *_numbers(cell.estimate), cell.published, row.published_as, row.note)
+                paper = (cell.published, row.published_as, row.note, row.reproducible)
+                yield (*about, *_numbers(cell.estimate), *paper)
 
 
 def _figure_head() -> tuple[str, ...]:

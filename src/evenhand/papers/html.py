@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from evenhand.papers.base import Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.histogram import histograms
 from evenhand.reports.axis import axis_for
 from evenhand.reports.charts import Part, arm_class, stacked_on, tick_labels
 from evenhand.reports.format import estimate_text, finite, number
@@ -93,11 +94,13 @@ def _grid(grid: Grid, label: str) -> Html:
     """A real table that becomes cards on a narrow screen, hence the explicit roles."""
     head = [_over(grid.columns)] if any(column.over for column in grid.columns) else []
     titles = [tag("th", c.title, tag("small", c.hint), scope="col", role="columnheader") for c in grid.columns]
-    head.append(tag("tr", tag("th", "Method", scope="col", role="columnheader"), titles, role="row"))
+    if reasons := any(row.reproducible for row in grid.rows):
+        titles.append(tag("th", REPRODUCIBLE, scope="col", role="columnheader", class_="reason"))
+    head.append(tag("tr", tag("th", grid.rows_are, scope="col", role="columnheader"), titles, role="row"))
     body: list[Node] = []
     for _, rows in groupby(grid.rows, key=lambda row: row.method):
         for i, row in enumerate(rows):
-            body.append(_row(grid, row, first=i == 0))
+            body.append(_row(grid, row, first=i == 0, reasons=reasons))
     return tag(
         "table",
         tag("thead", head, role="rowgroup"),
@@ -115,7 +118,7 @@ def _over(columns: Sequence[Column]) -> Html:
     return tag("tr", tag("td", role="cell"), cells, class_="over", role="row")
 
 
-def _row(grid: Grid, row: Row, *, first: bool) -> Html:
+def _row(grid: Grid, row: Row, *, first: bool, reasons: bool) -> Html:
     name: list[Node] = [tag("b", row.method, class_=None if first else "again")]
     if row.setting:
         name.append(tag("span", row.setting))
@@ -124,15 +127,18 @@ def _row(grid: Grid, row: Row, *, first: bool) -> Html:
     cells: list[Node] = [tag("th", tag("span", name, class_="method"), scope="row", role="rowheader")]
     for column, cell in zip(grid.columns, row.cells, strict=True):
         label = f"{column.over}: {column.title}" if column.over else column.title
-        inside = _cell(cell, row)
+        inside = _cell(cell, row, grid.digits)
         empty = "empty" if not inside else None
         cells.append(tag("td", inside, role="cell", data_label=label, class_=empty))
+    if reasons:
+        empty = "" if row.reproducible else " empty"
+        cells.append(tag("td", row.reproducible, role="cell", data_label=REPRODUCIBLE, class_=f"reason{empty}"))
     return tag("tr", cells, role="row", class_="first" if first else None)
 
 
-def _cell(cell: Cell, row: Row) -> list[Node]:
+def _cell(cell: Cell, row: Row, digits: int) -> list[Node]:
     """Our number, and under it the paper's; a dash only where a number of ours could have been."""
-    inside: list[Node] = [estimate_cell(cell.estimate, 1)] if row.ours else []
+    inside: list[Node] = [estimate_cell(cell.estimate, digits)] if row.ours else []
     if cell.published is not None:
         inside.append(tag("span", f"paper\u00a0{number(cell.published, 2)}", class_="published"))
     return inside
@@ -152,6 +158,8 @@ def _sentences(sentences: Sequence[str]) -> Html | None:
 def _figure(shown: Figure) -> Html:
     if not shown.bars:
         return section(shown.id, shown.title, shown.lead, nothing("None of its runs was made."))
+    if shown.kind == "histogram":
+        return section(shown.id, shown.title, shown.lead, histograms(shown), _numbers(shown))
     totals = [sum(finite(each.value) or 0.0 for each in bar.parts) for bar in shown.bars]
     axis = axis_for([*totals, 10.0], include_zero=True)
     keys = [

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.realtoxicity import BANDS
-from evenhand.errors import PlanError
 from evenhand.models.base import PROVIDERS, split_spec
 from evenhand.papers.base import (
     PAPERS,
     Ask,
     Bar,
     Cell,
+    Choice,
     Column,
     Figure,
     Grid,
@@ -26,10 +26,10 @@ from evenhand.papers.base import (
     published,
 )
 from evenhand.papers.refined import refined_shares
+from evenhand.papers.studies import models_of, study_of, together, warnings_of
 from evenhand.runs.results import ArmResult, StudyResult
-from evenhand.runs.study import open_sources, study
+from evenhand.runs.study import open_sources
 from evenhand.runs.tally import ALL
-from evenhand.runs.verdict import warnings_about
 
 NAME = "stardtox"
 PER_KIND = 100
@@ -105,6 +105,7 @@ class StarDTox:
     name = NAME
     title = "StarDTox: Table II (RealToxicityPrompts), Table III (BBQ) and Figure 3"
     folders: tuple[str, ...] = (TEXTS, CHOICES)
+    takes: frozenset[Choice] = frozenset({"completions", "scorers"})
 
     def runs(self, ask: Ask) -> list[PaperRun]:
         """Completions under five methods, or four where the model gives no logits, and questions under five."""
@@ -122,18 +123,21 @@ class StarDTox:
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the runs in `folders`, by the names that `runs` gives them."""
-        studies = {name: _study(name, folder, scorers if name == TEXTS else ()) for name, folder in folders.items()}
+        studies = {
+            name: study_of(name, folder, scorers if name == TEXTS else (), iterations=True)
+            for name, folder in folders.items()
+        }
         bars = [bar for name, folder in folders.items() for bar in _bars(name, folder)]
         paper = published(NAME)
         return PaperPage(
-            title=f"StarDTox with {', '.join(_models(studies)) or 'no model'}",
+            title=f"StarDTox with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
             lead=_lead(studies, _measured(folders[TEXTS], scorers) if TEXTS in folders else []),
             tables=[_table_two(studies.get(TEXTS)), _table_three(studies.get(CHOICES))],
             figures=[_figure_three(bars)],
             notes=paper.notes,
-            warnings=_warnings(studies),
-            process=_together(studies),
+            warnings=warnings_of(studies, {name: _full_size(name) for name in self.folders}),
+            process=together(studies),
         )
 
 
@@ -144,13 +148,6 @@ def gives_logits(spec: str) -> bool:
     """Whether models of this provider give all logits, as far as can be told without loading one."""
     features: object = getattr(PROVIDERS.get(split_spec(spec)[0]), "features", None)
     return isinstance(features, frozenset) and "logits" in features
-
-
-def _study(name: str, folder: Path, scorers: Sequence[str]) -> StudyResult:
-    found = study([folder], scorers=scorers, iterations=True)
-    if found.benchmark not in (name, f"{name}_builtin"):
-        raise PlanError(f"{folder} holds a run of {found.benchmark}, not of {name}; choose another --out.")
-    return found
 
 
 # --- the tables ---
@@ -232,12 +229,6 @@ def _bars(name: str, folder: Path) -> list[Bar]:
 # --- about the runs ---
 
 
-def _models(studies: Mapping[str, StudyResult]) -> list[str]:
-    """The base model, and the judge where there is one."""
-    models = {role: spec for found in studies.values() for arm in found.arms for role, spec in arm.models.items()}
-    return [spec if role == "base" else f"{spec} as {role}" for role, spec in models.items()]
-
-
 def _measured(folder: Path, scorers: Sequence[str]) -> list[str]:
     """The scorers whose scores count."""
     with open_sources([folder], scorers=scorers) as (runs, sources):
@@ -263,40 +254,5 @@ def _samples(name: str, samples: int, plan: Mapping[str, Any]) -> str:
     return f"{samples // completions:,} prompts × {completions} completions"
 
 
-def _warnings(studies: Mapping[str, StudyResult]) -> list[str]:
-    found: list[str] = []
-    if own := [each.benchmark for each in studies.values() if each.benchmark.endswith("_builtin")]:
-        found.append(f"{' and '.join(own)}: data of our own, on which the paper's numbers say nothing.")
-    missing = [name for name in (TEXTS, CHOICES) if name not in studies]
-    found += [f"{name} was not run; its cells are empty." for name in missing]
-    smaller = [
-        f"{name} {facts['samples']:,} of {_full_size(name):,}"
-        for name, each in studies.items()
-        for facts in each.provenance.values()
-        if facts["samples"] < _full_size(name)
-    ]
-    if smaller:
-        found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
-    for name, each in studies.items():
-        # Without the single iterations, which would only say the same again.
-        whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
-        found += [f"{name}: {warning}" for warning in warnings_about(whole)]
-    return found
-
-
 def _full_size(name: str) -> int:
     return PER_KIND * (len(BANDS) * COMPLETIONS if name == TEXTS else len(CATEGORIES))
-
-
-def _together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
-    """All arms of all runs as one, for what is not about metrics."""
-    if not studies:
-        return None
-    arms = [
-        replace(arm, id=f"{name}.{arm.id}", label=f"{name}: {arm.label}")
-        for name, found in studies.items()
-        for arm in found.arms
-        if arm.iteration is None
-    ]
-    provenance = {name: found.provenance[next(iter(found.provenance))] for name, found in studies.items()}
-    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from evenhand.papers.base import Cell, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
 from evenhand.reports.format import DASH, count, finite, limits, number
 from evenhand.reports.markup import clean
 from evenhand.runs.results import Estimate
@@ -29,7 +29,7 @@ def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:
     title = table.title + (f" ({grid.name})" if len(table.grids) > 1 else "")
     names = [_name(row) for row in grid.rows]
     heads = [f"{column.over}\n{column.title}" if column.over else column.title for column in grid.columns]
-    columns = [[_cell(row.cells[i], row) for row in grid.rows] for i in range(len(heads))]
+    columns = [[_cell(row.cells[i], row, grid.digits) for row in grid.rows] for i in range(len(heads))]
     widths = [_widest([head, *column]) for head, column in zip(heads, columns, strict=True)]
     for i, part in enumerate(_packed(widths, width - _widest(names) - 2)):
         shown = _empty(f"{title}, continued" if i else title)
@@ -40,6 +40,18 @@ def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:
             if any(cells) or (row.note and not i):
                 shown.add_row(_text(name), *map(_text, cells), end_section=True)
         yield shown
+    if any(row.reproducible for row in grid.rows):
+        yield _reasons(title, grid)
+
+
+def _reasons(title: str, grid: Grid) -> Printed:
+    """A table of its own: sentences beside numbers would leave no room for these."""
+    shown = _empty(f"{title}: {REPRODUCIBLE.lower()}")
+    shown.add_column("", overflow="fold")
+    for row in grid.rows:
+        if row.reproducible:
+            shown.add_row(_text(", ".join(filter(None, [row.method, row.setting]))), _text(row.reproducible))
+    return shown
 
 
 def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
@@ -61,7 +73,10 @@ def _figure(figure: Figure) -> Printed:
     for part in figure.parts:
         shown.add_column(_text(part), justify="right")
     for bar in figure.bars:
-        cells = [_text(bar.note or _estimate(each, " ")) for each in bar.parts]
+        # The bins of a histogram are many: their intervals are on the page and in the file.
+        short = figure.kind == "histogram"
+        texts = [number(each.value) if short else _estimate(each, " ") for each in bar.parts]
+        cells = [_text(bar.note or text) for text in texts]
         shown.add_row(_text(", ".join(filter(None, [bar.name, bar.setting]))), *cells)
     return shown
 
@@ -80,20 +95,20 @@ def _name(row: Row) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _cell(cell: Cell, row: Row) -> str:
+def _cell(cell: Cell, row: Row, digits: int) -> str:
     """Our number with interval and n, and under it the paper's."""
-    lines = [_estimate(cell.estimate, "\n")] if row.ours else []
+    lines = [_estimate(cell.estimate, "\n", digits)] if row.ours else []
     if cell.published is not None:
         lines.append(f"paper {number(cell.published, 2)}")
     return "\n".join(lines)
 
 
-def _estimate(estimate: Estimate | None, gap: str) -> str:
+def _estimate(estimate: Estimate | None, gap: str, digits: int = 1) -> str:
     if estimate is None:
         return DASH
-    value = number(estimate.value)
+    value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
-        value += gap + limits(estimate.low, estimate.high)
+        value += gap + limits(estimate.low, estimate.high, digits)
     return f"{value}{gap}n = {count(estimate.n)}"
 
 

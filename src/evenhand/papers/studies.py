@@ -1,0 +1,69 @@
+"""The studies behind a paper's page: its runs by name, what they have in common, and what to read with care."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.errors import PlanError
+from evenhand.runs.results import StudyResult
+from evenhand.runs.study import study
+from evenhand.runs.verdict import warnings_about
+
+BUILTIN = "_builtin"
+"""How the names of our own data sets end."""
+
+
+def study_of(name: str, folder: Path, scorers: Sequence[str] = (), *, iterations: bool = False) -> StudyResult:
+    """The study of the run called `name`, which must be one of that benchmark."""
+    found = study([folder], scorers=scorers, iterations=iterations)
+    if found.benchmark.removesuffix(BUILTIN) != name:
+        raise PlanError(f"{folder} holds a run of {found.benchmark}, not of {name}; choose another --out.")
+    return found
+
+
+def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
+    """The base models, and those of other roles where there are some."""
+    used = [
+        spec if role == "base" else f"{spec} as {role}"
+        for found in studies.values()
+        for arm in found.arms
+        for role, spec in arm.models.items()
+    ]
+    return sorted(dict.fromkeys(used), key=lambda each: " as " in each)
+
+
+def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int]) -> list[str]:
+    """What to read with care; `full_sizes` has the number of samples of each run in the paper."""
+    found: list[str] = []
+    if own := [each.benchmark for each in studies.values() if each.benchmark.endswith(BUILTIN)]:
+        found.append(f"{' and '.join(own)}: data of our own, on which the paper's numbers say nothing.")
+    found += [f"{name} was not run; its cells are empty." for name in full_sizes if name not in studies]
+    smaller = [
+        f"{name} {facts['samples']:,} of {full_sizes[name]:,}"
+        for name, each in studies.items()
+        for facts in each.provenance.values()
+        if facts["samples"] < full_sizes[name]
+    ]
+    if smaller:
+        found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
+    for name, each in studies.items():
+        # Without the single iterations, which would only say the same again.
+        whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
+        found += [f"{name}: {warning}" for warning in warnings_about(whole)]
+    return found
+
+
+def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
+    """All arms of all runs as one, for what is not about metrics."""
+    if not studies:
+        return None
+    arms = [
+        replace(arm, id=f"{name}.{arm.id}", label=f"{name}: {arm.label}")
+        for name, found in studies.items()
+        for arm in found.arms
+        if arm.iteration is None
+    ]
+    provenance = {name: found.provenance[next(iter(found.provenance))] for name, found in studies.items()}
+    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)
