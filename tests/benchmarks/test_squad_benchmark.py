@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -11,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from evenhand.benchmarks.base import Metric, Selection, load_benchmark
 from evenhand.benchmarks.squad import BuiltinSquad, Squad, sample_of
+from evenhand.benchmarks.squad_predictions import score_predictions
 from evenhand.benchmarks.squad_score import exact_match, f1, normalised
+from evenhand.cli.metrics import metrics
 from evenhand.data.squad import Question
 from evenhand.errors import DataError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
@@ -310,6 +314,60 @@ def test_the_fingerprint_names_the_data() -> None:
     assert (found["name"], found["version"]) == ("squad_builtin", "1")
     assert list(found["sha256"]) == ["built-in questions"]
     assert set(found["questions"]) == {"answerable", "unanswerable"}
+
+
+class TestPredictions:
+    def scores(self, folder: Path, predictions: Any) -> dict[str, dict[str, Any]]:
+        path = folder / "predictions.json"
+        path.write_text(predictions if isinstance(predictions, str) else json.dumps(predictions))
+        return score_predictions(path, BENCHMARK, resamples=50)
+
+    def test_a_missing_prediction_counts_as_wrong(self, tmp_path: Path) -> None:
+        questions = list(BENCHMARK.source.questions())
+        answerable = sum(bool(question.answers) for question in questions)
+        right = {question.id: question.answers[0] if question.answers else "" for question in questions}
+        dropped = next(question for question in questions if question.answers)
+        del right[dropped.id]
+
+        scores = self.scores(tmp_path, right)
+
+        assert [scores[group]["n"] for group in scores] == [len(questions), answerable, len(questions) - answerable]
+        assert [scores[group]["missing"] for group in scores] == [1, 1, 0]
+        assert scores["answerable"]["f1"] == pytest.approx(100 * (answerable - 1) / answerable)
+        assert scores["answerable"]["exact_match"] == pytest.approx(scores["answerable"]["f1"])
+        assert scores["unanswerable"]["f1"] == 100
+        low, high = scores["all"]["f1_interval"]
+        assert low < scores["all"]["f1"] <= high
+
+    def test_abstaining_from_everything_is_right_where_nothing_is_told(self, tmp_path: Path) -> None:
+        scores = self.scores(tmp_path, {question.id: "" for question in BENCHMARK.source.questions()})
+
+        assert (scores["answerable"]["exact_match"], scores["unanswerable"]["exact_match"]) == (0, 100)
+
+    @pytest.mark.parametrize(
+        ("predictions", "message"),
+        [
+            ("{oops", "not valid JSON"),
+            (["01-1"], "one JSON object"),
+            ({}, "no predictions"),
+            ({"01-1": None}, "answer to 01-1 is None"),
+            ({"nowhere": "x"}, "no question 'nowhere' in squad_builtin"),
+        ],
+    )
+    def test_bad_files_are_named(self, tmp_path: Path, predictions: Any, message: str) -> None:
+        with pytest.raises(DataError, match=message) as error:
+            self.scores(tmp_path, predictions)
+        assert "predictions.json" in str(error.value)
+
+    def test_the_command_prints_a_table_or_json(self, tmp_path: Path) -> None:
+        path = tmp_path / "predictions.json"
+        path.write_text('{"01-1": "about 27 days"}')
+
+        table = CliRunner().invoke(metrics, ["squad", str(path), "--builtin"])
+        printed = CliRunner().invoke(metrics, ["squad", str(path), "--builtin", "--json"])
+
+        assert "unanswerable" in table.output
+        assert json.loads(printed.output)["all"]["exact_match"] > 0
 
 
 @pytest.fixture(scope="module")

@@ -53,8 +53,44 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     Console().print(table)
 
 
+@metrics.command()
+@click.argument("predictions", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--data", metavar="PATH", help="SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).")
+@click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to SQuAD.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+    """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
+
+    Exact match and F1 × 100 by the official rules, with 95 % intervals (F1's bootstrapped by article), over all
+    questions: one without an answer in the file counts as wrong, and as missing.
+    """
+    import orjson
+
+    from evenhand.benchmarks.squad_predictions import score_predictions
+
+    options = {"data": data} if data else {}
+    benchmark: Any = load_benchmark("squad_builtin" if builtin else "squad", **options)
+    scores = score_predictions(predictions, benchmark, seed=seed)
+    if as_json:
+        click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="SQuAD v2, official scores × 100")
+    table.add_column("")
+    for name in ("n", "missing", "exact", "95 %", "F1", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group, row in scores.items():
+        exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"])]
+        mean = [_value(row["f1"]), _limits(row["f1_interval"])]
+        table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
+    Console().print(table)
+
+
 def _cells(cell: dict[str, Any]) -> list[str]:
-    interval = cell["bias_interval"]
     return [
         f"{cell['n']:,}",
         _percent(cell["coverage"]),
@@ -62,10 +98,18 @@ def _cells(cell: dict[str, Any]) -> list[str]:
         f"{cell['target']:,}",
         f"{cell['non_target']:,}",
         _percent(cell["unknown_share"]),
-        "–" if cell["bias"] is None else f"{cell['bias']:.1f}",
-        "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]",
+        _value(cell["bias"]),
+        _limits(cell["bias_interval"]),
     ]
 
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}"
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _limits(interval: list[float] | None) -> str:
+    return "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
