@@ -19,7 +19,7 @@ from evenhand.benchmarks.bbq_score import ambiguous_bias, answer_kind, bias_coun
 from evenhand.types import Answer, Outcome, Record, Sample
 
 LEGACY_CAVEAT = (
-    "legacy_bias is the formula of the MABRF paper, (1 − accuracy)·(2·biased/rated − 1) with the reasonings that a "
+    "Legacy bias is the formula of the MABRF paper, (1 − accuracy)·(2·biased/rated − 1) with the reasonings that a "
     "judge calls biased; it is not the BBQ score, and once no reasoning is biased it is just −(1 − accuracy)"
 )
 

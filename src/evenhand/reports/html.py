@@ -19,6 +19,7 @@ from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
 from evenhand.reports.sections.process import cost, failures, how_made
+from evenhand.reports.sections.reasoning import reasoning
 from evenhand.reports.view import View, view_of
 from evenhand.runs.results import ShownSample, StudyResult
 
@@ -34,6 +35,7 @@ _TITLES = (
     ("trade-off", "Headline"),
     ("groups", "By group"),
     ("changes", "Before and after"),
+    ("reasoning", "Reasoning"),
     ("iterations", "By iteration"),
     ("agreement", "Scorers"),
     ("answers", "Answers"),
@@ -102,6 +104,7 @@ def _sections(view: View, shown: int) -> dict[str, Html | None]:
         "trade-off": trade_off(view),
         "groups": by_group(view),
         "changes": changes(view),
+        "reasoning": reasoning(view) if view.reasoning_metrics else None,
         "iterations": iterations(view) if view.study.by_iteration else None,
         "agreement": agreement(view) if view.study.agreements else None,
         "answers": confusion(view) if any(arm.confusion for arm in view.arms) else None,

@@ -28,18 +28,19 @@ _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
 
 
 def arm_table(study: StudyResult) -> Table:
-    """One column per arm: the headline and its guardrails with interval and n, then what they took."""
+    """One column per arm: the headline and its guardrails with interval and n, the reasoning, and what they took."""
     view = view_of(study)
     table = plain_table(study.title)
     table.add_column("", overflow="fold")
     for arm in study.arms:
         table.add_column(safe_text(arm.label), justify="right", overflow="fold")
     gap = " " if len(study.arms) <= _SIDE_BY_SIDE else "\n"
-    for metric in view.main_metrics:
-        digits = view.digits[metric.name]
-        cells = [_estimate(arm.estimate(metric.name), digits, gap) for arm in study.arms]
-        table.add_row(safe_text(metric_title(metric)), *cells)
-    table.add_section()
+    for metrics in (view.main_metrics, view.reasoning_metrics):
+        for metric in metrics:
+            digits = view.digits[metric.name]
+            cells = [_estimate(arm.estimate(metric.name), digits, gap) for arm in study.arms]
+            table.add_row(safe_text(metric_title(metric)), *cells)
+        table.add_section()
     for name, amount in _AMOUNTS.items():
         # What an iteration took is part of what its arm took.
         table.add_row(name, *(safe_text(amount(arm) if arm.iteration is None else "") for arm in study.arms))

@@ -1,24 +1,33 @@
-"""How the answers changed on the way: the headline and its guardrails after each iteration of a method."""
+"""How the answers changed on the way: the headline, its guardrails and what else is followed, after each iteration."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from evenhand.reports.format import count, share
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.parts import arm_name, estimate_cell, section, table
 from evenhand.reports.view import View, metric_hint, metric_title
-from evenhand.runs.results import ArmResult, IterationResult
+from evenhand.runs.results import ArmResult, IterationResult, MetricInfo
 
 
 def iterations(view: View) -> Html:
     """One row per arm and iteration."""
     lead = "Each row is the whole arm as it stood after that iteration: answers that were final by then count on. "
-    lead += "The last column says how many samples the method was still working on."
-    head: list[Node] = ["Arm", "After", *([metric_title(m), _hint(metric_hint(m))] for m in view.main_metrics)]
+    lead += "The last column says how many samples the method was still working on. A row “the end” is there where the "
+    lead += "final answers are not those of the last iteration."
+    metrics = _metrics(view)
+    head: list[Node] = ["Arm", "After", *([metric_title(m), _hint(metric_hint(m))] for m in metrics)]
     head.append("Worked on")
     rows: list[list[Node]] = []
     for arm in view.whole_arms:
         steps = [step for step in view.study.by_iteration if step.arm == arm.id]
-        rows += [_row(view, arm if i == 0 else None, step) for i, step in enumerate(steps)]
+        for i, step in enumerate(steps):
+            name = "first answer" if step.iteration == 0 else f"revision {step.iteration}"
+            rows.append([arm_name(view, arm) if i == 0 else None, name, *_cells(view, metrics, step), _reached(step)])
+        if steps and any(_value(arm, metric) != _value(steps[-1], metric) for metric in metrics):
+            # Some methods answer anew after their last iteration, or go back to a better one.
+            rows.append([None, "the end", *_cells(view, metrics, arm), None])
     return section("iterations", "By iteration", lead, table(head, rows, "By iteration", "numbers costs iterations"))
 
 
@@ -26,13 +35,27 @@ def _hint(text: str) -> Html | None:
     return tag("small", text) if text else None
 
 
-def _row(view: View, arm: ArmResult | None, step: IterationResult) -> list[Node]:
-    name = "first answer" if step.iteration == 0 else f"revision {step.iteration}"
-    cells = [estimate_cell(step.estimate(metric.name), view.digits[metric.name]) for metric in view.main_metrics]
-    reached = tag(
+def _metrics(view: View) -> list[MetricInfo]:
+    """The headline, what is followed besides it, and the guardrails."""
+    headline, *guardrails = view.main_metrics
+    steps = view.study.by_iteration
+    others = [m for m in view.metrics if m not in view.main_metrics]
+    return [headline, *(m for m in others if any(step.estimate(m.name) for step in steps)), *guardrails]
+
+
+def _value(of: ArmResult | IterationResult, metric: MetricInfo) -> float | None:
+    estimate = of.estimate(metric.name)
+    return None if estimate is None else estimate.value
+
+
+def _cells(view: View, metrics: Sequence[MetricInfo], of: ArmResult | IterationResult) -> list[Html]:
+    return [estimate_cell(of.estimate(metric.name), view.digits[metric.name]) for metric in metrics]
+
+
+def _reached(step: IterationResult) -> Html:
+    return tag(
         "span",
         tag("span", share(step.reached, step.of), class_="value"),
         tag("span", f"{count(step.reached)} of {count(step.of)}", class_="n"),
         class_="estimate",
     )
-    return [arm_name(view, arm) if arm else None, name, *cells, reached]
