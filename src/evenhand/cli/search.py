@@ -48,6 +48,7 @@ def search(query: str | None, spec: str, limit: int, as_json: bool, to: Path | N
         return
     if not (query and query.strip()):
         raise UsageError('Say what to search for: evenhand search "QUERY", or see evenhand search --list.')
+    query = query.encode("utf-8", "replace").decode()  # a terminal may pass bytes that are no text
     _check_record(to)
     found = aio.run(_find(load_provider(spec), query, limit))
     if to is not None:

@@ -63,7 +63,7 @@ def record(path: Path, found: Found) -> None:
 
 def found_row(found: Found) -> dict[str, Any]:
     """What was found, as a line of a replay file."""
-    return asdict(found)
+    return {**asdict(found), "hits": [asdict(hit) for hit in found.hits]}
 
 
 def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> Found:
