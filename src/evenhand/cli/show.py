@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -58,6 +59,9 @@ def _lines(sample: ShownSample, labels: dict[str, str], *, turns: bool) -> list[
     lines = [f"{sample.id} ({sample.group})", "", sample.context, sample.prompt]
     for index, choice in enumerate(sample.choices):
         lines.append(f"  {'→' if index == sample.target else ' '} {choice}")
+    right: Any = sample.target
+    if isinstance(right, list):
+        lines.append(f"  → {' / '.join(map(str, cast(list[Any], right))) or 'no answer'}")
     for outcome in sample.outcomes:
         lines += ["", *_outcome(outcome, labels[outcome.arm], turns=turns)]
     return [_printable(line) for line in lines]

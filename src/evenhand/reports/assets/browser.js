@@ -20,6 +20,7 @@
     return node;
   };
   const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const targets = (value) => (Array.isArray(value) ? value.map(words).join(" / ") || "no answer" : words(value));
   const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
   const label = (id) => (arms.has(id) ? arms.get(id).label : id);
   const mark = (id) => {
@@ -74,7 +75,7 @@
   const item = (sample) => {
     const byEnd = new Map();
     for (const o of sample.outcomes) {
-      const end = o.status === "graded" ? o.answer : o.status;
+      const end = o.status === "graded" ? o.answer || "no answer" : o.status;
       byEnd.set(end, [...(byEnd.get(end) || []), mark(o.arm)]);
     }
     const ends = [...byEnd].map(([end, marks]) => {
@@ -118,7 +119,7 @@
 
   const choices = (sample) => {
     if (!sample.choices.length) {
-      return sample.target === null ? null : make("p", "sample-meta", "Target: " + words(sample.target));
+      return sample.target === null ? null : make("p", "sample-meta", "Target: " + targets(sample.target));
     }
     const rows = sample.choices.map((choice, i) => {
       const isTarget = sample.target === i || sample.target === choice;
@@ -191,7 +192,7 @@
       "section",
       "outcome",
       make("div", "outcome-head", arm, state),
-      outcome.before === null ? make("p", "answer", outcome.answer || "–") : change(outcome),
+      outcome.before === null ? make("p", "answer", outcome.answer || "no answer") : change(outcome),
       outcome.reason ? make("p", "why", outcome.reason) : null,
       pairs(outcome.grade),
       outcome.story.length ? storyView(outcome.story) : null,
