@@ -1,16 +1,23 @@
 """Answering in a few words: what each method shows, how replies are read, and what becomes of the rest."""
 
+import json
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from evenhand.agents.answer import ABSTAINED, answer, read_answer
 from evenhand.agents.session import Session
+from evenhand.data.squad import BuiltinPassages
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.prompts import parse_prompt
-from evenhand.types import Answer, Completion, Outcome, Refusal, Result, Sample, Unscored
+from evenhand.runs.results import ArmResult
+from evenhand.runs.study import study
+from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
+from support.runs import Workshop
 
 ANSWER_METHODS = ["default", "closed_book"]
 SAMPLE = Sample("q1", "answer", "Who fell down?", "Yesterday Ann fell.", target=["Ann"], cluster="Stairs")
@@ -182,3 +189,30 @@ def test_methods_of_other_kinds_are_refused():
         check_fit(METHODS.get("cot"), "answer", "squad")
     with pytest.raises(PlanError, match="closed_book does not serve 'choice'"):
         check_fit(METHODS.get("closed_book"), "choice", "bbq")
+
+
+async def test_a_whole_run_counts_refusals_as_wrong_and_tells_the_modes_apart(workshop: Workshop):
+    known = {question.text: question for question in BuiltinPassages().questions()}
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        """Reads well, knows nothing by itself, and will not talk about the school trip."""
+        asked = re.search(r"Question: <<<(.*)>>>", messages[0].content)
+        assert asked is not None
+        question = known[asked[1]]
+        if question.title == "School trip":
+            return "I'm sorry, but I can't discuss this."
+        answers = question.answers if question.passage in messages[0].content else ()
+        return json.dumps({"answerable": bool(answers), "answer": answers[0] if answers else ""})
+
+    workshop.model(reply)
+    await workshop.run(benchmark="squad_builtin", methods=["default", "closed_book"], limit=24)
+    opened, closed = study([workshop.directory / "run"]).arms
+
+    def value(arm: ArmResult, metric: str) -> float | None:
+        found = arm.estimate(metric)
+        assert found is not None
+        return found.value
+
+    assert opened.statuses == closed.statuses == {"graded": 22, "refused": 2}
+    assert value(opened, "f1") == value(opened, "coverage") == pytest.approx(100 * 22 / 24)
+    assert (value(closed, "f1_has_answer"), value(closed, "abstained_no_answer")) == (0, 100)
