@@ -1,0 +1,62 @@
+"""The body of a stranger's reply: read up to a limit that counts what comes out of compression, and decoded."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from evenhand.errors import SearchError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+ACCEPTED_ENCODING = "gzip"
+_CHUNK = 1 << 16
+_GZIP = 31
+"""What tells zlib to expect the header of gzip."""
+_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_SIMPLE = ("iso8859-", "cp125", "koi8-", "mac-")
+_OTHERS = frozenset({
+    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "gb2312", "gbk", "gb18030", "big5", "big5hkscs",
+    "shift_jis", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949", "cp874", "tis-620",
+})  # fmt: skip
+
+
+async def read_body(response: ClientResponse, most: int) -> tuple[bytes, bool]:
+    """The first `most` bytes after decompression, and whether that is all."""
+    unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        # One byte more than wanted tells a body that just fits from one that does not.
+        body += unpack.decompress(chunk, most + 1 - len(body)) if unpack else chunk
+        if len(body) > most:
+            return bytes(body[:most]), False
+    return bytes(body), True
+
+
+def decode(body: bytes, charset: str | None) -> str:
+    """The text, by the charset of the reply or else of the page itself, or else UTF-8; what is wrong is replaced."""
+    match = None if charset else _CHARSET.search(body, 0, 2_048)
+    named = match[1].decode("ascii", "replace") if match else charset or "utf-8"
+    return body.decode(_codec(named), "replace")
+
+
+def _unpacker(encoding: str) -> zlib._Decompress | None:  # pyright: ignore[reportPrivateUsage] - it has no other name
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(_GZIP)
+        case _:
+            raise SearchError("The page is compressed in a way that was not asked for.")
+
+
+def _codec(name: str) -> str:
+    """A codec that pages use; others of Python's (punycode, …) could be made to take very long."""
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return known if known in _OTHERS or known.startswith(_SIMPLE) else "utf-8"

@@ -1,0 +1,126 @@
+"""A search with everything around it: what was found before, the texts of the pages, and nothing hidden in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.aio import all_of
+from evenhand.errors import SearchError
+from evenhand.search.base import Found, Hit, SearchProvider, load_provider
+from evenhand.search.fetch import SafeFetcher
+from evenhand.search.page import LONGEST_TITLE, tidy
+from evenhand.search.reader import PageReader
+from evenhand.search.store import FoundStore, search_key
+
+LONGEST_QUERY = 400
+
+
+class Searcher:
+    """Finds: `await searcher.find(query)`; equal searches at the same time are made once, later ones remembered.
+
+    Failures are not remembered, finding nothing is.
+    """
+
+    def __init__(
+        self,
+        provider: SearchProvider,
+        fetcher: SafeFetcher | None = None,
+        cache: Path | None = None,
+        reader: PageReader | None = None,
+    ) -> None:
+        self.provider = provider
+        self._fetcher = (fetcher or SafeFetcher()) if provider.web else None
+        self._reader = (reader or PageReader()) if provider.web else None
+        self._store = FoundStore(cache) if cache else None
+        self._under_way: dict[bytes, asyncio.Task[Found]] = {}
+        self._pages = 0
+        self._unread: list[str] = []
+        """Why pages could not be read."""
+
+    @property
+    def spec(self) -> str:
+        return self.provider.spec
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self.provider.fingerprint()
+
+    def caveats(self) -> list[str]:
+        """What a reader of the results has to know."""
+        found: list[str] = []
+        if self._store and self._store.trouble:
+            found.append(self._store.trouble)
+        if self._unread:
+            some = (
+                f"{len(self._unread):,} of {self._pages:,} web pages could not be read, only their snippets were used"
+            )
+            found.append(f"{some} (the first: {self._unread[0].rstrip('.')})")
+        return found
+
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+        """The best hits, `limit` at most; for hits on the web, the texts of the first `pages`."""
+        query = " ".join(query.split())[:LONGEST_QUERY].rstrip()
+        if not query:
+            raise SearchError("There is nothing to search for: the query is empty.")
+        pages = min(pages, limit) if self.provider.web else 0
+        key = search_key(source=dict(self.fingerprint()), query=query, limit=limit, pages=pages)
+        task = self._under_way.get(key)
+        if task is None:
+            if self._store and (found := self._store.get(key)):
+                return found
+            task = self._under_way[key] = asyncio.create_task(self._find(key, query, limit, pages))
+            task.add_done_callback(lambda task: self._ended(key, task))
+        # Whoever asked first may be cancelled; the others still want it.
+        return await asyncio.shield(task)
+
+    async def aclose(self) -> None:
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._fetcher:
+            await self._fetcher.aclose()
+        if self._reader:
+            await self._reader.aclose()
+        await self.provider.aclose()
+        if self._store:
+            self._store.close()
+
+    async def _find(self, key: bytes, query: str, limit: int, pages: int) -> Found:
+        found = await self.provider.search(query, limit)
+        hits = found.hits[:limit]
+        with_text = await all_of(self._with_page(hit) for hit in hits[:pages])
+        found = replace(found, query=query, hits=tuple(_tidied(hit) for hit in (*with_text, *hits[pages:])))
+        if self._store:
+            self._store.put(key, found)
+        return found
+
+    async def _with_page(self, hit: Hit) -> Hit:
+        """The hit with the text of its page, or as it is where that cannot be read."""
+        assert self._fetcher and self._reader
+        self._pages += 1
+        try:
+            page = await self._fetcher.fetch(hit.url)
+            title, text = await self._reader.read(page)
+        except SearchError as error:
+            self._unread.append(str(error))
+            return hit
+        return replace(hit, title=hit.title or title, text=text)
+
+    def _ended(self, key: bytes, task: asyncio.Task[Found]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may be gone
+
+
+def load_search(spec: str, cache: Path | None = None) -> Searcher:
+    """The search named by `spec`; with a cache file, what was found is found again there."""
+    return Searcher(load_provider(spec), cache=cache)
+
+
+def _tidied(hit: Hit) -> Hit:
+    title, snippet = tidy(hit.title, LONGEST_TITLE), tidy(hit.snippet)
+    return replace(hit, title=title.replace("\n", " "), snippet=snippet, text=tidy(hit.text))
