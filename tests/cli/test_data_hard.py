@@ -118,6 +118,15 @@ def test_what_has_no_rating_is_not_kept_and_counted(cli: Any, plug: Any, tmp_pat
     }
 
 
+def test_a_judge_that_cannot_be_read_is_told(cli: Any, plug: Any):
+    plug(lambda _passage: "no idea")
+
+    result = cli(*ARGUMENTS)
+
+    assert "0 of 0 rated questions kept" in result.out
+    assert "ratings could not be read; see evenhand show r, or name another judge=SPEC" in result.out
+
+
 def test_the_same_run_gives_the_same_list_without_a_call(cli: Any, plug: Any, tmp_path: Path):
     plug()
     cli(*ARGUMENTS)

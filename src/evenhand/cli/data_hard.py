@@ -20,7 +20,7 @@ from evenhand.runs.store import FILE_NAME
 
 _FIXED = ("config", "methods", "scorers")
 """Options of a plan that the filter decides."""
-_OWN = ("benchmark", "seeds", "out", "resume")
+_OWN = ("benchmark", "models", "seeds", "out", "resume")
 """Options of a plan that mean something narrower here."""
 
 
@@ -93,5 +93,7 @@ def _tell(counts: Mapping[str, int], order: Order, out: Path) -> None:
     click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
     if counts["failed"]:
         click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {order.out}")
+    if not counts["rated"]:
+        click.echo(f"The judge's ratings could not be read; see evenhand show {order.out}, or name another judge=SPEC.")
     if counts["kept"]:
         click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")
