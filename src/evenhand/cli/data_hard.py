@@ -26,6 +26,9 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
 
 @click.command()
 @click.option(
+    "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC rates its reasoning."
+)
+@click.option(
     "--benchmark", "-b", type=click.Choice(SOURCES), default="bbq", show_default=True, help="Whose questions."
 )
 @click.option(
