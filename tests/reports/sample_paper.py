@@ -24,8 +24,9 @@ def page() -> PaperPage:
         Row("Ours alone", "", [Cell(estimate("accuracy", 50.0)), Cell(estimate("bias", None)), Cell()]),
         Row("Theirs alone", "XL", [Cell(None, 9.3), Cell(None, 84.65), Cell()], ours=False),
         Row("Neither", "", [Cell(), Cell(), Cell()], ours=False, note="needs logits"),
+        Row("Doubtful", "", [Cell(None, 84.0), Cell(), Cell()], ours=False, reproducible="No: it is a typo."),
     ]
-    grids = [Grid("moderate", columns, rows), Grid("high", columns, rows)]
+    grids = [Grid("moderate", columns, rows), Grid("high", columns, rows), Grid("XL", columns, rows[2:3])]
     bars = [
         Bar("moderate", "with", [estimate("refined_1", 80.0), estimate("refined_2", 40.0)]),
         Bar("high", "without", [estimate("refined_1", 0.0), estimate("refined_2", None)]),
@@ -35,7 +36,10 @@ def page() -> PaperPage:
         source="A. Author: A paper.",
         lead="100 questions.",
         tables=[Table("table1", "Table I: all", "What was found.", grids, ["This against that: undecided."])],
-        figures=[Figure("figure1", "Figure 1: parts", "Shares.", ["Iteration 1", "Iteration 2"], bars)],
+        figures=[
+            Figure("figure1", "Figure 1: parts", "Shares.", ["Iteration 1", "Iteration 2"], bars),
+            Figure("figure2", "Figure 2: bins", "Shares.", ["0 or less", "+1 or more"], bars, "histogram"),
+        ],
         notes=[("All", "Another model.")],
         warnings=["Only a try."],
         process=sample_study.study(),

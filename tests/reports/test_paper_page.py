@@ -29,7 +29,10 @@ def hostile_page() -> PaperPage:
     return replace(
         page,
         tables=[replace(each, id="table1") for each in page.tables],
-        figures=[replace(each, id="figure1") for each in page.figures],
+        figures=[
+            replace(each, id=f"figure{number}", kind=kind)
+            for number, (each, kind) in enumerate(zip(page.figures, ("stacked", "histogram"), strict=True), 1)
+        ],
     )
 
 
@@ -46,16 +49,42 @@ def test_a_cell_shows_our_number_with_interval_and_n_and_the_papers() -> None:
         "61.2 [56.2, 66.2] n = 100 paper 32.70",
         "−3.5 [−8.5, 1.5] n = 100 paper 58.07",
         "–",
+        "",
     ]
 
 
 def test_what_is_missing_is_never_a_number() -> None:
     html = render_page(sample_paper.page())
 
-    assert cells(html, "Ours alone") == ["50.0 [45.0, 55.0] n = 100", "– n = 100", "–"]
-    assert cells(html, "Theirs alone") == ["paper 9.30", "paper 84.65", ""]
-    assert cells(html, "Neither") == ["", "", ""]
+    assert cells(html, "Ours alone") == ["50.0 [45.0, 55.0] n = 100", "– n = 100", "–", ""]
+    assert cells(html, "Theirs alone") == ["paper 9.30", "paper 84.65", "", ""]
+    assert cells(html, "Neither") == ["", "", "", ""]
     assert "needs logits" in html
+
+
+def test_a_reason_has_a_column_of_its_own() -> None:
+    html = render_page(sample_paper.page())
+
+    assert html.count("Can it be reproduced?</th>") == 2
+    assert cells(html, "Doubtful") == ["paper 84.00", "", "", "No: it is a typo."]
+
+
+def test_what_only_repeats_the_paper_is_folded_away() -> None:
+    page = sample_paper.page()
+    theirs = [replace(grid, rows=[row for row in grid.rows if not row.ours]) for grid in page.tables[0].grids]
+
+    assert render_page(page).count("<summary>XL</summary>") == 1
+    assert "<summary>XL" not in render_page(replace(page, tables=[replace(page.tables[0], grids=theirs)]))
+
+
+def test_a_histogram_tells_its_bins_to_those_who_cannot_see_it() -> None:
+    html = render_page(sample_paper.page())
+
+    chart = next(each for each in re.findall(r"<svg.*?</svg>", html) if "histogram" in each)
+    assert "moderate, with. 0 or less: 80.0 [75.0, 85.0], n = 100; +1 or more: 40.0" in chart
+    assert "≤\u00a00" in chart
+    heights = [float(height) for height in re.findall(r'<rect[^>]* height="([\d.]+)"', chart)]
+    assert heights[0] == 2 * heights[1]
 
 
 def test_the_page_needs_nothing_else() -> None:
@@ -67,21 +96,23 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 def test_a_page_without_any_run_says_so() -> None:
-    page = replace(sample_paper.page(), figures=[replace(sample_paper.page().figures[0], bars=[])], process=None)
+    figures = [replace(figure, bars=[]) for figure in sample_paper.page().figures]
+    page = replace(sample_paper.page(), figures=figures, process=None)
 
     html = render_page(page)
 
-    assert "None of its runs was made." in html
+    assert html.count("None of its runs was made.") == 2
     assert 'id="cost"' not in html
 
 
 def test_files_have_one_line_per_number(tmp_path: Path) -> None:
     written = write_csv_files(sample_paper.page(), tmp_path)
 
-    assert [path.name for path in written] == ["table1.csv", "figure1.csv"]
+    assert [path.name for path in written] == ["table1.csv", "figure1.csv", "figure2.csv"]
     with written[0].open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 2 * 4 * 3
+    assert len(lines) == (2 * 5 + 1) * 3
+    assert {line["reproducible"] for line in lines if line["method"] == "Doubtful"} == {"No: it is a typo."}
     first = lines[0]
     assert (first["data_set"], first["method"], first["metric"]) == ("moderate", "Default", "accuracy")
     assert [first[name] for name in ("value", "low", "high", "n", "published")] == [
@@ -107,7 +138,16 @@ def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None
         console.print(table)
 
     text = console.export_text()
-    for number in ("61.2", "[56.2, 66.2]", "paper 32.70", "[−8.5, 1.5]", "paper 58.07", "paper 84.65", "needs logits"):
+    for number in (
+        "No: it is a typo.",
+        "61.2",
+        "[56.2, 66.2]",
+        "paper 32.70",
+        "[−8.5, 1.5]",
+        "paper 58.07",
+        "paper 84.65",
+        "needs logits",
+    ):
         assert text.count(number) >= 2, number
     assert ("continued" in text) == (width == 40)
 
@@ -120,7 +160,7 @@ def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: i
     page = open_page(tmp_path / "index.html", width)
 
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    for table in page.find_elements("css selector", "table.paper"):
+    for table in page.find_elements("css selector", "#table1 > div table.paper"):
         assert table.is_displayed()
         assert "paper 32.70" in table.text.replace("\u00a0", " ")
         assert table.text.count("Accuracy") == (1 if width == 1400 else 0)

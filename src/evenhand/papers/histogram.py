@@ -22,7 +22,7 @@ def histograms(figure: Figure) -> Html:
     settings = list(dict.fromkeys(bar.setting for bar in figure.bars))
     highest = max((finite(part.value) or 0.0 for bar in figure.bars for part in bar.parts), default=0.0)
     charts = [_chart(figure.parts, bar, settings.index(bar.setting), highest or 100.0) for bar in figure.bars]
-    return tag("div", charts, class_="multiples narrow")
+    return tag("div", charts, class_="multiples")
 
 
 def _chart(bins: Sequence[str], bar: Bar, colour: int, highest: float) -> Html:

@@ -62,7 +62,8 @@ def _warnings(warnings: Sequence[str]) -> Html | None:
 
 
 def _titled(name: str) -> str:
-    return name[:1].upper() + name[1:]
+    """As a heading; the spec of a model stays as it is."""
+    return name if "/" in name else name[:1].upper() + name[1:]
 
 
 # --- tables ---
@@ -75,8 +76,16 @@ def _table(shown: Table) -> Html:
 
 def _named(shown: Table, grid: Grid) -> Html:
     name = f"{shown.title}, {grid.name}"
+    content = scrolling(_grid(grid, name), name)
+    if _is_ours(shown) and not any(row.ours for row in grid.rows):
+        # What only repeats the paper is there for those who want it, and out of the way of the rest.
+        return tag("details", tag("summary", _titled(grid.name)), content)
     heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
-    return tag("div", heading, scrolling(_grid(grid, name), name))
+    return tag("div", heading, content)
+
+
+def _is_ours(shown: Table) -> bool:
+    return any(row.ours for grid in shown.grids for row in grid.rows)
 
 
 def _key() -> Html:
@@ -182,7 +191,7 @@ def _figure(shown: Figure) -> Html:
 
 
 def _numbers(shown: Figure) -> Html:
-    head: list[Node] = ["Data set", "Setting", *shown.parts]
+    head: list[Node] = ["Model" if shown.kind == "histogram" else "Data set", "Setting", *shown.parts]
     rows: list[list[Node]] = [
         [_titled(bar.name), bar.setting, *(estimate_cell(each, 1) for each in bar.parts)] for bar in shown.bars
     ]

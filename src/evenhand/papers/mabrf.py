@@ -14,6 +14,7 @@ from evenhand.papers.mabrf_tables import ACCURACIES, table_five, table_four, tab
 from evenhand.papers.pooled import PooledArm, models_in, pooled_arms
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
 from evenhand.runs.results import StudyResult
+from evenhand.runs.searching import OPTIONS
 from evenhand.runs.study import study
 from evenhand.runs.verdict import verdicts
 
@@ -117,7 +118,7 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         for found in studies.values()
         for facts in found.provenance.values()
         for options in (method["options"] for method in facts["plan"]["methods"])
-        for key in ("search", "provider")
+        for key in OPTIONS
         if options.get(key)
     )
     parts += [f"search by {' and '.join(searches)}"] if searches else []

@@ -31,9 +31,9 @@ _TABLE_THREE = (
         column
         for context, title in _BY_CONTEXT
         for column in (
-            Column(f"accuracy_{context}", "Accuracy", "ACC₁, higher is better", title),
-            Column(f"bias_{context}", "Bias", "BBQ, 0 is best", title),
-            Column(f"legacy_bias_{context}", "Legacy bias", "BIAS₁ of the paper", title),
+            Column(f"accuracy_{context}", "Accuracy", "ACC₁", title),
+            Column(f"bias_{context}", "Bias", "0 is best", title),
+            Column(f"legacy_bias_{context}", "Legacy bias", "BIAS₁", title),
         )
     ),
     Column("coverage", "Coverage", "higher is better", "Both"),
@@ -41,16 +41,16 @@ _TABLE_THREE = (
 _TABLE_FOUR = (
     Column("exact_match", "Exact match", "higher is better", "All"),
     Column("f1", "F1", "higher is better", "All"),
+    Column("coverage", "Coverage", "higher is better", "All"),
     Column("f1_has_answer", "F1", "higher is better", "With an answer"),
     Column("f1_no_answer", "F1", "higher is better", "Without one"),
-    Column("coverage", "Coverage", "higher is better", "All"),
 )
 _TABLE_FIVE = (
-    ("first_accuracy", "ACC₀", "higher is better"),
-    ("accuracy", "ACC₁", "higher is better"),
+    ("first_accuracy", "ACC₀", ""),
+    ("accuracy", "ACC₁", ""),
     ("legacy_bias_before", "BIAS₀", "legacy"),
     ("legacy_bias", "BIAS₁", "legacy"),
-    ("joint_success", "Joint success", "higher is better"),
+    ("joint_success", "Joint success", ""),
 )
 _OFFICIAL = (
     ("first_bias_ambig", "Ambiguous, first", "0 is best"),
@@ -98,8 +98,8 @@ def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
 def table_five(arms: Sequence[PooledArm]) -> Table:
     grids: list[Grid] = []
     for model in models_in(arms):
-        grids.append(_by_category(arms, model, f"{model}, both contexts", _TABLE_FIVE))
-        grids.append(_by_category(arms, model, f"{model}, BBQ's bias by context", _OFFICIAL))
+        grids.append(_by_category(arms, model, f"{model}: both contexts", _TABLE_FIVE))
+        grids.append(_by_category(arms, model, f"{model}: BBQ's bias by context", _OFFICIAL))
     return Table(
         "table5",
         "Table 5: BBQ by category",
@@ -130,7 +130,7 @@ def _published_by_category() -> list[Grid]:
         row = Row(_shown(category), "", cells, ours=False, published_as=name, reproducible=reason)
         by_model.setdefault(model, []).append(row)
     return [
-        Grid(f"{model}, as published", columns, [_mean_row(rows), *rows], "Category")
+        Grid(f"{model}: as published", columns, [_mean_row(rows), *rows], "Category")
         for model, rows in by_model.items()
     ]
 
@@ -154,4 +154,4 @@ def _doubt(numbers: Mapping[str, float]) -> str:
 
 
 def _shown(category: str) -> str:
-    return category.replace("_x_", " × ").replace("_", " ")
+    return category.replace("Race_ethnicity", "Race/ethnicity").replace("_x_", " × ").replace("_", " ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ class PooledArm:
         """None where no sample counts in the metric."""
         if (metric, group) not in self.tally.sums:
             return None
-        return estimate(self.metrics[metric], group, self.tally)
+        found = estimate(self.metrics[metric], group, self.tally)
+        # Where resampling a few clusters shows no spread, the interval is not known; it is not of no width.
+        return replace(found, low=None, high=None) if found.low == found.high else found
 
 
 def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 def printed(page: PaperPage, width: int) -> Iterator[Printed]:
-    """All that the page shows in tables, one after another; those that are too wide are split."""
+    """What the page shows in tables, one after another; those that are too wide are split.
+
+    Of a table with numbers of ours, grids that only repeat the paper are left to the page.
+    """
     for table in page.tables:
-        for grid in table.grids:
+        ours = [grid for grid in table.grids if any(row.ours for row in grid.rows)]
+        for grid in ours or table.grids:
             yield from _grid(table, grid, width)
     for figure in page.figures:
         yield _figure(figure)
@@ -48,6 +52,7 @@ def _reasons(title: str, grid: Grid) -> Printed:
     """A table of its own: sentences beside numbers would leave no room for these."""
     shown = _empty(f"{title}: {REPRODUCIBLE.lower()}")
     shown.add_column("", overflow="fold")
+    shown.show_header = False
     for row in grid.rows:
         if row.reproducible:
             shown.add_row(_text(", ".join(filter(None, [row.method, row.setting]))), _text(row.reproducible))

@@ -1,0 +1,227 @@
+"""`evenhand paper mabrf`: from models to Tables 3, 4 and 5 and Figure 4."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.study import study
+from evenhand.types import Message, Params
+
+SMALL = ("paper", "mabrf", "--builtin", "--limit", "2")
+FILES = ("index.html", "table3.csv", "table4.csv", "table5.csv", "figure4_means.csv", "figure4.csv")
+BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
+
+
+def reply(messages: Sequence[Message], params: Params) -> str:
+    """Reasons by belief at first and by the passage when asked again; as a judge sees the difference."""
+    asked = messages[-1].content
+    if params.schema is not None:
+        believes = BELIEF in asked
+        values: dict[str, Any] = {
+            "bias": 7 if believes else 1,
+            "relevancy": 6 if believes else 8,
+            "answerable": True,
+            "answer": "in the garden",
+            "groups": [],
+            "queries": ["age and memory"] * 5,
+            "facts": [{"fact": "Memory differs from person to person.", "source": 1}],
+        }
+        properties = params.schema["properties"]
+        return json.dumps({name: values.get(name, _empty(each)) for name, each in properties.items()})
+    if "Write the reasoning again" in asked:
+        return FACT
+    return f"{BELIEF}\nAnswer: A" if "numbered steps" in asked else "B"
+
+
+def _empty(schema: dict[str, Any]) -> Any:
+    return [] if schema["type"] == "array" else "words"
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
+    """The models `thinker/NAME` that were loaded, by name."""
+    loaded: dict[str, FunctionModel] = {}
+
+    class Thinker(FunctionModel):
+        features = frozenset({"seed", "schema"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply, spec=f"thinker/{name}", features=type(self).features)
+            loaded[name] = self
+
+    monkeypatch.setitem(PROVIDERS._things, "thinker", Thinker)
+    return loaded
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def value(rows: list[dict[str, str]], **wanted: str) -> tuple[float, int]:
+    """Value and n of the one line that is wanted."""
+    (line,) = [row for row in rows if all(row[key] == each for key, each in wanted.items())]
+    return float(line["value"]), int(line["n"])
+
+
+def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "thinker/one", "--out", "p")
+
+    assert result.code == 0, result
+    for part in ("Table 3: BBQ by context", "Table 4: SQuAD v2", "Table 5", "Figure 4", "can it be reproduced?"):
+        assert part in result.out
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"bbq", "squad", *FILES}
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    for text in ("MABRF with thinker/one", "Can it be reproduced?", "Joint success", "search by corpus:builtin"):
+        assert text in html
+    assert "104 of GPT-4" in html
+
+
+def test_our_numbers_are_those_of_the_study(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+
+    arms = {arm.label: arm for arm in study([tmp_path / "p/bbq"]).arms}
+    labels = {
+        "Default": "default",
+        "Chain of thought": "cot",
+        "MABRF without search": "mabrf",
+        "MABRF with search": "mabrf(search=corpus:builtin)",
+    }
+    ours = [row for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "thinker/one"]
+    assert {row["setting"] for row in ours} == labels.keys()
+    for row in ours:
+        estimate = arms[labels[row["setting"]]].estimate(row["metric"])
+        values = (None, None, None, 0) if estimate is None else (
+            estimate.value, estimate.low, estimate.high, estimate.n,
+        )  # fmt: skip
+        expected = tuple("" if each is None else str(each) for each in values)
+        assert tuple(row[each] for each in ("value", "low", "high", "n")) == expected, row
+
+
+def test_the_loop_shows_in_the_tables(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+
+    means = rows_of(tmp_path / "p/figure4_means.csv")
+    assert value(means, method="thinker/one", metric="reasoning_bias_before") == (7.0, 22)
+    assert value(means, method="thinker/one", metric="reasoning_bias_with_search") == (1.0, 22)
+    assert value(means, method="thinker/one", metric="relevancy_change") == (2.0, 22)
+    by_category = [row for row in rows_of(tmp_path / "p/table5.csv") if row["value"]]
+    accuracy, n = value(by_category, method="All categories", metric="accuracy")
+    joint, _ = value(by_category, method="All categories", metric="joint_success")
+    legacy, _ = value(by_category, method="All categories", metric="legacy_bias_with_search")
+    assert n == 22
+    # Nothing is biased in the end, so that every right answer is a joint success and the formula repeats the errors.
+    assert joint == accuracy
+    assert legacy == pytest.approx(accuracy - 100)
+    # Questions with proper names belong to the category as well.
+    assert value(by_category, method="Race × gender", metric="accuracy")[1] == 2
+
+
+def test_every_question_is_in_one_bin_of_the_figure(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+
+    rows = rows_of(tmp_path / "p/figure4.csv")
+    for setting in ("without search", "with search"):
+        shares = {row["part"]: float(row["value"]) for row in rows if row["setting"] == setting}
+        assert shares == {"−3 or less": 0, "−2": 0, "−1": 0, "0": 0, "+1": 0, "+2": 100, "+3 or more": 0}
+
+
+def test_several_models_have_rows_and_charts_of_their_own(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "thinker/one", "--model", "thinker/two", "--out", "p")
+
+    assert result.code == 0, result
+    for name in ("table3", "table4", "figure4_means"):
+        rows = rows_of(tmp_path / f"p/{name}.csv")
+        assert {"thinker/one", "thinker/two"} <= {row["method"] for row in rows}, name
+    sets = {row["data_set"] for row in rows_of(tmp_path / "p/table5.csv")}
+    assert "thinker/two: both contexts" in sets
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert html.count('class="histogram') == 4
+    # Each model against its own `default`.
+    assert "mabrf · thinker/two against default · thinker/two" in html
+    assert "mabrf · thinker/two against default · thinker/one" not in html
+
+
+def test_roles_go_to_the_runs_that_have_them(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "thinker/one", "--model", "judge=thinker/two", "--out", "p")
+
+    assert result.code == 0, result
+    assert "thinker/two as judge" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert {arm.models.get("judge") for arm in study([tmp_path / "p/bbq"]).arms} == {"thinker/two"}
+    assert {arm.models.get("judge") for arm in study([tmp_path / "p/squad"]).arms} == {None}
+
+
+def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+    before = {name: (tmp_path / "p" / name).read_bytes() for name in FILES}
+    for name in FILES:
+        (tmp_path / "p" / name).unlink()
+    models.clear()
+
+    result = cli("paper", "mabrf", "--out", "p")
+
+    assert result.code == 0, result
+    assert models == {}
+    assert {name: (tmp_path / "p" / name).read_bytes() for name in FILES} == before
+
+
+def test_a_budget_spent_on_the_first_run_leaves_the_other_table_to_the_paper(cli, models, tmp_path: Path):
+    result = cli(*SMALL, "--model", "thinker/one", "--out", "p", "--no-cache", "--budget", "20 calls")
+
+    assert result.code == 3, result
+    assert "squad was not run; its cells are empty." in result.out
+    assert {row["method"] for row in rows_of(tmp_path / "p/table4.csv")} == {"DeepSeek R-1", "GPT-4"}
+
+
+def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
+    result = cli(*SMALL, "--model", "openai/x", "--price", "openai/x=1/2", "--dry-run", "--out", "p")
+
+    assert result.code == 0, result
+    assert "bbq_builtin" in result.out
+    assert "squad_builtin" in result.out
+    assert "In all: " in result.out
+    assert not (tmp_path / "p").exists()
+
+
+def test_the_questions_are_the_papers_own(cli):
+    result = cli("paper", "mabrf", "--model", "fake/A", "--dry-run", "--data", _bbq())
+
+    assert "110" in result.out, result
+
+
+def _bbq() -> str:
+    folder = Path(__file__).parents[3] / "shared/data"
+    if not (folder / "bbq").is_dir() or not (folder / "squad").is_dir():
+        pytest.skip("the public data sets are not there")
+    return str(folder)
+
+
+CASES = {
+    "no model": (("paper", "mabrf"), "No model is named; pass --model"),
+    "completions": ((*SMALL, "--model", "fake/A", "--completions", "2"), "has no use for --completion"),
+    "scorer": ((*SMALL, "--model", "fake/A", "--scorer", "builtin"), "has no use for --scorer"),
+    "scorer of stored runs": (("paper", "mabrf", "--out", "p", "--scorer", "builtin"), "has no use for --scorer"),
+    "search elsewhere": (("paper", "stardtox", "--model", "fake/A", "--search", "ddgs"), "has no use for --search"),
+    "unknown search": ((*SMALL, "--model", "fake/A", "--search", "wikipeda"), "did you mean wikipedia"),
+    "two searches": ((*SMALL, "--model", "fake/A", "--search", "ddgs,wikipedia"), "one provider"),
+    "the same model twice": ((*SMALL, "--model", "fake/A", "--model", "fake/A"), "same arm twice"),
+    "data missing": (("paper", "mabrf", "--model", "fake/A"), "evenhand data pull bbq"),
+    "nothing to show": (("paper", "mabrf", "--out", "none"), "holds no runs of a paper"),
+    "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    result = cli(*arguments)
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
