@@ -5,8 +5,11 @@ Slow pages are the caller's concern: `PageReader` runs this where it can be stop
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
+from importlib import import_module
+from typing import Any
 
 from evenhand.errors import MissingExtraError, SearchError
 from evenhand.search.corpus_files import html_text
@@ -17,6 +20,7 @@ LONGEST_TITLE = 200
 _BLANK_LOOKING = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_HIDING = re.compile(r"display:none|visibility:hidden|font-size:0(?![.\d])")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|$)")
 
 
@@ -61,9 +65,27 @@ def _main_text(html: str, url: str) -> tuple[str, str]:
         import trafilatura
     except ImportError as error:
         raise MissingExtraError("Reading web pages", "search") from error
-    title, everything = html_text(html)
-    try:
+    main = None
+    with contextlib.suppress(Exception):  # whatever a parser stumbles over: the plain text is left
+        html = _shown(html)
         main = trafilatura.extract(html, url=url, include_comments=False)
-    except Exception:  # whatever a parser stumbles over: the plain text is left
-        main = None
+    title, everything = html_text(html)
     return title, main or everything
+
+
+def _shown(html: str) -> str:
+    """The page without elements that it marks as not to be shown: people do not see them, so nothing reads them."""
+    from trafilatura import load_html
+
+    lxml_html: Any = import_module("lxml.html")  # it has no types
+    tree: Any = load_html(html)
+    if tree is None:
+        return html
+    for element in [each for each in tree.iterdescendants() if _is_hidden(each)]:
+        element.drop_tree()
+    return lxml_html.tostring(tree, encoding="unicode")
+
+
+def _is_hidden(element: Any) -> bool:
+    style = "".join(element.get("style", "").lower().split())
+    return "hidden" in element.attrib or _HIDING.search(style) is not None

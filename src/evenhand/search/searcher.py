@@ -10,9 +10,10 @@ from typing import Any
 
 from evenhand.aio import all_of
 from evenhand.errors import SearchError
+from evenhand.search.address import LONGEST_URL
 from evenhand.search.base import Found, Hit, SearchProvider, load_provider
 from evenhand.search.fetch import SafeFetcher
-from evenhand.search.page import LONGEST_TITLE, tidy
+from evenhand.search.page import LONGEST_TITLE, tidy, tidy_line
 from evenhand.search.reader import PageReader
 from evenhand.search.store import FoundStore, search_key
 
@@ -38,8 +39,8 @@ class Searcher:
         self._store = FoundStore(cache) if cache else None
         self._under_way: dict[bytes, asyncio.Task[Found]] = {}
         self._pages = 0
-        self._unread: list[str] = []
-        """Why pages could not be read."""
+        self._unread = 0
+        self._first_reason = ""
 
     @property
     def spec(self) -> str:
@@ -54,15 +55,13 @@ class Searcher:
         if self._store and self._store.trouble:
             found.append(self._store.trouble)
         if self._unread:
-            some = (
-                f"{len(self._unread):,} of {self._pages:,} web pages could not be read, only their snippets were used"
-            )
-            found.append(f"{some} (the first: {self._unread[0].rstrip('.')})")
+            some = f"{self._unread:,} of {self._pages:,} web pages could not be read"
+            found.append(f"{some}, only their snippets were used (the first: {self._first_reason.rstrip('.')})")
         return found
 
     async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
         """The best hits, `limit` at most; for hits on the web, the texts of the first `pages`."""
-        query = " ".join(query.split())[:LONGEST_QUERY].rstrip()
+        query = tidy_line(query, LONGEST_QUERY)
         if not query:
             raise SearchError("There is nothing to search for: the query is empty.")
         pages = min(pages, limit) if self.provider.web else 0
@@ -106,7 +105,8 @@ class Searcher:
             page = await self._fetcher.fetch(hit.url)
             title, text = await self._reader.read(page)
         except SearchError as error:
-            self._unread.append(str(error))
+            self._unread += 1
+            self._first_reason = self._first_reason or str(error)
             return hit
         return replace(hit, title=hit.title or title, text=text)
 
@@ -122,5 +122,6 @@ def load_search(spec: str, cache: Path | None = None) -> Searcher:
 
 
 def _tidied(hit: Hit) -> Hit:
-    title, snippet = tidy(hit.title, LONGEST_TITLE), tidy(hit.snippet)
-    return replace(hit, title=title.replace("\n", " "), snippet=snippet, text=tidy(hit.text))
+    """The hit with nothing in it that nobody sees."""
+    title, url = tidy_line(hit.title, LONGEST_TITLE), tidy_line(hit.url, LONGEST_URL)
+    return Hit(title, url, tidy(hit.snippet), tidy(hit.text))
