@@ -11,7 +11,6 @@ from evenhand.errors import DataError, SearchError, UsageError
 from evenhand.search import corpus_index
 from evenhand.search.base import load_provider
 from evenhand.search.corpus import CorpusSearch
-from evenhand.search.corpus_files import html_text
 from evenhand.search.corpus_index import LONGEST_TEXT, match_expression, passages
 from support.zim_writer import Entry, write_zim, xz
 
@@ -254,18 +253,6 @@ def test_a_python_without_fts5_is_told(monkeypatch: pytest.MonkeyPatch):
 
     with pytest.raises(UsageError, match="needs SQLite with FTS5"):
         load_provider("corpus:builtin")
-
-
-def test_only_what_a_reader_sees_of_a_page_is_text():
-    page = (
-        "<html><head><title>A\n title</title><style>p {}</style></head><body><nav>Home</nav><p>One &amp; <b>two</b></p>"
-        "<ul><li>three<li>four</ul><!-- five --><script>if (a < b) {}</script>six<br/>seven"
-    )
-
-    title, text = html_text(page)
-
-    assert title == "A title"
-    assert text.split() == ["One", "&", "two", "three", "four", "six", "seven"]
 
 
 def builtin_rows() -> list[dict[str, str]]:

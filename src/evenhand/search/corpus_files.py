@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 
 from evenhand.errors import DataError
+from evenhand.search.html_text import html_text
 from evenhand.search.jsonl import rows, text_field
 from evenhand.search.zim import zim_pages
 
@@ -15,12 +15,6 @@ TEXTS = (".txt", ".md", ".html", ".htm")
 JSON_LINES = (".jsonl", ".jsonl.gz")
 LARGEST_TEXT = 32_000_000
 """Bytes of a text file; larger ones are not one document."""
-
-_BLOCKS = frozenset({
-    "address", "article", "blockquote", "br", "dd", "div", "dl", "dt", "figcaption", "h1", "h2", "h3", "h4", "h5", "h6",
-    "hr", "li", "main", "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul",
-})  # fmt: skip
-_HIDDEN = frozenset({"script", "style", "template", "noscript", "svg", "nav", "footer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,48 +85,3 @@ def _text_file(file: Path, address: str) -> Document:
     elif file.suffix.lower() == ".md":
         title = next((line.lstrip("# ") for line in text.splitlines() if line.startswith("#")), "")
     return Document(title.strip() or file.stem.encode("utf-8", "replace").decode(), address, text)
-
-
-def html_text(html: str) -> tuple[str, str]:
-    """The title and the visible text of a page."""
-    stripper = _Stripper()
-    stripper.feed(html)
-    stripper.close()
-    return " ".join("".join(stripper.title).split()), "".join(stripper.text).strip()
-
-
-class _Stripper(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.title: list[str] = []
-        self.text: list[str] = []
-        self._hidden = 0
-        self._in_title = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if tag == "title":
-            self._in_title = True
-        elif tag in _HIDDEN:
-            self._hidden += 1
-        elif tag in _BLOCKS:
-            self.text.append("\n")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if tag in _BLOCKS:
-            self.text.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        elif tag in _HIDDEN:
-            self._hidden = max(0, self._hidden - 1)
-        elif tag in _BLOCKS:
-            self.text.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title.append(data)
-        elif not self._hidden:
-            self.text.append(data)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from html import unescape
 from typing import Any, ClassVar, Literal
 
 import aiohttp
@@ -14,6 +13,7 @@ import orjson
 
 from evenhand.errors import SearchError, UsageError
 from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.html_text import plain_text
 from evenhand.search.polite import LONGEST_WAIT, Pace, retry_after, user_agent
 
 TRIES = 4
@@ -171,4 +171,4 @@ def _hits(reply: Mapping[str, Any]) -> list[Hit]:
 
 def _plain(snippet: str) -> str:
     """A passage without the marks around the words that were found."""
-    return " ".join(unescape(_TAG.sub("", snippet)).split())
+    return " ".join(plain_text(_TAG.sub("", snippet)).split())
