@@ -33,6 +33,8 @@ async def read_body(response: ClientResponse, most: int) -> tuple[bytes, bool]:
         body += unpack.decompress(chunk, most + 1 - len(body)) if unpack else chunk
         if len(body) > most:
             return bytes(body[:most]), False
+        if unpack and unpack.eof:  # what a stranger sends behind the end would only pile up
+            break
     return bytes(body), True
 
 

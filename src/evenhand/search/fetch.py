@@ -20,7 +20,7 @@ from evenhand.errors import SearchError
 from evenhand.search.address import CheckedResolver, Resolve, page_url
 from evenhand.search.body import ACCEPTED_ENCODING, decode, read_body
 from evenhand.search.polite import user_agent
-from evenhand.search.robots import EVERYTHING, NOTHING, Robots, read_robots
+from evenhand.search.robots import EVERYTHING, Robots, read_robots
 
 PLAIN = "text/plain"
 TYPES = ("text/html", "application/xhtml+xml", PLAIN)
@@ -76,7 +76,7 @@ class SafeFetcher:
         self._allow = allow
         self._resolver = CheckedResolver(resolve, allow)
         self._session: aiohttp.ClientSession | None = None
-        self._robots: dict[URL, asyncio.Task[Robots | None]] = {}
+        self._robots: dict[URL, asyncio.Task[Robots]] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
         # A host's semaphore lives as long as somebody holds it or waits for it.
         self._host_places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -122,28 +122,30 @@ class SafeFetcher:
         return await self._get(url, self._limits.size, TYPES)
 
     async def _robots_of(self, url: URL) -> Robots:
-        """The rules of the page's site: asked for once, by whoever comes first; a failure is not remembered."""
+        """The rules of the page's site: asked for once, by whoever comes first."""
         place = url.origin().with_path("/robots.txt")
         task = self._robots.get(place)
         if task is None:
             task = self._robots[place] = asyncio.create_task(self._read_robots(place))
+            task.add_done_callback(lambda task: self._forget_failure(place, task))
             while len(self._robots) > _KEPT_ROBOTS:
                 del self._robots[next(iter(self._robots))]
-        robots = await asyncio.shield(task)
-        if robots is None and self._robots.get(place) is task:
-            del self._robots[place]
-        return NOTHING if robots is None else robots
+        return await asyncio.shield(task)
 
-    async def _read_robots(self, place: URL) -> Robots | None:
-        """The rules; None where the site cannot tell them now, which forbids everything."""
-        try:
-            reply = await _within(self._limits.total, place, self._follow(place))
-        except SearchError:
-            return None
+    def _forget_failure(self, place: URL, task: asyncio.Task[Robots]) -> None:
+        """A site that cannot be reached now may be later; the next page asks again."""
+        if task.cancelled() or task.exception() is not None:
+            self._robots.pop(place, None)
+
+    async def _read_robots(self, place: URL) -> Robots:
+        """The rules; where a site cannot tell them now, everything is forbidden, by a SearchError."""
+        reply = await _within(self._limits.total, place, self._follow(place))
         if reply.status == 200:
             return read_robots(reply.body.decode("utf-8", "replace"))
         # 429 asks for patience; it does not say that there are no rules.
-        return EVERYTHING if 400 <= reply.status < 500 and reply.status != 429 else None
+        if 400 <= reply.status < 500 and reply.status != 429:
+            return EVERYTHING
+        raise SearchError(f"The robots.txt of {place.raw_host} cannot be read now (HTTP {reply.status}).")
 
     async def _follow(self, url: URL) -> _Reply:
         for _ in range(self._limits.hops + 1):

@@ -29,7 +29,6 @@ class Robots:
 
 
 EVERYTHING = Robots(())
-NOTHING = Robots((("/", False),))
 
 
 def read_robots(text: str) -> Robots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,10 @@ class Searcher:
     def fingerprint(self) -> Mapping[str, Any]:
         return self.provider.fingerprint()
 
+    @cached_property
+    def _source(self) -> dict[str, Any]:
+        return dict(self.fingerprint())
+
     def caveats(self) -> list[str]:
         """What a reader of the results has to know."""
         found: list[str] = []
@@ -65,7 +70,7 @@ class Searcher:
         if not query:
             raise SearchError("There is nothing to search for: the query is empty.")
         pages = min(pages, limit) if self.provider.web else 0
-        key = search_key(source=dict(self.fingerprint()), query=query, limit=limit, pages=pages)
+        key = search_key(source=self._source, query=query, limit=limit, pages=pages)
         task = self._under_way.get(key)
         if task is None:
             if self._store and (found := self._store.get(key)):
