@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from evenhand.errors import DataError, SearchError
 from evenhand.search.base import SEARCHES, Found, SearchProvider
-from evenhand.search.corpus_index import fts5_missing, load_index
+from evenhand.search.corpus_index import FORMAT, fts5_missing, load_index
 
 BUILTIN = "builtin"
 
@@ -40,7 +40,9 @@ class CorpusSearch(SearchProvider):
         return None
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"search": self.name, "sha256": self._index.sha256, "documents": self._index.documents}
+        # The form of the index is part of it: another one ranks in another way.
+        index = self._index
+        return {"search": self.name, "sha256": index.sha256, "documents": index.documents, "index": FORMAT}
 
     async def search(self, query: str, limit: int) -> Found:
         try:

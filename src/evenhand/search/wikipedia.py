@@ -106,7 +106,7 @@ class WikipediaSearch(SearchProvider):
         except TimeoutError as error:
             raise _Passing("it did not answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Passing(f"it cannot be reached ({error or type(error).__name__})") from error
+            raise _Passing(f"it cannot be reached ({str(error) or type(error).__name__})") from error
         return _read(payload, wait)
 
     def _open(self) -> aiohttp.ClientSession:
