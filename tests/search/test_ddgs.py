@@ -93,10 +93,11 @@ async def test_requests_are_a_second_apart(asked):
     assert time.waits == [1.0, 1.0]
 
 
-async def test_after_a_rate_limit_the_next_engine_is_asked_later(asked):
+@pytest.mark.parametrize("error", [RatelimitException("202 Ratelimit"), ValueError("a page in a new form")])
+async def test_after_a_failure_the_next_engine_is_asked_later(asked, error: Exception):
     def answer(engine: str, _query: str) -> list[dict[str, Any]]:
         if engine == "brave":
-            raise RatelimitException("202 Ratelimit")
+            raise error
         return [ROW]
 
     engines = asked(answer)

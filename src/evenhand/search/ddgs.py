@@ -65,8 +65,6 @@ class DdgsSearch(SearchProvider):
                 raise SearchError(f"The web search took more than {self._limit_s:g} s and was given up.") from error
 
     async def _search(self, query: str, limit: int, first: int) -> Found:
-        from ddgs.exceptions import DDGSException
-
         said: dict[str, str] = {}
         for attempt in range(TRIES):
             engine = self.engines[(first + attempt) % len(self.engines)]
@@ -75,7 +73,7 @@ class DdgsSearch(SearchProvider):
             await self._pace.turn()
             try:
                 rows = await asyncio.to_thread(_ask, query, engine, max(limit, _ASKED_FOR))
-            except DDGSException as error:
+            except Exception as error:  # the package reads pages of strangers and may stumble over anything
                 said[engine] = _one_line(error)
                 continue
             if hits := _hits(rows):
