@@ -1,7 +1,7 @@
 """One generic registry for everything that can be added: models, methods, benchmarks, scorers.
 
 A thing registers itself by decorator. The modules of a kind live in one package and are imported only when a name is
-asked for; third parties add theirs through entry points of the group `evenhand.<kind>s`.
+asked for; third parties add theirs through entry points of the group `evenhand.<kind>s` (`evenhand.search_providers`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Registry(Generic[T]):
         package = importlib.import_module(self.package)
         for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
             importlib.import_module(module.name)
-        for point in entry_points(group=f"evenhand.{self.kind}s"):
+        for point in entry_points(group=f"evenhand.{self.kind.replace(' ', '_')}s"):
             if point.name in self._things:
                 continue
             try:

@@ -30,13 +30,15 @@ def test_a_judge_that_sees_gets_thresholds_as_options_of_the_method(cli: Any):
     assert result.code == 0
     assert re.search(r"^support +24/24 +1\.00 +90\.0 +10\.0 +50\.0$", result.out, re.MULTILINE)
     assert "use       --method stardtox:support=50,settled=50,quality=50" in result.out
+    assert "use       --method mabrf:accept=5.5" in result.out
 
 
 @pytest.mark.usefixtures("_judges")
 def test_the_options_that_it_prints_can_be_used(cli: Any):
-    line = cli("doctor", "judging/seeing", "--judge").out.strip().splitlines()[-1]
+    lines = cli("doctor", "judging/seeing", "--judge").out.strip().splitlines()[-2:]
 
-    run = cli("run", "--model", "fake/A", *line.split()[1:], "--limit", "2", "--out", "r", "--dry-run")
+    options = [word for line in lines for word in line.split()[1:]]
+    run = cli("run", "--model", "fake/A", *options, "--limit", "2", "--out", "r", "--dry-run")
 
     assert run.code == 0, run
 
@@ -47,7 +49,8 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
 
     assert result.code == 0
     assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 6
-    assert "use       another model as judge=SPEC" in result.out
+    assert "use       another model to judge for stardtox" in result.out
+    assert "use       another model to judge for mabrf" in result.out
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
@@ -55,7 +58,8 @@ def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
 
     assert result.code == 0
     assert "no ratings could be read (48 replies)" in result.out
-    assert "use       another model as judge=SPEC" in result.out
+    assert "use       another model to judge for stardtox" in result.out
+    assert "use       another model to judge for mabrf" in result.out
 
 
 def test_a_fake_judge_is_told_by_its_name_alone(cli: Any):

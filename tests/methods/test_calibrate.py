@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from evenhand.methods.stardtox.calibrate import Calibration, calibrate, suggested_options
+from evenhand.agents.calibrate import Calibration, calibrate
+from evenhand.methods.mabrf import calibrate as mabrf
+from evenhand.methods.stardtox.calibrate import contrasts, suggested_options
 from evenhand.models.fake import FunctionModel
 from evenhand.types import Message, Params
 from support.judges import constant, seeing
@@ -14,7 +16,7 @@ RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "harm"]
 
 
 async def test_a_judge_that_sees_everything_gets_thresholds_between_what_it_tells_apart():
-    found = await calibrate(FunctionModel(seeing))
+    found = await calibrate(FunctionModel(seeing), contrasts())
 
     assert [each.rating for each in found] == RATINGS
     assert [each.auc for each in found] == [1.0] * 6
@@ -24,7 +26,7 @@ async def test_a_judge_that_sees_everything_gets_thresholds_between_what_it_tell
 
 
 async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_threshold():
-    found = await calibrate(FunctionModel(constant))
+    found = await calibrate(FunctionModel(constant), contrasts())
 
     assert [each.auc for each in found] == [0.5] * 6
     assert [each.threshold for each in found] == [None] * 6
@@ -34,7 +36,7 @@ async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_thresh
 async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():
     model = FunctionModel(lambda *_: "It is fine.")
 
-    found = await calibrate(model)
+    found = await calibrate(model, contrasts())
 
     assert {(each.auc, each.threshold, len(each.high), len(each.low)) for each in found} == {(None, None, 0, 0)}
     assert all(each.unscored > 0 for each in found)
@@ -45,7 +47,7 @@ async def test_some_replies_that_cannot_be_read_leave_the_others():
     def reply(messages: Sequence[Message], params: Params) -> str:
         return "no" if "Question:" in messages[1].content else seeing(messages, params)
 
-    found = {each.rating: each for each in await calibrate(FunctionModel(reply))}
+    found = {each.rating: each for each in await calibrate(FunctionModel(reply), contrasts())}
 
     assert found["support"].auc is None
     assert found["harm"].auc == 1.0
@@ -56,7 +58,7 @@ async def test_both_sides_of_each_rating_are_asked_about_and_progress_is_told():
     told: list[tuple[int, int]] = []
     model = FunctionModel(constant)
 
-    found = await calibrate(model, lambda done, total: told.append((done, total)))
+    found = await calibrate(model, contrasts(), lambda done, total: told.append((done, total)))
 
     assert told == [(number, len(model.requests)) for number in range(1, len(model.requests) + 1)]
     assert all(len(each.high) >= 10 and len(each.low) >= 10 for each in found)
@@ -65,8 +67,8 @@ async def test_both_sides_of_each_rating_are_asked_about_and_progress_is_told():
 async def test_the_same_questions_are_asked_every_time():
     first, second = FunctionModel(constant), FunctionModel(constant)
 
-    await calibrate(first)
-    await calibrate(second)
+    await calibrate(first, contrasts())
+    await calibrate(second, contrasts())
 
     assert first.requests == second.requests
 
@@ -74,7 +76,7 @@ async def test_the_same_questions_are_asked_every_time():
 async def test_a_passage_is_rated_with_and_without_its_fact_for_the_same_person():
     model = FunctionModel(constant)
 
-    await calibrate(model)
+    await calibrate(model, contrasts())
 
     answers = [found[1] for text in asked(model) if (found := re.search(r"Question: .*\nAnswer: <<<(.*)>>>", text))]
     assert len(answers) == 48
@@ -102,3 +104,18 @@ def test_one_threshold_for_three_qualities_is_the_lowest():
     ]
 
     assert suggested_options(found) == {"quality": 40.0}
+
+
+async def test_reasoning_by_stereotype_and_by_passage_give_mabrf_its_bound():
+    found = await calibrate(FunctionModel(seeing), mabrf.contrasts())
+
+    assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found] == [("bias", 1.0, 24, 48)]
+    assert mabrf.suggested_options(found) == {"accept": 5.5}
+
+
+async def test_a_judge_that_cannot_tell_reasonings_apart_gets_no_bound():
+    found = await calibrate(
+        FunctionModel(lambda *_: '{"bias": 4, "relevancy": 4, "bias_reason": "x"}'), mabrf.contrasts()
+    )
+
+    assert mabrf.suggested_options(found) == {}

@@ -23,6 +23,9 @@ def seeing(messages: Sequence[Message], _params: Params) -> str:
     text = messages[-1].content
     quoted = tuple(re.findall(r"<<<(.*?)>>>", text, re.DOTALL))
     fluent, harmful = _good()
+    if "Reasoning:" in text:
+        by_belief = "tend to" in quoted[2] or "are said" in quoted[2]
+        return json.dumps({"bias": 8 if by_belief else 1, "relevancy": 5, "bias_reason": ""})
     if "fluency" in text:
         return json.dumps(dict.fromkeys(("fluency", "coherence", "relevance"), _rating(quoted in fluent)))
     if "settled" in text:

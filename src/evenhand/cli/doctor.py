@@ -26,7 +26,7 @@ _SCHEMA = {
 @click.option("--base-url", help="The endpoint of openai/ models.")
 @click.option("--timeout", type=float, default=60.0, show_default=True)
 @click.option(
-    "--judge", is_flag=True, help="Also rate about 100 contrasting texts: is it fit to judge, and from where on?"
+    "--judge", is_flag=True, help="Also rate about 170 contrasting texts: is it fit to judge, and from where on?"
 )
 @click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
 def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:
@@ -34,7 +34,7 @@ def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: 
 
     With --judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
     at chance, and its verdicts are worth nothing; for others the thresholds that part the texts best are printed, as
-    options of the method stardtox.
+    options of the methods stardtox and mabrf.
     """
     settings = key_values(extra, "--model-option")
     return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), judge))
@@ -58,7 +58,9 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
 
 
 async def _judge(model: Model) -> None:
-    from evenhand.methods.stardtox.calibrate import calibrate, suggested_options
+    from evenhand.agents.calibrate import calibrate
+    from evenhand.methods.mabrf import calibrate as mabrf
+    from evenhand.methods.stardtox import calibrate as stardtox
 
     with click.progressbar(length=1, label="judging", file=sys.stderr) as bar:
 
@@ -67,7 +69,7 @@ async def _judge(model: Model) -> None:
             bar.update(1)
             del done
 
-        found = await calibrate(model, tell)
+        found = await calibrate(model, [*stardtox.contrasts(), *mabrf.contrasts()], tell)
     click.echo(f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'good':>5} {'bad':>5}  threshold")
     for each in found:
         pairs = f"{len(each.high)}/{len(each.low)}"
@@ -78,8 +80,10 @@ async def _judge(model: Model) -> None:
         reading = "at chance: do not use it" if each.threshold is None else f"{100 * each.threshold:.1f}"
         unread = f"  ({each.unscored} unread)" if each.unscored else ""
         click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
-    options = ",".join(f"{name}={value:g}" for name, value in suggested_options(found).items())
-    click.echo(f"use       --method stardtox:{options}" if options else "use       another model as judge=SPEC")
+    uses = {"stardtox": stardtox.suggested_options(found), "mabrf": mabrf.suggested_options(found)}
+    for method, options in uses.items():
+        told = ",".join(f"{name}={value:g}" for name, value in options.items())
+        click.echo(f"use       --method {method}:{told}" if told else f"use       another model to judge for {method}")
 
 
 async def _features(model: Model, question: list[Message]) -> None:

@@ -176,7 +176,7 @@ def _stand_in(spec: str) -> FunctionModel:
     provider: Any = PROVIDERS.get(split_spec(spec)[0])
     declared = getattr(provider, "all_features", provider.features)
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
-    return FunctionModel(_reply, spec=spec, features=features | {"schema"})
+    return FunctionModel(_reply, spec=spec, features=(*features, "schema"))
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:

@@ -20,7 +20,6 @@ Ask = Callable[[Sequence[Message], Params], Awaitable[Generation]]
 _TOKENS_OF_RATING = 16
 _TOKENS_OF_TEXT = 48
 _ALTERNATIVES = 20
-_TEN = 10
 _LONGEST = 20_000
 
 
@@ -37,13 +36,12 @@ class Ratings:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """Ratings from `low` to `high`, and the text fields after them: a short reason each, unless others are named."""
+    """Ratings from 0 to `high`, and the text fields after them: a short reason each, unless others are named."""
 
     prompt: Prompt
     names: tuple[str, ...]
     after: tuple[str, ...] | None = None
     high: int = 100
-    low: int = 0
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -52,7 +50,7 @@ class Rubric:
     def params(self, features: frozenset[Any]) -> Params:
         """One constrained greedy request for everything."""
         text = {"type": "string"}
-        number = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        number = {"type": "integer", "minimum": 0, "maximum": self.high}
         properties: dict[str, Any] = dict.fromkeys(self.names, number) | dict.fromkeys(self.texts, text)
         schema = {
             "type": "object",
@@ -69,7 +67,7 @@ class Rubric:
 
     def form(self) -> str:
         """The JSON that is asked for, for models that cannot be constrained."""
-        ratings = [f'"{name}": {self.low}-{self.high}' for name in self.names]
+        ratings = [f'"{name}": 0-{self.high}' for name in self.names]
         return "{" + ", ".join([*ratings, *(f'"{name}": "…"' for name in self.texts)]) + "}"
 
     def read(self, completion: Completion) -> Ratings | Unscored:
@@ -85,13 +83,10 @@ class Rubric:
             if found is None:
                 return Unscored(f"the judge gave no rating of {name}", text)
             number = float(found[1])
-            if not self.low <= number <= self.high:
-                return Unscored(f"the judge rated {name} {found[1]}, which is not in {self.low}–{self.high}", text)
-            token, following = (token_at(completion, found.start(1) + place) for place in (0, 1))
-            if self.high == _TEN:
-                values[name] = _expected_to_ten(found[1], token, following, self.low) / self.high
-            else:
-                values[name] = _expected(found[1], token, self.high) / self.high
+            if not 0 <= number <= self.high:
+                return Unscored(f"the judge rated {name} {found[1]}, which is not in 0–{self.high}", text)
+            token = token_at(completion, found.start(1))
+            values[name] = _expected(found[1], token, self.high) / self.high
             written[name] = number / self.high
         return Ratings(values, written, {name: _text(text, name) for name in self.texts})
 
@@ -131,11 +126,15 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
     what followed the written one. A lone 1 beside two-digit numbers could mean 10 or 100 and is left out.
     """
     number = float(written)
-    lead = "" if token is None else _digits(token.token)
-    if token is None or not lead or not written.startswith(lead):
+    lead = "" if token is None else token.token.strip().strip('"')
+    if token is None or not lead.isdigit() or not written.startswith(lead):
         return number
     rest = written[len(lead) :]
-    chances = _chances(token)
+    chances: dict[str, float] = {}
+    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
+        digits = text.strip().strip('"')
+        if digits.isascii() and digits.isdigit():
+            chances[digits] = chances.get(digits, 0.0) + math.exp(logprob)
     whole = any(len(digits) > 1 for digits in chances)
     total = mass = 0.0
     for digits, chance in chances.items():
@@ -144,43 +143,6 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
             total += chance * value
             mass += chance
     return total / mass if mass > 0 else number
-
-
-def _expected_to_ten(written: str, token: TokenLogprob | None, following: TokenLogprob | None, low: int) -> float:
-    """The same on a scale that ends at 10, where only a leading 1 leaves open which number it begins.
-
-    In a vocabulary of digits, the token after a written 1 tells how likely 10 was. After another digit nothing does:
-    an unwritten 1 is then taken for the end of the scale that is nearer to what was written.
-    """
-    number = float(written)
-    lead = "" if token is None else _digits(token.token)
-    if token is None or not lead or not written.startswith(lead):
-        return number
-    chances = _chances(token)
-    ten = 0.0
-    if "1" in chances and "10" not in chances:
-        split = lead == "1" and following is not None and following is not token
-        ten = _chances(following).get("0", 0.0) if split and following else float(number > _TEN / 2)
-    weights = {float(digits): chance for digits, chance in chances.items() if low <= float(digits) <= _TEN}
-    one = weights.pop(1.0, 0.0)
-    weights |= {1.0: one * (1 - ten), 10.0: weights.get(10.0, 0.0) + one * ten}
-    mass = sum(weights.values())
-    return sum(value * chance for value, chance in weights.items()) / mass if mass > 0 else number
-
-
-def _digits(token: str) -> str:
-    """The digits that a token stands for; empty when it is anything else."""
-    text = token.strip().strip('"')
-    return text if text.isascii() and text.isdigit() else ""
-
-
-def _chances(token: TokenLogprob) -> dict[str, float]:
-    """The probabilities of the alternatives that are digits."""
-    chances: dict[str, float] = {}
-    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
-        if digits := _digits(text):
-            chances[digits] = chances.get(digits, 0.0) + math.exp(min(0.0, logprob))
-    return chances
 
 
 def _meant(digits: str, rest: str, high: int, whole: bool) -> float | None:

@@ -30,13 +30,13 @@ from evenhand.methods.mabrf.agents import (
     JUDGE,
     RELEVANCY,
     REPHRASER,
-    SCALE,
     SOLVER,
     TERMINATOR,
     rate_reasoning,
     rephrase,
     solve,
     terminate,
+    to_ten,
 )
 from evenhand.methods.mabrf.options import check_options
 from evenhand.scorers.rubric import Ratings
@@ -55,18 +55,18 @@ class Version:
 
     @property
     def bias(self) -> float:
-        return self.found.values[BIAS] * SCALE
+        return to_ten(self.found.values[BIAS])
 
     @property
     def relevancy(self) -> float:
-        return self.found.values[RELEVANCY] * SCALE
+        return to_ten(self.found.values[RELEVANCY])
 
     def ratings(self, accept: float) -> dict[str, Any]:
         return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
 
     def notes(self, accept: float) -> dict[str, Any]:
         """All that is known about this version, for the trace."""
-        written = {name: round(value * SCALE) for name, value in self.found.written.items()}
+        written = {name: round(to_ten(value)) for name, value in self.found.written.items()}
         told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
         told |= {name: text for name, text in self.found.texts.items() if text}
         if self.evidence is not None:

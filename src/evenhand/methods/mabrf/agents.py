@@ -25,9 +25,12 @@ from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Uns
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 BIAS, RELEVANCY = "bias", "relevancy"
-SCALE = 10
+_HIGH = 9
 
-_ANSWER_LINE = re.compile(r"^[\s*_#>-]*(?:final\s+)?answer\b.*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_ANSWER_LINE = re.compile(
+    r"^[\s*_#>\-\d.)]*(?:the\s+|my\s+)?(?:final\s+|correct\s+)?answer[*_]*\s*(?:is\b|:).*",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,13 @@ async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ra
 
 
 def rubric() -> Rubric:
-    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=SCALE, low=1)
+    """Asked for as one digit, 0–9, whose probabilities can be read: a leading 1 could be 1 or 10."""
+    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=_HIGH)
+
+
+def to_ten(value: float) -> float:
+    """A rating in 0–1 on the paper's scale of 1–10."""
+    return 1 + _HIGH * value
 
 
 def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
@@ -128,7 +137,6 @@ __all__ = [
     "JUDGE",
     "RELEVANCY",
     "REPHRASER",
-    "SCALE",
     "SOLVER",
     "TERMINATOR",
     "Solution",
@@ -139,4 +147,5 @@ __all__ = [
     "rubric",
     "solve",
     "terminate",
+    "to_ten",
 ]

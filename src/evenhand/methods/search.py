@@ -1,0 +1,44 @@
+"""Search: the question without its passage, answered from what a search finds (MABRF's runs on SQuAD).
+
+1. Five queries. 2. A search, whose pages are read. 3. A summary in which every fact has its source. 4. The answer from
+these facts. Where the search brings nothing, the question is asked closed-book, and the outcome says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenhand.agents.answer import answer
+from evenhand.agents.evidence import SEARCH, search_agent
+from evenhand.agents.session import BASE, Session
+from evenhand.errors import PlanError
+from evenhand.methods.base import method
+from evenhand.prompts import load_prompt
+from evenhand.search.base import check_spec
+from evenhand.types import Message, Outcome, Sample, SampleKind
+
+
+def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
+    """Refuses a search that cannot be, and numbers that make no sense."""
+    del kind
+    check_spec(str(options["provider"]))
+    for name in ("results", "pages"):
+        value = options[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 20:
+            raise PlanError(f"The option {name} of search is a whole number from 0 to 20, not {value!r}.")
+
+
+@method("search", kinds={"answer"}, roles=(BASE, SEARCH), check=check_options, provider="ddgs", results=3, pages=2)
+async def search(sample: Sample, session: Session) -> Outcome:
+    """The question without its passage, answered from what a search finds."""
+    agent = search_agent(session, str(session.options["provider"]))
+    evidence = await agent.about_question(sample)
+    prompt = load_prompt(__file__, "search" if evidence.facts else "closed_book")
+
+    def ask() -> tuple[Message, ...]:
+        facts = {"facts": evidence.told()} if evidence.facts else {}
+        return prompt.render(question=sample.prompt, **facts)
+
+    result = await answer(session, sample, prompt, ask)
+    return Outcome(result, "done" if evidence.facts else "without_evidence", notes=agent.note())
