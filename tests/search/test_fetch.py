@@ -1,15 +1,19 @@
 """Pages of strangers: what is read, and all that is refused with one sentence, from a real local server."""
 
 import asyncio
+import gzip
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from ipaddress import IPv4Address, ip_address
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
+from yarl import URL
 
 from evenhand.errors import SearchError
 from evenhand.search import address as address_module
 from evenhand.search.address import is_public, page_url
+from evenhand.search.body import read_body
 from evenhand.search.fetch import Limits, SafeFetcher
 from support.pages_server import ARTICLE, PagesServer
 
@@ -272,9 +276,52 @@ async def test_what_is_not_a_page_is_refused(
     assert reason in await refusal(fetcher_for().fetch(f"{server.url}/{path}"))
 
 
-async def test_a_host_is_asked_for_two_pages_at_once_at_most(server: PagesServer, fetcher_for: Fetchers) -> None:
-    fetcher = fetcher_for()
-    await asyncio.gather(*(fetcher.fetch(f"{server.url}/pair?{number}") for number in range(10)))
+async def test_only_as_much_is_unpacked_as_is_wanted() -> None:
+    class Bomb:
+        """A reply of a few kilobytes that is 50 megabytes unpacked."""
 
-    assert server.most_at_once == 2
+        headers: ClassVar = {"Content-Encoding": "gzip"}
+        body = gzip.compress(b"a" * 50_000_000)
+
+        @property
+        def content(self) -> "Bomb":
+            return self
+
+        async def iter_chunked(self, _size: int) -> AsyncIterator[bytes]:
+            yield self.body
+
+    tracemalloc.start()
+    body, complete = await read_body(cast(Any, Bomb()), 200_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (len(body), complete) == (200_000, False)
+    assert peak < 5_000_000
+
+
+async def test_what_comes_behind_the_end_of_a_packed_page_is_left(server: PagesServer, fetcher_for: Fetchers) -> None:
+    assert (await fetcher_for().fetch(f"{server.url}/trailing")).content == ARTICLE
+
+
+async def test_a_host_is_asked_for_two_pages_at_once_at_most(
+    server: PagesServer, fetcher_for: Fetchers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way: list[URL] = []
+    most = 0
+    get = SafeFetcher._get  # pyright: ignore
+
+    async def counting(self: SafeFetcher, url: URL, *rest: Any) -> Any:
+        nonlocal most
+        under_way.append(url)
+        most = max(most, len(under_way))
+        try:
+            return await get(self, url, *rest)
+        finally:
+            under_way.remove(url)
+
+    monkeypatch.setattr(SafeFetcher, "_get", counting)
+    fetcher = fetcher_for()
+    await asyncio.gather(*(fetcher.fetch(f"{server.url}/article?{number}") for number in range(10)))
+
+    assert most == 2
     assert server.paths.count("/robots.txt") == 1

@@ -49,6 +49,7 @@ REPLIES: Mapping[str, Callable[[], web.Response]] = {
     "picture": lambda: web.Response(body=b"\x89PNG", content_type="image/png"),
     "packed": lambda: encoded(gzip.compress(ARTICLE.encode())),
     "bomb": lambda: encoded(gzip.compress(b"a" * 50_000_000)),
+    "trailing": lambda: encoded(gzip.compress(ARTICLE.encode()) + b"more" * 50_000),
     "damaged": lambda: encoded(b"\x1f\x8b\x08\x00 this is not gzip"),
     "brotli": lambda: encoded(b"x", "br"),
 }
@@ -62,11 +63,8 @@ class PagesServer:
         self.requests: list[web.Request] = []
         self.hung_up = asyncio.Event()
         """Set when the reader of the endless page goes away."""
-        self.at_once = 0
-        self.most_at_once = 0
         self.url = ""
         self.host = ""
-        self._pair = asyncio.Barrier(2)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -98,14 +96,6 @@ class PagesServer:
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            return await self._reply(request)
-        finally:
-            self.at_once -= 1
-
-    async def _reply(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         if name in REPLIES:
             return REPLIES[name]()
@@ -118,9 +108,6 @@ class PagesServer:
                 raise web.HTTPFound(request.query["where"])
             case "endless":
                 return await self._endless(request)
-            case "pair":  # answered when two are asked for at the same time
-                await self._pair.wait()
-                return html(ARTICLE)
             case _:
                 return web.Response(status=404)
 
