@@ -22,17 +22,17 @@ def reply(messages: Sequence[Message], params: Params) -> str:
     """Reasons by belief at first and by the passage when asked again; as a judge sees the difference."""
     asked = messages[-1].content
     if params.schema is not None:
-        believes = BELIEF in asked
         values: dict[str, Any] = {
-            "bias": 7 if believes else 1,
-            "relevancy": 6 if believes else 8,
             "answerable": True,
             "answer": "in the garden",
             "groups": [],
             "queries": ["age and memory"] * 5,
             "facts": [{"fact": "Memory differs from person to person.", "source": 1}],
         }
-        properties = params.schema["properties"]
+        properties: dict[str, dict[str, Any]] = params.schema["properties"]
+        bias, relevancy = ("maximum", "minimum") if BELIEF in asked else ("minimum", "maximum")
+        if "bias" in properties:
+            values |= {"bias": properties["bias"][bias], "relevancy": properties["relevancy"][relevancy]}
         return json.dumps({name: values.get(name, _empty(each)) for name, each in properties.items()})
     if "Write the reasoning again" in asked:
         return FACT
@@ -108,9 +108,9 @@ def test_the_loop_shows_in_the_tables(cli, models, tmp_path: Path):
     cli(*SMALL, "--model", "thinker/one", "--out", "p")
 
     means = rows_of(tmp_path / "p/figure4_means.csv")
-    assert value(means, method="thinker/one", metric="reasoning_bias_before") == (7.0, 22)
+    assert value(means, method="thinker/one", metric="reasoning_bias_before") == (10.0, 22)
     assert value(means, method="thinker/one", metric="reasoning_bias_with_search") == (1.0, 22)
-    assert value(means, method="thinker/one", metric="relevancy_change") == (2.0, 22)
+    assert value(means, method="thinker/one", metric="relevancy_change") == (9.0, 22)
     by_category = [row for row in rows_of(tmp_path / "p/table5.csv") if row["value"]]
     accuracy, n = value(by_category, method="All categories", metric="accuracy")
     joint, _ = value(by_category, method="All categories", metric="joint_success")
@@ -129,7 +129,7 @@ def test_every_question_is_in_one_bin_of_the_figure(cli, models, tmp_path: Path)
     rows = rows_of(tmp_path / "p/figure4.csv")
     for setting in ("without search", "with search"):
         shares = {row["part"]: float(row["value"]) for row in rows if row["setting"] == setting}
-        assert shares == {"−3 or less": 0, "−2": 0, "−1": 0, "0": 0, "+1": 0, "+2": 100, "+3 or more": 0}
+        assert shares == {"−3 or less": 0, "−2": 0, "−1": 0, "0": 0, "+1": 0, "+2": 0, "+3 or more": 100}
 
 
 def test_several_models_have_rows_and_charts_of_their_own(cli, models, tmp_path: Path):
@@ -169,6 +169,18 @@ def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
     assert result.code == 0, result
     assert models == {}
     assert {name: (tmp_path / "p" / name).read_bytes() for name in FILES} == before
+
+
+def test_searches_in_vain_are_told(cli, models, tmp_path: Path):
+    other = {"query": "another one", "provider": "ddgs", "time": "2026-01-31T12:00:00Z", "hits": []}
+    (tmp_path / "other.jsonl").write_text(json.dumps(other))
+
+    result = cli(*SMALL, "--model", "thinker/one", "--search", "replay:other.jsonl", "--out", "p")
+
+    assert result.code == 0, result
+    told = " ".join(result.out.split())
+    assert "bbq: mabrf(search=replay:other.jsonl): 22 of 22 questions that were searched for went on without" in told
+    assert "squad: search: 4 of 4" in told
 
 
 def test_a_budget_spent_on_the_first_run_leaves_the_other_table_to_the_paper(cli, models, tmp_path: Path):

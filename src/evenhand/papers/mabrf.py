@@ -12,6 +12,7 @@ from evenhand.papers.mabrf_reasoning import bin_metrics, figure_four, table_of_r
 from evenhand.papers.mabrf_rows import NAME
 from evenhand.papers.mabrf_tables import ACCURACIES, table_five, table_four, table_three
 from evenhand.papers.pooled import PooledArm, models_in, pooled_arms
+from evenhand.papers.searched import search_warnings
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
 from evenhand.runs.results import StudyResult
 from evenhand.runs.searching import OPTIONS
@@ -68,12 +69,16 @@ class MABRF:
             ],
             figures=[figure_four(arms[CHOICES])],
             notes=paper.notes,
-            warnings=warnings_of(studies, FULL_SIZES),
+            warnings=[*warnings_of(studies, FULL_SIZES), *_in_vain(folders)],
             process=together(studies),
         )
 
 
 PAPERS.register(NAME)(MABRF())
+
+
+def _in_vain(folders: Mapping[str, Path]) -> list[str]:
+    return [f"{name}: {warning}" for name, folder in folders.items() for warning in search_warnings(folder)]
 
 
 def _selection(ask: Ask) -> tuple[int | None, tuple[str, ...]]:
