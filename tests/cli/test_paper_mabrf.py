@@ -216,7 +216,7 @@ def _bbq() -> str:
 
 CASES = {
     "no model": (("paper", "mabrf"), "No model is named; pass --model"),
-    "completions": ((*SMALL, "--model", "fake/A", "--completions", "2"), "has no use for --completion"),
+    "completions": ((*SMALL, "--model", "fake/A", "--completions", "2"), "has no use for --completions;"),
     "scorer": ((*SMALL, "--model", "fake/A", "--scorer", "builtin"), "has no use for --scorer"),
     "scorer of stored runs": (("paper", "mabrf", "--out", "p", "--scorer", "builtin"), "has no use for --scorer"),
     "search elsewhere": (("paper", "stardtox", "--model", "fake/A", "--search", "ddgs"), "has no use for --search"),

@@ -74,9 +74,9 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
 
 def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
     """Refuse flags that the paper has no use for, rather than leave them unheard."""
-    for choice in ("completions", "search", "scorers"):
+    for choice, flag in (("completions", "--completions"), ("search", "--search"), ("scorers", "--scorer")):
         if given[choice] and choice not in wanted.takes:
-            raise UsageError(f"The paper {wanted.name} has no use for --{choice.removesuffix('s')}; leave it away.")
+            raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
     bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
     if len(bases) > 1 and "models" not in wanted.takes:
         raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
