@@ -265,6 +265,7 @@ async def test_a_page_that_just_fits_is_read(server: PagesServer, fetcher_for: F
     ("path", "reason"),
     [
         ("picture", "sent image/png, not a text page"),
+        ("typeless", "sent something without a known type"),
         ("missing", "answered with HTTP 404"),
         ("damaged", "damaged compression"),
         ("brotli", "compressed in a way"),

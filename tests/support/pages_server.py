@@ -47,6 +47,7 @@ REPLIES: Mapping[str, Callable[[], web.Response]] = {
         body="<p>Größe</p>".encode("latin-1"), headers={"Content-Type": "text/html; charset=latin-1"}
     ),
     "picture": lambda: web.Response(body=b"\x89PNG", content_type="image/png"),
+    "typeless": lambda: web.Response(body=b"x", headers={"Content-Type": "téxt <b>"}),
     "packed": lambda: encoded(gzip.compress(ARTICLE.encode())),
     "bomb": lambda: encoded(gzip.compress(b"a" * 50_000_000)),
     "trailing": lambda: encoded(gzip.compress(ARTICLE.encode()) + b"more" * 50_000),

@@ -7,6 +7,7 @@ passwords, no proxy settings. A failure is a SearchError of one sentence that na
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from evenhand.search.robots import EVERYTHING, Robots, read_robots
 
 PLAIN = "text/plain"
 TYPES = ("text/html", "application/xhtml+xml", PLAIN)
+_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,80}")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _AT_ONCE = 32
 _AT_ONCE_PER_HOST = 2
@@ -111,7 +113,9 @@ class SafeFetcher:
         if reply.status != 200:
             raise SearchError(f"{url.raw_host} answered with HTTP {reply.status}.")
         if reply.kind not in TYPES:
-            raise SearchError(f"{url.raw_host} sent {reply.kind[:60] or 'something without a type'}, not a text page.")
+            # A header can hold anything; only what looks like a type is repeated.
+            kind = reply.kind if _TYPE.fullmatch(reply.kind) else "something without a known type"
+            raise SearchError(f"{url.raw_host} sent {kind}, not a text page.")
         if not reply.complete:
             raise SearchError(f"The page of {url.raw_host} is larger than {self._limits.size:,} bytes.")
         return Page(str(url), decode(reply.body, reply.charset), reply.kind == PLAIN)
