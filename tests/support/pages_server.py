@@ -24,7 +24,7 @@ HIDDEN = (
 )
 
 # Small for the network and within the size limit, but minutes of work for the HTML parser.
-SLOW = "<html><body><p " + " ".join(f"a{number}=1" for number in range(120_000)) + ">Text</p></body></html>"
+SLOW = "<html><body><p " + " ".join(f"a{number}=1" for number in range(150_000)) + ">Text</p></body></html>"
 
 
 def html(text: str) -> web.Response:

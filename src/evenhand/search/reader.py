@@ -1,6 +1,6 @@
 """Reads the text out of pages in a process of its own, which is ended when a page takes too long.
 
-A page within all limits can keep an HTML parser busy for minutes (a tag with 100,000 attributes is enough), or make it
+A page within all limits can keep an HTML parser busy for minutes (a tag with 150,000 attributes is enough), or make it
 crash. A thread could be neither stopped nor survived; a process can, and it is given no keys of the environment.
 """
 
