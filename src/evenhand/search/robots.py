@@ -1,7 +1,7 @@
 """What a site's robots.txt allows, as RFC 9309 says: the longest rule decides, with `*` and `$`.
 
-The standard library's parser (of Python 3.11) knows neither wildcards nor the longest rule, so it would visit pages that
-sites shut out.
+The parser of the standard library (Python 3.11) knows neither wildcards nor the longest rule, so it would visit pages
+that sites shut out.
 """
 
 from __future__ import annotations
