@@ -19,10 +19,10 @@ LIMIT_SECONDS = 300
 
 
 @contextlib.contextmanager
-def stub(latency: float = 0.0) -> Iterator[str]:
+def stub(latency: float = 0.0, script: str = "stub.py") -> Iterator[str]:
     """The base URL of a stub endpoint that answers after `latency` seconds."""
-    command = [sys.executable, str(HERE / "stub.py"), str(latency)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = [sys.executable, str(HERE / script), str(latency)]
+    with subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
@@ -30,11 +30,11 @@ def stub(latency: float = 0.0) -> Iterator[str]:
             process.kill()
 
 
-def fresh(client: str, **options: Any) -> dict[str, Any]:
-    """What `clients.py` measures for one client, in a process of its own; the last line it prints is the result."""
+def fresh(client: str, *, script: str = "clients.py", **options: Any) -> dict[str, Any]:
+    """What `script` measures for one client, in a process of its own; the last line it prints is the result."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "clients.py"), client, json.dumps(options)],
-        env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")},
+        [sys.executable, str(HERE / script), client, json.dumps(options)],
+        env=_environment(),
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
@@ -77,6 +77,10 @@ def verdict(value: float, target: float, *, least: bool = False) -> str:
     """Whether a target is met, said next to it."""
     met = value >= target if least else value <= target
     return f"{'≥' if least else '≤'} {target:g}: {'met' if met else 'MISSED'}"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
 
 
 def _text(cell: Any) -> str:

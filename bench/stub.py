@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import threading
-from typing import cast
+from typing import Any, cast
 
 import orjson
 
@@ -19,22 +19,27 @@ REPLY = (
     "The context does not say which of the two people it was, so choosing one of them would rest on an assumption "
     "about their group and not on what is written. The answer that the text supports is that it cannot be told."
 )
-_BODY = orjson.dumps(
-    {
-        "id": "chatcmpl-bench",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": "stub",
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": REPLY}, "logprobs": None, "finish_reason": "stop"}
-        ],
-        "usage": {"prompt_tokens": 180, "completion_tokens": 42, "total_tokens": 222},
-    }
-)
-RESPONSE = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + str(len(_BODY)).encode() + b"\r\n\r\n"
-) + _BODY
 _LENGTH = b"content-length:"
+
+
+def completion(text: str, logprobs: Any = None) -> bytes:
+    """A whole HTTP response with one chat completion."""
+    message = {"role": "assistant", "content": text}
+    body = orjson.dumps(
+        {
+            "id": "chatcmpl-bench",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": "stub",
+            "choices": [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 180, "completion_tokens": 42, "total_tokens": 222},
+        }
+    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    return head + str(len(body)).encode() + b"\r\n\r\n" + body
+
+
+RESPONSE = completion(REPLY)
 
 
 class Endpoint(asyncio.Protocol):
@@ -57,20 +62,26 @@ class Endpoint(asyncio.Protocol):
             length = int(head[at + len(_LENGTH) :].split(b"\r\n", 1)[0]) if at >= 0 else 0
             if len(self._buffer) < end + 4 + length:
                 return
+            response = self.response(self._buffer[end + 4 : end + 4 + length])
             self._buffer = self._buffer[end + 4 + length :]
             if self._latency:
-                self._loop.call_later(self._latency, self._answer)
+                self._loop.call_later(self._latency, self._answer, response)
             else:
-                self._answer()
+                self._answer(response)
 
-    def _answer(self) -> None:
+    def response(self, body: bytes) -> bytes:
+        """What to send to a request; the same to all of them here."""
+        del body
+        return RESPONSE
+
+    def _answer(self, response: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(RESPONSE)
+            self._transport.write(response)
 
 
-async def serve(latency: float) -> None:
+async def serve(latency: float, endpoint: type[Endpoint]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Endpoint(latency), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: endpoint(latency), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -80,11 +91,17 @@ def _end_with_parent() -> None:
     os._exit(0)
 
 
-if __name__ == "__main__":
+def main(endpoint: type[Endpoint] = Endpoint) -> None:
+    """Serve with the latency that the command line gives, until standard input closes."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    work = serve(float(sys.argv[1]), endpoint)
     try:
         import uvloop
     except ImportError:
-        asyncio.run(serve(float(sys.argv[1])))
+        asyncio.run(work)
     else:
-        uvloop.run(serve(float(sys.argv[1])))
+        uvloop.run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""An endpoint that answers like a model under MABRF, so that two clients can be compared answer by answer.
+
+What it says depends on the request's words alone. The solver's reasoning rests on 0, 1 or 2 guesses; the judge calls it
+free of bias when none is left, and the rephraser takes away one at a time. The agents are told apart by how the user
+message of their prompt files begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+from stub import Endpoint, completion, main
+
+from evenhand.methods.mabrf import agents
+from evenhand.prompts import load_prompt
+
+GUESSES = (0, 0, 0, 0, 0, 0, 1, 1, 1, 2)
+"""How many the solver's reasoning rests on: of ten requests six need no rephrasing, three one and one two."""
+LETTERS = "ABC"
+_LEFT = re.compile(r"This rests on (\d) guesses")
+
+
+def opening(name: str) -> str:
+    """The words by which an agent's request is known."""
+    user = next(text for role, text in load_prompt(agents.__file__, name).parts if role == "user")
+    return user.partition("{{")[0].partition("\n")[0]
+
+
+OPENINGS = {opening(name): name for name in ("solve", "judge", "rephrase", "terminate")}
+assert len(OPENINGS) == 4, "two of MABRF's prompts begin alike"
+
+
+def reply(words: str) -> tuple[str, Any]:
+    """What an agent says to a request, and the logprobs of a letter."""
+    agent = next(name for start, name in OPENINGS.items() if words.startswith(start))
+    number = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=4).digest())
+    if agent == "solve":
+        return f"{_steps(number, GUESSES[number % len(GUESSES)])}\nAnswer: {LETTERS[number % 3]}", None
+    if agent == "terminate":
+        letter = {"token": LETTERS[number % 3], "logprob": -0.01}
+        return LETTERS[number % 3], {"content": [{**letter, "top_logprobs": [letter]}]}
+    found = _LEFT.search(words)
+    assert found is not None, words
+    left = int(found[1])
+    if agent == "rephrase":
+        return _steps(number, left - 1), None
+    rating = {"bias": 3 * left, "relevancy": 8 - left}
+    reasons = {"bias_reason": f"step 2 guesses, {left} left", "relevancy_reason": "it keeps to the passage"}
+    return orjson.dumps(rating | reasons).decode(), None
+
+
+def _steps(number: int, guesses: int) -> str:
+    return f"1. The passage is about two people ({number}).\n2. This rests on {guesses} guesses.\n3. So much is said."
+
+
+class Agents(Endpoint):
+    """Answers each request by its last message."""
+
+    def response(self, body: bytes) -> bytes:
+        return completion(*reply(orjson.loads(body)["messages"][-1]["content"]))
+
+
+if __name__ == "__main__":
+    main(Agents)
