@@ -6,7 +6,7 @@ Solver, rephraser and terminating agent have no tools; the judge has a rubric.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,8 +28,9 @@ BIAS, RELEVANCY = "bias", "relevancy"
 _HIGH = 9
 
 _ANSWER_LINE = re.compile(
-    r"^[\s*_#>\-\d.)]*(?:the\s+|my\s+)?(?:final\s+|correct\s+)?answer[*_]*\s*(?:is\b|:).*",
-    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+    r"^[ \t*_#>\-\d.)]*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+|my\s+)?(?:final\s+|correct\s+)?answer[*_]*\s*"
+    r"(?:is\b|(?P<label>:)[*_]*\s*)[^\n]*\n?",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -50,8 +51,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
     if refusal := declined(completion):
         return Solution("", refusal)
     order = session.permutation(len(sample.choices))
-    said = _ANSWER_LINE.search(text)
-    position = read_letter(said[0], [sample.choices[index] for index in order]) if said else None
+    steps, position = _split(text, [sample.choices[index] for index in order])
     if position is not None:
         details = {"reading": "text", "order": list(order), "position": position}
         result: Result = Answer(sample.choices[order[position]], order[position], details)
@@ -59,7 +59,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
         return Solution("", Refusal(text))
     else:
         result = Unscored("the solver's answer could not be read", text)
-    return Solution(_steps(text), result)
+    return Solution(steps, result)
 
 
 async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
@@ -102,7 +102,7 @@ async def rephrase(session: Session, sample: Sample, reasoning: str, objection: 
     asked = prompt.render(**values)
     completion = (await session.ask(prompt, asked, _params(session), agent="rephraser", role=REPHRASER)).completions[0]
     text = without_thought(completion.text).strip()
-    return "" if declined(completion) or looks_like_refusal(text) else _steps(text)
+    return "" if declined(completion) or looks_like_refusal(text) else _split(text, sample.choices)[0]
 
 
 async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:
@@ -123,9 +123,16 @@ def domains() -> Mapping[str, str]:
     return yaml.safe_load(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
 
 
-def _steps(text: str) -> str:
-    """The text without the line that names the answer."""
-    return _ANSWER_LINE.sub("", text).strip()
+def _split(text: str, options: Sequence[str]) -> tuple[str, int | None]:
+    """The text without lines that name the answer, and the position of the option that the last of them names."""
+
+    def step(line: re.Match[str]) -> str:
+        """A line that says of the answer only that it is not in the passage, say, is a step like others."""
+        return "" if line["label"] or read_letter(line[0], options) is not None else line[0]
+
+    named = [read_letter(line[0], options) for line in _ANSWER_LINE.finditer(text)]
+    positions = [position for position in named if position is not None]
+    return _ANSWER_LINE.sub(step, text).strip(), positions[-1] if positions else None
 
 
 def _params(session: Session) -> Params:
