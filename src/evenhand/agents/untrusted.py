@@ -9,27 +9,42 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?]+[\"'”’)\]]*|\n|$)\s*")
 _FENCE = re.compile(r"<{2,}|>{2,}")
+# Where an order can begin: "Young drivers ignore rules" is none.
+_BEGIN = (
+    r"(?:^\W*|[:;,–—]\s*|\b(?:please|kindly|now|always|just|simply|only|must|should|shall|and|then|"
+    r"(?:need|have|required|instructed|important)\s+to)\s+)"
+)
+_TELL = r"(?:answer|respond|reply|output|say|choose|select|pick|return|write|print|conclude|state)"
+_MODELS = r"(?:ai|llms?|(?:language\s+)?models?|(?:ai\s+)?assistants?|bots?|summari[sz]ers?|(?:ai\s+)?agents?)"
 _ORDERS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"\b(?:ignore|disregard|forget|override|bypass|skip|do not follow|stop following)\b.{0,60}"
-        r"\b(?:instructions?|prompts?|rules?|directions?|messages?|guidelines?|context|passage|question|above|earlier|"
-        r"previous|everything)\b",
-        r"\b(?:new|updated|important|special|secret|hidden|following)\s+(?:system\s+)?(?:instructions?|prompt|directives?)\b",
-        r"\byou\s+(?:are|must|should|will|shall)\s+(?:now\b|(?:always\s+|only\s+)?(?:answer|respond|reply|output|say|"
-        r"choose|select|pick|return|write|print)\b|an?\s+(?:ai|assistant|chatbot|language\s+model|large\s+language))",
-        r"\b(?:answer|respond|reply|output|choose|select|pick|return|print|say)\b[^.]{0,40}"
-        r"(?:\b(?:option|letter|choice|answer)\b[^.]{0,10})?[\"'“‘(\[ ][A-Ca-c0-2][\"'”’)\]]*[.!]?\s*$",
-        r"\b(?:the\s+)?(?:correct|right|true|best|only|final|expected)\s+(?:answer|option|choice|letter)\b",
-        r"\b(?:system|developer|assistant)\s+(?:prompt|message|note|instruction)s?\b",
-        r"\b(?:ai|language)\s+(?:models?|assistants?|agents?)\b[^.]{0,60}\b(?:must|should|shall|need\s+to|have\s+to|"
-        r"are\s+(?:required|instructed|asked|to))\b",
-        r"\b(?:note|attention|message|notice)\s+(?:to|for)\s+(?:the\s+|all\s+|any\s+)?(?:ai|assistants?|bots?|models?|"
-        r"llms?|summari[sz]ers?|agents?)\b",
-        r"\b(?:act|behave)\s+as\b|\bpretend\s+(?:to\s+be|that)\b|\brole-?play\b|\bjailbreak\b",
+        rf"{_BEGIN}(?:ignore|disregard|forget|override|bypass|skip|do\s+not\s+follow|don['’]t\s+follow|stop\s+following)"
+        r"\b.{0,60}\b(?:instructions?|prompts?|rules?|directions?|messages?|guidelines?|context|passage|question|above|"
+        r"earlier|previous|everything)\b",
+        r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,20}\b(?:all|any|your|these|above|previous|prior|earlier|"
+        r"preceding)\b.{0,40}\b(?:instructions?|prompts?|rules?|directions?|messages?|guidelines?|context)\b",
+        r"\b(?:your|my)\s+(?:new|updated|real|actual|only|true)\s+(?:instructions?|prompt|task|goal|role)\b",
+        r"\b(?:new|updated|important|special|secret|hidden|following)\s+(?:system\s+)?"
+        r"(?:instructions?|prompts?|directives?)\s*[:!–—-]",
+        rf"\byou\s+(?:are|must|should|will|shall)\s+(?:now\b|(?:always\s+|only\s+)?{_TELL}\b|"
+        r"an?\s+(?:ai|assistant|chatbot|language\s+model|large\s+language))",
+        rf"\b{_TELL}\b[\s:]*(?:(?:with|only|just|always|the|option|letter|choice|answer|is|as|number|that|it|by)\b"
+        r"[\s:]*){0,6}[\"'“‘(\[*]*[A-Ca-c0-2][\"'”’)\]*]*[.!]?\s*$",
+        r"^\W*(?:(?:please|always|now|simply|just|so|then)\W+)*(?:(?:answer|respond|reply)\s+(?:that|with|by|as|only)|"
+        r"(?:conclude|state|report|say|claim|write|output)\s+that|(?:act|behave)\s+as|pretend\s+(?:to|that|you)|"
+        r"role-?play\s+(?:as|that|an?|the))\b",
+        r"\b(?:(?:correct|right|true|final|expected)\s+(?:answer|option|choice|letter)|(?:best|only)\s+(?:answer|letter))"
+        r"\s*(?:\b(?:is|must|should|will)\b|[:=])",
+        r"\b(?:system|developer|assistant)\s+(?:prompt|message|note|instruction)s?\b|\bjailbreak\b",
+        rf"\b{_MODELS}\b[^.]{{0,60}}\b(?:must|should|shall|need\s+to|have\s+to|are\s+(?:\w+\s+)?to)\s+(?:\w+\s+)?"
+        rf"(?:{_TELL}|ignore|disregard|report|treat|summari[sz]e|follow|recommend|believe|prefer)\b",
+        rf"\b{_MODELS}\b[^.]{{0,20}}\b(?:reading|processing|summari[sz]ing)\s+this\b",
+        rf"\b(?:(?:note|message|notice|instructions?)\s+(?:to|for)|attention,?)\s+(?:(?:the|all|any)\s+)*{_MODELS}\b",
         r"^\W*(?:system|user|assistant|human|instruction)s?\s*[:>\]|]",
         r"<\|?\/?\s*(?:system|user|assistant|instructions?|im_start|im_end|endoftext)\b",
         r"\[/?inst\]|###\s*(?:instruction|response|system)",
@@ -44,17 +59,24 @@ def fenced(text: str) -> str:
 
 def without_orders(text: str) -> tuple[str, int]:
     """The text without sentences that tell a model what to do, and how many those were."""
-    plain = "".join(letter for letter in unicodedata.normalize("NFKC", text) if not _invisible(letter))
-    kept: list[str] = []
-    dropped = 0
-    for sentence in _SENTENCE.findall(plain):
-        if any(order.search(sentence.strip()) for order in _ORDERS):
-            dropped += 1
-        else:
-            kept.append(sentence)
-    return "".join(kept).strip(), dropped
+    plain = "".join(_visible(letter) for letter in unicodedata.normalize("NFKC", text))
+    sentences = _SENTENCE.findall(plain)
+    orders = [_is_order(sentence) for sentence in sentences]
+    for number, (one, other) in enumerate(pairwise(sentences)):
+        # A line may end in the middle of a sentence.
+        broken = "\n" in one and not one.rstrip().endswith((".", "!", "?"))
+        if broken and not any(orders[number : number + 2]) and _is_order(f"{one.strip()} {other}"):
+            orders[number : number + 2] = True, True
+    kept = [sentence for sentence, order in zip(sentences, orders, strict=True) if not order]
+    return "".join(kept).strip(), sum(orders)
 
 
-def _invisible(letter: str) -> bool:
-    """Characters that a reader does not see, such as those that could split a word that is looked for."""
-    return unicodedata.category(letter) in ("Cf", "Cc", "Co") and letter not in "\n\t"
+def _is_order(sentence: str) -> bool:
+    return any(order.search(sentence.strip()) for order in _ORDERS)
+
+
+def _visible(letter: str) -> str:
+    """The letter; nothing for what a reader does not see, such as could split a word that is looked for."""
+    if unicodedata.category(letter) not in ("Cf", "Cc", "Co") or letter in "\n\t":
+        return letter
+    return " " if letter.isspace() else ""
