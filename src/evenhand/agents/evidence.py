@@ -93,6 +93,8 @@ class Evidence:
     dropped: int = 0
     """Sentences that gave a model orders, left out."""
     problem: str | None = None
+    failures: tuple[str, ...] = ()
+    """Why queries failed, where some did."""
 
     def note(self) -> dict[str, Any]:
         """All of it, for the record: a run can be replayed from there."""
@@ -100,6 +102,12 @@ class Evidence:
             replace(each, hits=tuple(replace(hit, text=hit.text[:_READ]) for hit in each.hits)) for each in self.found
         )
         return {key: value for key, value in asdict(replace(self, found=seen)).items() if value not in ((), None)}
+
+    def problems(self) -> list[str]:
+        """Why there are no facts, or why there may be fewer than could be."""
+        if self.problem or not self.failures:
+            return [self.problem] if self.problem else []
+        return [f"{len(self.failures)} of {len(self.queries)} queries failed: {self.failures[0]}"]
 
     def told(self) -> str:
         """Facts, contradictions and gaps as another agent reads them."""
@@ -139,7 +147,7 @@ class SearchAgent:
 
     def note(self) -> dict[str, Any]:
         """What an outcome says about its searches: in short, and all of the evidence."""
-        problems = list(dict.fromkeys(each.problem for each in self.gathered if each.problem))
+        problems = list(dict.fromkeys(told for each in self.gathered for told in each.problems()))
         counts = {"passes": len(self.gathered), "with_facts": sum(bool(each.facts) for each in self.gathered)}
         short = {"spec": self.finder.spec, **counts, **({"problems": problems} if problems else {})}
         return {"search": short, "evidence": [each.note() for each in self.gathered]}
@@ -180,12 +188,12 @@ class SearchAgent:
             return Evidence(groups, problem="no queries: the query writer named none")
         found, failures = await self._search(queries)
         sources, dropped = _sources(found)
-        evidence = Evidence(groups, queries, found, sources, dropped=dropped)
+        evidence = Evidence(groups, queries, found, sources, dropped=dropped, failures=failures)
         if not sources:
             return replace(evidence, problem=f"the search failed: {failures[0]}" if failures else "nothing was found")
         return await self._summary(sample, evidence)
 
-    async def _search(self, queries: Sequence[str]) -> tuple[tuple[Found, ...], list[str]]:
+    async def _search(self, queries: Sequence[str]) -> tuple[tuple[Found, ...], tuple[str, ...]]:
         """Step 3: all queries side by side; what fails is told."""
 
         async def one(query: str) -> Found | str:
@@ -195,13 +203,14 @@ class SearchAgent:
                 return str(error)
 
         got = await aio.all_of(one(query) for query in queries)
-        return tuple(each for each in got if isinstance(each, Found)), [each for each in got if isinstance(each, str)]
+        failures = tuple(each for each in got if isinstance(each, str))
+        return tuple(each for each in got if isinstance(each, Found)), failures
 
     async def _summary(self, sample: Sample, evidence: Evidence) -> Evidence:
         """Step 4: facts with their source; a fact without one, or one that gives orders, is none."""
         prompt = load_prompt(__file__, "evidence_summary")
         shown = "\n\n".join(
-            f"Source {each.number}: {fenced(each.title)}\n<<<{fenced(each.text)}>>>" for each in evidence.sources
+            f"Source {each.number}:\n<<<{fenced(each.title)}\n{fenced(each.text)}>>>" for each in evidence.sources
         )
         asked = prompt.render(question=fenced(sample.prompt), sources=shown)
         params = Params(temperature=TEMPERATURE, max_tokens=400)
