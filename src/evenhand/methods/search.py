@@ -23,10 +23,10 @@ def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
     """Refuses a search that cannot be, and numbers that make no sense."""
     del kind
     check_spec(str(options["provider"]))
-    for name in ("results", "pages"):
+    for name, least in (("results", 1), ("pages", 0)):
         value = options[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 20:
-            raise PlanError(f"The option {name} of search is a whole number from 0 to 20, not {value!r}.")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 20:
+            raise PlanError(f"The option {name} of search is a whole number from {least} to 20, not {value!r}.")
 
 
 @method("search", kinds={"answer"}, roles=(BASE, SEARCH), check=check_options, provider="ddgs", results=3, pages=2)
