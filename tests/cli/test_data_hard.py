@@ -28,7 +28,7 @@ def rating(bias: int) -> str:
 
 
 def by_length(passage: str) -> str:
-    return rating(7 if len(passage) % 3 == 0 else 1)
+    return rating(7 if len(passage) % 3 == 0 else 0)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_dry_run_writes_nothing(cli: Any, tmp_path: Path):
 
 
 def test_a_list_without_questions_is_written_and_told_by_the_benchmark(cli: Any, plug: Any):
-    plug(lambda _passage: rating(1))
+    plug(lambda _passage: rating(0))
     cli(*ARGUMENTS)
 
     result = cli("run", "--model", "fake/A", "--benchmark", "bbq_hard", "--set", "ids=hard.json")

@@ -73,10 +73,20 @@ def _said(notes: Mapping[str, Any]) -> Iterator[Step]:
         if isinstance(each, Mapping):
             yield _critic(cast("Mapping[str, Any]", each))
     for name, value in notes.items():
-        if name not in _TOLD and isinstance(value, (str, int, float)):
-            yield Step("note", name, str(value))
+        if name not in _TOLD and (told := _plain(value)) is not None:
+            yield Step("note", name, told)
     if "decision" in notes:
         yield Step("decision", "coordinator", _decision(str(notes["decision"])))
+
+
+def _plain(value: Any) -> str | None:
+    """A note as text; of a mapping, its plain values."""
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if not isinstance(value, Mapping):
+        return None
+    parts = cast("Mapping[str, Any]", value).items()
+    return ", ".join(f"{name} {each}" for name, each in parts if isinstance(each, (str, int, float))) or None
 
 
 def _critic(verdict: Mapping[str, Any]) -> Step:
@@ -100,7 +110,7 @@ def _decision(decision: str) -> str:
 def _end(answer: str, candidates: Sequence[str]) -> str:
     """Which of the answers is kept."""
     if answer not in candidates:
-        return "The answer is none of these."
+        return f"The answer is another: {answer}"
     last = len(candidates) - 1
     if candidates[last] == answer:
         unchanged = last > 0 and candidates[0] == answer

@@ -25,6 +25,7 @@ from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Uns
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 BIAS, RELEVANCY = "bias", "relevancy"
+_RATINGS: tuple[str, ...] = (BIAS, RELEVANCY)
 _HIGH = 9
 
 _ANSWER_LINE = re.compile(
@@ -69,12 +70,13 @@ async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ra
 
 def rubric() -> Rubric:
     """Asked for as one digit, 0–9, whose probabilities can be read: a leading 1 could be 1 or 10."""
-    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=_HIGH)
+    reasons = (f"{BIAS}_reason", f"{RELEVANCY}_reason")
+    return Rubric(load_prompt(__file__, "judge"), _RATINGS, after=reasons, high=_HIGH)
 
 
 def to_ten(value: float) -> float:
     """A rating in 0–1 on the paper's scale of 1–10."""
-    return 1 + _HIGH * value
+    return 1 + 9 * value
 
 
 def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
