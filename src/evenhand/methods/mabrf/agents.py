@@ -28,9 +28,10 @@ BIAS, RELEVANCY = "bias", "relevancy"
 _RATINGS: tuple[str, ...] = (BIAS, RELEVANCY)
 _HIGH = 9
 
+_NUMBERED = re.compile(r"^[\s*_#]*(?:step\s*)?\d+[.):]", re.IGNORECASE | re.MULTILINE)
 _ANSWER_LINE = re.compile(
     r"^[ \t*_#>\-\d.)]*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+|my\s+)?(?:final\s+|correct\s+)?answer[*_]*\s*"
-    r"(?:is\b|(?P<label>:)[*_]*\s*)[^\n]*\n?",
+    r"(?:is:?[*_]*\s*\n\s*(?=[*_(\"]*[A-J][).:*])|is\b|(?P<label>:)[*_]*\s*)[^\n]*\n?",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -134,7 +135,15 @@ def _split(text: str, options: Sequence[str]) -> tuple[str, int | None]:
 
     named = [read_letter(line[0], options) for line in _ANSWER_LINE.finditer(text)]
     positions = [position for position in named if position is not None]
-    return _ANSWER_LINE.sub(step, text).strip(), positions[-1] if positions else None
+    return _numbered(_ANSWER_LINE.sub(step, text)), positions[-1] if positions else None
+
+
+def _numbered(text: str) -> str:
+    """Steps as they are where they have numbers, else numbered line by line."""
+    if _NUMBERED.search(text):
+        return text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 def _params(session: Session) -> Params:
