@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
@@ -241,8 +242,7 @@ def search_agent(session: Session, spec: str) -> SearchAgent:
 
 def _sources(found: Sequence[Found]) -> tuple[tuple[Source, ...], int]:
     """The hits of all queries in turn, each address once, cut and without orders to a model."""
-    ranked = [hit for rank in range(max((len(each.hits) for each in found), default=0)) for each in found
-              for hit in each.hits[rank : rank + 1]]  # fmt: skip
+    ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
     sources: list[Source] = []
     seen: set[str] = set()
     dropped = 0
