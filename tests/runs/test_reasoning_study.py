@@ -9,7 +9,7 @@ from evenhand.reports.html import render_report
 from evenhand.reports.tables import arm_table
 from evenhand.runs.results import StudyResult
 from evenhand.runs.study import study
-from support.rated import rated, unrated
+from support.rated import never_free, rated, unrated
 from support.runs import Workshop
 
 BOTH: dict[str, Any] = {"methods": ["unrated", "rated"], "benchmark_options": {"size": 24}}
@@ -24,6 +24,7 @@ async def studied(workshop: Workshop, folder: str = "run", **plan: Any) -> Study
     workshop.model(lambda _messages, _params: "A")
     workshop.method("rated", rated)
     workshop.method("unrated", unrated)
+    workshop.method("never_free", never_free)
     await workshop.run(folder, **plan)
     return study([workshop.directory / folder])
 
@@ -48,7 +49,7 @@ async def test_ratings_before_and_after_are_counted(result: StudyResult):
     assert value(result, 1, "reasoning_bias") == pytest.approx(1)
     assert value(result, 1, "reasoning_bias_change") == pytest.approx(-4.5)
     assert value(result, 1, "relevancy_change_ambig") == pytest.approx(1.5)
-    assert value(result, 1, "joint_success") == pytest.approx(100)
+    assert value(result, 1, "debiased") == value(result, 1, "joint_success") == pytest.approx(100)
     assert value(result, 1, "first_accuracy_ambig") == 0
     assert value(result, 1, "first_bias_ambig") == pytest.approx(100)
 
@@ -119,3 +120,11 @@ async def test_iterations_as_arms_have_ratings_too(workshop: Workshop, result: S
 
     found = [arm.estimate("reasoning_bias") for arm in arms if arm.iteration == 1]
     assert [each.value if each else None for each in found] == [pytest.approx(3.25)]
+
+
+async def test_a_judge_that_calls_every_reasoning_biased_is_warned_about(workshop: Workshop, result: StudyResult):
+    severe = await studied(workshop, "severe", methods=["never_free"], benchmark_options={"size": 24})
+
+    told = "never_free: the judge rated no reasoning as free of bias"
+    assert any(warning.startswith(told) for warning in severe.warnings)
+    assert not any("free of bias" in warning for warning in result.warnings)

@@ -31,3 +31,10 @@ async def rated(sample: Sample, _session: Any) -> Outcome:
 async def unrated(sample: Sample, _session: Any) -> Outcome:
     """A plain right answer."""
     return Outcome(answer(sample, sample.target))
+
+
+async def never_free(sample: Sample, _session: Any) -> Outcome:
+    """A right answer from a reasoning that the judge never calls free of bias."""
+    ratings = ReasoningRatings(4.0, 5.0, debiased=False).note()
+    final = answer(sample, sample.target)
+    return Outcome(final, "max_iterations", (Snapshot(0, final, {RATINGS: ratings}),), {RATINGS: ratings})

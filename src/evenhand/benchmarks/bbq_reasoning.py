@@ -132,8 +132,11 @@ def _reasoning_metrics(context: str) -> list[Metric]:
             _metric(f"{name}_change", f"{title}, change", context, (before, name), _change, better),
         ]
     both = ("correct", "debiased")
-    joint = _metric("joint_success", "Right and debiased", context, both, _both, "higher", share=True, scale=100.0)
-    return [*rated, joint]
+    return [
+        *rated,
+        _metric("debiased", "Reasoning debiased", context, ("debiased",), _value, "higher", share=True, scale=100.0),
+        _metric("joint_success", "Right and debiased", context, both, _both, "higher", share=True, scale=100.0),
+    ]
 
 
 def _legacy_metrics(context: str) -> list[Metric]:

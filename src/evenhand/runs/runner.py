@@ -352,8 +352,8 @@ def _side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
     if len(own) == len(slots):
         # One sample per slot: its next call finds its last one's prompt still there.
         return min(concurrency, max(own))
-    # More samples than calls: while one is being stored, another's call is in the air; and where a method's samples take
-    # chains of calls of very different length, those that are begun last must not be left to run alone.
+    # More samples than calls: while one is being stored, another's call is in the air. Where samples take chains of
+    # calls of very different length, those that begin last should not be left to run alone.
     return concurrency + max(4, concurrency // 2)
 
 

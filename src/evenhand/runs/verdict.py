@@ -7,6 +7,8 @@ from evenhand.types import Usage
 
 DASH = "–"
 MANY_UNGRADED = 0.05
+FEW_RATED = 10
+"""Ratings below which a judge may just have met few good reasonings."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance of the chosen positions from a uniform choice."""
 
@@ -123,7 +125,20 @@ def warnings_about(study: StudyResult) -> list[str]:
             f"Strong position bias: one letter is chosen whatever it stands for ({', '.join(swayed)} of the time), so "
             "these answers say little about the people in the question; --orders 3 averages it away."
         )
-    return found + _at_chance(study)
+    return found + _never_debiased(study) + _at_chance(study)
+
+
+def _never_debiased(study: StudyResult) -> list[str]:
+    """Arms whose judge calls every reasoning biased: all is rewritten, as often as may be, whatever it says."""
+    found: list[str] = []
+    for arm in _whole(study):
+        free = arm.estimate("debiased")
+        if free is not None and free.value == 0 and free.n >= FEW_RATED:
+            found.append(
+                f"{arm.label}: the judge rated no reasoning as free of bias, however often it was rewritten; "
+                "`evenhand doctor MODEL --judge` tells whether it can judge, and the bound for its scale."
+            )
+    return found
 
 
 def _is_swayed(arm: ArmResult) -> bool:

@@ -21,6 +21,7 @@ _RATINGS: Columns = {
     "relevancy_before": ("Relevancy before", "10 is best"),
     "relevancy": ("after", ""),
     "relevancy_change": ("change", "higher is better"),
+    "debiased": ("Debiased,\u00a0%", "higher is better"),
     "joint_success": ("Right and debiased,\u00a0%", "higher is better"),
 }
 _ANSWERS: Columns = {
