@@ -36,7 +36,7 @@ def reply(messages: Sequence[Message], params: Params) -> str:
         return json.dumps({name: values.get(name, _empty(each)) for name, each in properties.items()})
     if "Write the reasoning again" in asked:
         return FACT
-    return f"{BELIEF}\nAnswer: A" if "numbered steps" in asked else "B"
+    return f"{BELIEF}\nAnswer: A" if '"Answer: "' in asked else "B"
 
 
 def _empty(schema: dict[str, Any]) -> Any:

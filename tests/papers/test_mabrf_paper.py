@@ -36,6 +36,12 @@ def test_the_defaults_are_the_papers_questions_and_search():
     assert answers.methods == ("closed_book", "search:provider=ddgs", "default")
 
 
+def test_a_bound_that_fits_the_judge_goes_to_both_loops():
+    choices = MABRF().runs(Ask("fake/A", search="wikipedia", accept=4.16))[0]
+
+    assert choices.methods == ("default", "cot", "mabrf:accept=4.16", "mabrf:search=wikipedia,accept=4.16")
+
+
 def test_a_limit_counts_questions_of_each_kind_of_all_bbq():
     choices, answers = MABRF().runs(Ask("openai/x", limit=3, search="wikipedia"))
 

@@ -23,6 +23,9 @@ _FIXED = ("config", "benchmark", "settings", "methods")
 _OWN = ("data", "models", "seeds", "limit", "out")
 """Options of a plan that mean something narrower here."""
 
+_CHOICES = {"completions": "--completions", "search": "--search", "accept": "--accept", "scorers": "--scorer"}
+"""What only some papers take, and its flag."""
+
 
 @click.command()
 @click.argument("name", metavar="PAPER")
@@ -32,6 +35,9 @@ _OWN = ("data", "models", "seeds", "limit", "out")
 @click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. per category (default: as the paper).")
 @click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper).")
 @click.option("--search", metavar="SPEC", help="Where to search, for papers that do (default ddgs).")
+@click.option(
+    "--accept", type=click.FloatRange(1, 10), help="MABRF's bound on bias, for the judge: evenhand doctor SPEC --judge."
+)
 @click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
 @click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
@@ -74,7 +80,7 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
 
 def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
     """Refuse flags that the paper has no use for, rather than leave them unheard."""
-    for choice, flag in (("completions", "--completions"), ("search", "--search"), ("scorers", "--scorer")):
+    for choice, flag in _CHOICES.items():
         if given[choice] and choice not in wanted.takes:
             raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
     bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
@@ -90,7 +96,7 @@ def _ask(given: Mapping[str, Any]) -> Ask:
         raise UsageError("--builtin uses our own data sets; leave --data away, or --builtin.")
     if "," in (given["search"] or ""):
         raise UsageError("--search takes one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
-    return Ask(bases[0], given["limit"], given["completions"], given["builtin"], given["search"])
+    return Ask(bases[0], given["limit"], given["completions"], given["builtin"], given["search"], given["accept"])
 
 
 def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) -> list[str]:

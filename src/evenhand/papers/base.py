@@ -31,6 +31,8 @@ class Ask:
     """Our own data sets in place of the public ones."""
     search: str | None = None
     """The spec of the search provider."""
+    accept: float | None = None
+    """The bound on bias that fits the judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class PaperPage:
     """The arms of all runs, for cost, failures and provenance."""
 
 
-Choice = Literal["models", "completions", "search", "scorers"]
+Choice = Literal["models", "completions", "search", "accept", "scorers"]
 """`models`: several base models, side by side."""
 
 
