@@ -280,14 +280,25 @@ async def test_a_solver_that_refuses_is_a_refusal(reply: Any):
     assert (outcome.stop, stage.calls) == ("refused", {"solver": 1})
 
 
-@pytest.mark.parametrize("reply", ["", "Answer: B", "<think>It is the old man."], ids=repr)
-async def test_a_solver_without_reasoning_leaves_nothing_to_judge(reply: str):
-    stage = Stage(solver=reply)
+@pytest.mark.parametrize(("replies", "calls"), [([""], 1), (["<think>It is the old man."], 1), (["Answer: B"] * 2, 2)])
+async def test_a_solver_without_reasoning_leaves_nothing_to_judge(replies: list[str], calls: int):
+    stage = Stage(solver=replies)
 
     outcome = await stage.run()
 
     assert isinstance(outcome.result, Unscored)
-    assert (outcome.stop, stage.calls) == ("no_reasoning", {"solver": 1})
+    assert (outcome.stop, stage.calls) == ("no_reasoning", {"solver": calls})
+
+
+async def test_a_solver_that_only_answers_is_asked_for_its_steps_and_keeps_its_answer():
+    stage = Stage(solver=["Answer: A", BIASED])
+
+    outcome = await stage.run()
+
+    first = outcome.snapshots[0]
+    assert isinstance(first.result, Answer)
+    assert first.notes["reasoning"] == BIASED
+    assert stage.calls == {"solver": 2, "judge": 1, "terminate": 1}
 
 
 async def test_a_solver_whose_answer_cannot_be_read_still_has_a_reasoning():

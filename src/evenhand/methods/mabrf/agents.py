@@ -45,23 +45,29 @@ class Solution:
 
 
 async def solve(session: Session, sample: Sample) -> Solution:
-    """Numbered steps and an answer, in one call; the steps may be usable where the answer is not."""
-    prompt = load_prompt(__file__, "solve")
+    """Steps and an answer, in one call; the steps may be usable where the answer is not.
+
+    A model that answers without any steps is asked for them once more.
+    """
+    prompt, explain = load_prompt(__file__, "solve"), load_prompt(__file__, "explain")
     asked = prompt.render(context=sample.context, question=sample.prompt, options=listed(session, sample))
+    order = session.permutation(len(sample.choices))
+    shown = [sample.choices[index] for index in order]
     completion = (await session.ask(prompt, asked, _params(session), agent="solver", role=SOLVER)).completions[0]
     text = without_thought(completion.text).strip()
     if refusal := declined(completion):
         return Solution("", refusal)
-    order = session.permutation(len(sample.choices))
-    steps, position = _split(text, [sample.choices[index] for index in order])
-    if position is not None:
-        details = {"reading": "text", "order": list(order), "position": position}
-        result: Result = Answer(sample.choices[order[position]], order[position], details)
-    elif looks_like_refusal(text):
-        return Solution("", Refusal(text))
-    else:
-        result = Unscored("the solver's answer could not be read", text)
-    return Solution(steps, result)
+    steps, position = _split(text, shown)
+    if position is None:
+        if looks_like_refusal(text):
+            return Solution("", Refusal(text))
+        return Solution(steps, Unscored("the solver's answer could not be read", text))
+    if not steps:
+        again = (*asked, Message("assistant", text), *explain.render())
+        told = (await session.ask(explain, again, _params(session), agent="solver", role=SOLVER)).completions[0]
+        steps = "" if declined(told) else _split(without_thought(told.text), shown)[0]
+    details = {"reading": "text", "order": list(order), "position": position}
+    return Solution(steps, Answer(shown[position], order[position], details))
 
 
 async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
