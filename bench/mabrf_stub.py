@@ -1,7 +1,7 @@
 """An endpoint that answers like a model under MABRF, so that two clients can be compared answer by answer.
 
 What it says depends on the request's words alone. The solver's reasoning rests on 0, 1 or 2 guesses; the judge calls it
-free of bias when none is left, and the rephraser takes away one at a time. The agents are told apart by how the user
+free of bias when none is left, and the rephraser takes away one at a time. The agents are told apart by how the last
 message of their prompt files begins.
 """
 
@@ -25,17 +25,18 @@ _LEFT = re.compile(r"This rests on (\d) guesses")
 
 def opening(name: str) -> str:
     """The words by which an agent's request is known."""
-    user = next(text for role, text in load_prompt(agents.__file__, name).parts if role == "user")
-    return user.partition("{{")[0].partition("\n")[0]
+    last = load_prompt(agents.__file__, name).parts[-1][1]
+    return last.partition("{{")[0].partition("\n")[0]
 
 
 OPENINGS = {opening(name): name for name in ("solve", "judge", "rephrase", "terminate")}
 assert len(OPENINGS) == 4, "two of MABRF's prompts begin alike"
 
 
-def reply(words: str) -> tuple[str, Any]:
+def reply(messages: list[str]) -> tuple[str, Any]:
     """What an agent says to a request, and the logprobs of a letter."""
-    agent = next(name for start, name in OPENINGS.items() if words.startswith(start))
+    agent = next(name for start, name in OPENINGS.items() if messages[-1].startswith(start))
+    words = "\n".join(messages)
     number = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=4).digest())
     if agent == "solve":
         return f"{_steps(number, GUESSES[number % len(GUESSES)])}\nAnswer: {LETTERS[number % 3]}", None
@@ -57,10 +58,10 @@ def _steps(number: int, guesses: int) -> str:
 
 
 class Agents(Endpoint):
-    """Answers each request by its last message."""
+    """Answers each request by its messages."""
 
     def response(self, body: bytes) -> bytes:
-        return completion(*reply(orjson.loads(body)["messages"][-1]["content"]))
+        return completion(*reply([message["content"] for message in orjson.loads(body)["messages"]]))
 
 
 if __name__ == "__main__":
