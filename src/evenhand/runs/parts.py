@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,3 +89,15 @@ def load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mappi
             )
     identities = {role: model_identity(model.fingerprint()) for role, model in chosen.items()}
     return LoadedArm(arm, method, options, chosen, identities)
+
+
+def side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
+    """How many samples are under way at once."""
+    slots = [model.slots for arm in arms for model in arm.models.values()]
+    own = [each for each in slots if each is not None]
+    if len(own) == len(slots):
+        # One sample per slot: its next call finds its last one's prompt still there.
+        return min(concurrency, max(own))
+    # More samples than calls: while one is being stored, another's call is in the air. Where samples take chains of
+    # calls of very different length, those that begin last should not be left to run alone.
+    return concurrency + max(4, concurrency // 2)

@@ -25,7 +25,16 @@ from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.request import request_key
 from evenhand.runs.lock import LOCK_NAME, locked
-from evenhand.runs.parts import LoadedArm, Settings, check_plan, load_arm, load_models, loaded_model, scorer_id
+from evenhand.runs.parts import (
+    LoadedArm,
+    Settings,
+    check_plan,
+    load_arm,
+    load_models,
+    loaded_model,
+    scorer_id,
+    side_by_side,
+)
 from evenhand.runs.plan import ModelPlan, Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, results_of, scores_of
@@ -198,7 +207,7 @@ class Runner:
         todo = store.pending(list(by_number))
         started = time.perf_counter()
         self._tell(budget)
-        workers = min(_side_by_side(arms, self.settings.concurrency), max(1, self.progress.total - self.progress.done))
+        workers = min(side_by_side(arms, self.settings.concurrency), max(1, self.progress.total - self.progress.done))
         try:
             with _rare_collections():
                 async with asyncio.TaskGroup() as group:
@@ -343,18 +352,6 @@ class Runner:
         self.progress.spent = budget.spent
         if self._observer is not None:
             self._observer(self.progress)
-
-
-def _side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
-    """How many samples are under way at once."""
-    slots = [model.slots for arm in arms for model in arm.models.values()]
-    own = [each for each in slots if each is not None]
-    if len(own) == len(slots):
-        # One sample per slot: its next call finds its last one's prompt still there.
-        return min(concurrency, max(own))
-    # More samples than calls: while one is being stored, another's call is in the air. Where samples take chains of
-    # calls of very different length, those that begin last should not be left to run alone.
-    return concurrency + max(4, concurrency // 2)
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:

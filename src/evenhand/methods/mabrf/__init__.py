@@ -87,20 +87,18 @@ class Version:
 )
 async def mabrf(sample: Sample, session: Session) -> Outcome:
     """Judge and rephrase the reasoning until it is free of bias, then answer from it (MABRF)."""
-    solution = await solve(session, sample)
-    if (ended := _ended(solution.reasoning, solution.result)) is not None:
-        return ended
-    first = await rate_reasoning(session, sample, solution.reasoning)
-    if isinstance(first, Unscored):
-        return _unjudged(solution.result, solution.reasoning, first)
-    versions = [Version(solution.reasoning, first)]
+    start = await _start(sample, session)
+    if isinstance(start, Outcome):
+        return start
+    first, version = start
+    versions = [version]
     searcher = _search_agent(session)
     stop = await _improve(sample, session, versions, searcher)
     accept = float(session.options["accept"])
     best = best_of(versions)
     result = await terminate(session, sample, best.reasoning)
     # The answer as it stood: until the end, the solver's.
-    snapshots = [Snapshot(k, solution.result, version.notes(accept)) for k, version in enumerate(versions)]
+    snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,
         "version": versions.index(best),
@@ -114,16 +112,27 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), check=check_options, **_SHARED)
 async def mabrf_first(sample: Sample, session: Session) -> Outcome:
     """MABRF's solver and judge alone: the model's own reasoning, rated and left as it is."""
+    start = await _start(sample, session)
+    if isinstance(start, Outcome):
+        return start
+    first, version = start
+    notes = version.notes(float(session.options["accept"]))
+    return Outcome(first, "rated", (Snapshot(0, first, notes),), {**notes, FIRST_RATINGS: notes[RATINGS]})
+
+
+async def _start(sample: Sample, session: Session) -> tuple[Result, Version] | Outcome:
+    """The solver's answer and its rated reasoning, or the outcome where there is nothing to go on from."""
     solution = await solve(session, sample)
-    if (ended := _ended(solution.reasoning, solution.result)) is not None:
-        return ended
+    if isinstance(solution.result, Refusal):
+        return Outcome(solution.result, "refused")
+    if not solution.reasoning:
+        return Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
     found = await rate_reasoning(session, sample, solution.reasoning)
     if isinstance(found, Unscored):
-        return _unjudged(solution.result, solution.reasoning, found)
-    only = Version(solution.reasoning, found)
-    accept = float(session.options["accept"])
-    notes = {**only.notes(accept), FIRST_RATINGS: only.ratings(accept)}
-    return Outcome(solution.result, "rated", (Snapshot(0, solution.result, only.notes(accept)),), notes)
+        snapshot = Snapshot(0, solution.result, {"reasoning": solution.reasoning})
+        reason = f"the reasoning could not be judged: {found.reason}"
+        return Outcome(Unscored(reason, found.raw), "unjudged", (snapshot,))
+    return solution.result, Version(solution.reasoning, found)
 
 
 async def _improve(sample: Sample, session: Session, versions: list[Version], searcher: SearchAgent | None) -> str:
@@ -154,15 +163,3 @@ def best_of(versions: Sequence[Version]) -> Version:
 def _search_agent(session: Session) -> SearchAgent | None:
     spec = str(session.options["search"] or "")
     return search_agent(session, spec) if spec else None
-
-
-def _ended(reasoning: str, result: Result) -> Outcome | None:
-    """The outcome of a solution that there is nothing to judge in."""
-    if isinstance(result, Refusal):
-        return Outcome(result, "refused")
-    return None if reasoning else Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
-
-
-def _unjudged(result: Result, reasoning: str, found: Unscored) -> Outcome:
-    snapshot = Snapshot(0, result, {"reasoning": reasoning})
-    return Outcome(Unscored(f"the reasoning could not be judged: {found.reason}", found.raw), "unjudged", (snapshot,))
