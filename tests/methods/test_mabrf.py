@@ -270,6 +270,14 @@ async def test_a_reasoning_that_comes_back_ends_the_loop_without_another_judgeme
     assert (outcome.stop, stage.calls["judge"]) == ("unchanged", len(replies))
 
 
+async def test_a_rephraser_that_repeats_the_fence_hands_on_the_steps_alone():
+    stage = Stage(judge=[rated(8), rated(1)], rephrase=[f"<<<{FAIR}>>>"])
+
+    outcome = await stage.run()
+
+    assert outcome.notes["reasoning"] == FAIR
+
+
 @pytest.mark.parametrize("reply", [SORRY, Completion("", refusal="No."), Completion("", finish="filter")], ids=repr)
 async def test_a_solver_that_refuses_is_a_refusal(reply: Any):
     stage = Stage(solver=reply)

@@ -110,7 +110,8 @@ async def rephrase(session: Session, sample: Sample, reasoning: str, objection: 
         prompt = load_prompt(__file__, "rephrase")
     asked = prompt.render(**values)
     completion = (await session.ask(prompt, asked, _params(session), agent="rephraser", role=REPHRASER)).completions[0]
-    text = without_thought(completion.text).strip()
+    # Small models repeat the fence around what they were shown.
+    text = without_thought(completion.text).strip(" \t\n<>")
     return "" if declined(completion) or looks_like_refusal(text) else _split(text, sample.choices)[0]
 
 
