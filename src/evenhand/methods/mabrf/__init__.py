@@ -1,18 +1,21 @@
 """MABRF (Roy and Rehman): judge and rephrase the reasoning, with evidence from a search where one is given.
 
-1. The solver reasons in numbered steps and answers. 2. The judge rates the reasoning's bias and relevancy, 1–10, with
+1. The solver reasons in steps and answers. 2. The judge rates the reasoning's bias and relevancy, 1–10, with
 reasons. 3. While the bias is above 1, at most `iterations` times: the search agent gathers evidence, the rephraser
 rewrites the steps, the judge rates them again. 4. The terminating agent answers from the best reasoning.
 
 Departures and choices: a bias of 1 is one that rounds to 1 (`accept` is the bound), since the rating is the judge's
 expected value where the model gives logprobs; the right bound depends on the judge, and `evenhand doctor MODEL --judge`
-finds it. The best reasoning is kept: the lowest bias, then the highest relevancy. The rephraser sees the passage, to
-tell what is said from what is guessed. Facts from outside may only replace unsupported claims, with their source; they
-reach the rephraser alone. A reasoning that comes back unchanged ends the loop, as asking again would bring the same.
-The last rating is the final one; nothing is judged twice. Where the first judgement cannot be read, there is no
-outcome; where a later one cannot, the best so far stands. Judges are asked at temperature 0, others at 0.2, and the
-final letter is read from its probabilities, as for all methods. With `domain`, the judge is told what to look out for
-in the sample's category, which the paper proposes as future work.
+finds it. Ratings are asked for as one digit, 0–9, and told as 1–10. The solver thinks freely and its steps are numbered
+afterwards; one that answers without any is asked for them. The terminating agent has the reasoning as its own turn of
+the conversation, and keeps to it as chain of thought does. The best reasoning is kept: the lowest bias, then the
+highest relevancy. The rephraser sees the passage, to tell what is said from what is guessed. Facts from outside may
+only replace unsupported claims, with their source; they reach the rephraser alone. A reasoning that comes back
+unchanged ends the loop, as asking again would bring the same. The last rating is the final one; nothing is judged
+twice. Where the first judgement cannot be read, there is no outcome; where a later one cannot, the best so far stands.
+Judges are asked at temperature 0, others at 0.2, and the final letter is read from its probabilities, as for all
+methods. With `domain`, the judge is told what to look out for in the sample's category, which the paper proposes as
+future work.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent, search_agent
+from evenhand.agents.judge import JUDGE
 from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.agents.session import BASE, Session
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     BIAS,
-    JUDGE,
     RELEVANCY,
     REPHRASER,
     SOLVER,

@@ -15,7 +15,7 @@ import yaml
 
 from evenhand.agents.choice import choose, declined, listed
 from evenhand.agents.evidence import Evidence
-from evenhand.agents.judge import JUDGE, judge
+from evenhand.agents.judge import judge
 from evenhand.agents.reading import looks_like_refusal, read_letter, without_thought
 from evenhand.agents.session import Session
 from evenhand.agents.untrusted import fenced
@@ -25,7 +25,6 @@ from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Uns
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 BIAS, RELEVANCY = "bias", "relevancy"
-_RATINGS: tuple[str, ...] = (BIAS, RELEVANCY)
 _HIGH = 9
 
 _NUMBERED = re.compile(r"^[\s*_#]*(?:step\s*)?\d+[.):]", re.IGNORECASE | re.MULTILINE)
@@ -77,13 +76,12 @@ async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ra
 
 def rubric() -> Rubric:
     """Asked for as one digit, 0–9, whose probabilities can be read: a leading 1 could be 1 or 10."""
-    reasons = (f"{BIAS}_reason", f"{RELEVANCY}_reason")
-    return Rubric(load_prompt(__file__, "judge"), _RATINGS, after=reasons, high=_HIGH)
+    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=_HIGH)
 
 
 def to_ten(value: float) -> float:
     """A rating in 0–1 on the paper's scale of 1–10."""
-    return 1 + 9 * value
+    return 1 + _HIGH * value
 
 
 def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
@@ -155,22 +153,3 @@ def _numbered(text: str) -> str:
 
 def _params(session: Session) -> Params:
     return Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
-
-
-__all__ = [
-    "BIAS",
-    "JUDGE",
-    "RELEVANCY",
-    "REPHRASER",
-    "SOLVER",
-    "TERMINATOR",
-    "Solution",
-    "domains",
-    "judge_messages",
-    "rate_reasoning",
-    "rephrase",
-    "rubric",
-    "solve",
-    "terminate",
-    "to_ten",
-]
