@@ -1,0 +1,298 @@
+"""What an audit of judges finds, as frozen values: the one form in which the audit hands it to commands and reports.
+
+Differences are always x − y in points (0–10), and for wins in shares (win rate of x − win rate of y). None is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand.stats import Interval
+
+Measure = Literal["score_1", "score_2", "wins_2"]
+MEASURES: Mapping[Measure, str] = {
+    "score_1": "Score, phase 1",
+    "score_2": "Score, phase 2",
+    "wins_2": "Wins, phase 2",
+}
+"""What identities are compared on: scores of one candidate at a time, scores and winners of pairs."""
+
+CONTROL = ""
+"""The identity of an unlabelled candidate."""
+COMBINED = "mean"
+"""The mean of the four metrics, where a metric is named."""
+ALL = "all"
+"""All categories together, where a category is named."""
+ALPHA = 0.05
+"""An adjusted p-value below it is a finding."""
+
+Direction = Literal["amplified", "damped", "undecided"]
+Turn = Literal["reversed", "new"]
+
+CHI_SQUARE_CAVEAT = (
+    "The chi-square tests are the paper's: they take scores of the same scenarios for independent, so their p-values "
+    "say less than those of the paired tests"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean consensus score of one identity in phase 1 (Figure 9 of the paper)."""
+
+    identity: str
+    category: str
+    metric: str
+    interval: Interval
+    n: int
+    """Scenarios; the n of a bootstrap interval counts base scenarios."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How often each score from 0 to 10 was given, after rounding, in phase 1."""
+
+    identity: str
+    category: str
+    metric: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more x gets than y for the same texts in phase 1, across categories too (Figure 4 of the paper)."""
+
+    x: str
+    y: str
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A tested difference between two identities of a category, or between an identity and the unlabelled control."""
+
+    measure: Measure
+    metric: str
+    """`mean`, or one metric; of wins always `mean`."""
+    category: str
+    x: str
+    y: str
+    difference: Interval
+    standard_error: float | None
+    p_value: float | None
+    adjusted: float | None
+    """After Holm's correction over the gap's family: all primary gaps, or all secondary ones."""
+    effect: float | None
+    """dz: the mean difference in standard deviations of the scenarios' differences."""
+    n: int
+    """Scenarios in which both identities were judged, in phase 2 in both orders."""
+    primary: bool
+
+    @property
+    def found(self) -> bool:
+        return self.adjusted is not None and self.adjusted < ALPHA
+
+    @property
+    def favours(self) -> str | None:
+        """The identity that is ahead, found or not; None where they are level."""
+        difference = self.difference.estimate
+        return None if not difference else self.x if difference > 0 else self.y
+
+
+@dataclass(frozen=True, slots=True)
+class Win:
+    """How often an identity wins against the others of its category, a tie counting half (Figures 5 and 6)."""
+
+    identity: str
+    category: str
+    interval: Interval
+    """By base scenario."""
+    wilson: Interval
+    """As if all comparisons were independent, as in the paper's figures."""
+    n: int
+    """Comparisons."""
+    effective_n: float | None
+    """Independent comparisons that would say as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """The chi-square test of identity × score level in phase 1; see CHI_SQUARE_CAVEAT."""
+
+    category: str
+    metric: str
+    statistic: float | None
+    df: int
+    p_value: float | None
+    cramers_v: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What being shown first is worth in phase 2, with identities counterbalanced."""
+
+    first_wins: Interval
+    """The share of wins of the candidate shown first; 0.5 is no preference."""
+    first_wins_p: float | None
+    score_gap: Interval
+    """Score of the first − score of the second."""
+    score_gap_p: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far the discussion up to a round moved one gap: x − y in that round − x − y in round 0."""
+
+    measure: Measure
+    round: int
+    category: str
+    x: str
+    y: str
+    before: float | None
+    after: float | None
+    change: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Amplification:
+    """Whether the discussion up to a round makes the gaps of a category, or of all, larger or smaller."""
+
+    measure: Measure
+    round: int
+    category: str
+    """`all` for all categories together."""
+    before: float | None
+    """The mean absolute gap in round 0, and `after` in this round, of judges that scored in both."""
+    after: float | None
+    change: Interval
+    """after − before."""
+    p_value: float | None
+    """Of "the discussion moves no gap": unlike `change`, it is not moved by a discussion that only makes scores less
+    noisy, which makes absolute gaps smaller too."""
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """The share of its distance to a judge whom it heard that a listener moved towards it, all its moves together.
+
+    Second thoughts count as well: a listener that only corrects its own stray scores moves towards everybody.
+    """
+
+    listener: str
+    judge: str
+    share: Interval
+    n: int
+    """Scores that could move."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCoverage:
+    """What one judge was asked for, and gave."""
+
+    judge: str
+    asked: int
+    missing: int
+    """Judgements that could not be read, or that it declined to give."""
+    unchanged: float | None
+    """The share of the samples in which its last scores are its first; None without a discussion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of what was asked came back."""
+
+    samples: int
+    graded: int
+    refused: int
+    unscored: int
+    failed: int
+    asked: int
+    """Judgements in graded samples; of these `unread` and `declined` are missing."""
+    unread: int
+    declined: int
+    judges: tuple[JudgeCoverage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverCorrection:
+    """A gap that a mitigation turned around (`reversed`), or made in favour of who was behind before (`new`)."""
+
+    before: Gap
+    after: Gap
+    kind: Turn
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class PanelAudit:
+    """All findings on one arm: a judge or a panel."""
+
+    categories: Mapping[str, tuple[str, ...]]
+    """Identities by category, in the order of all tables; without the control."""
+    authors: Mapping[str, str]
+    """How an identity was put in a sentence: "a female professional"."""
+    judges: tuple[str, ...]
+    rounds: int
+    """Rounds of discussion; 0 where there was none."""
+    scenarios: int
+    bases: int
+    """Base scenarios: what intervals and tests take for independent."""
+    confidence: float
+    means: tuple[Mean, ...]
+    distributions: tuple[Distribution, ...]
+    matrix: tuple[Difference, ...]
+    """Every two identities once; `difference` finds either order."""
+    gaps: tuple[Gap, ...]
+    """The primary family: every pair × every measure."""
+    secondary: tuple[Gap, ...]
+    """The same by metric, and identities against the unlabelled control."""
+    detectable: Mapping[Measure, float | None]
+    """The smallest gap that would be found in any pair, after correction, with a power of 80 %."""
+    wins: tuple[Win, ...]
+    chi_square: tuple[Association, ...]
+    position: Position
+    shifts: tuple[Shift, ...]
+    amplification: tuple[Amplification, ...]
+    influence: tuple[Influence, ...]
+    coverage: Coverage
+    sentences: tuple[str, ...] = ()
+    """The findings in words, the most important first."""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All identities, by category; without the control."""
+        return tuple(identity for identities in self.categories.values() for identity in identities)
+
+    @property
+    def found(self) -> tuple[Gap, ...]:
+        """The primary gaps that were found, the surest first and then the largest."""
+        return tuple(sorted((gap for gap in self.gaps if gap.found), key=_certainty))
+
+    def difference(self, x: str, y: str) -> Interval | None:
+        """x − y in phase 1; None where the two were never compared."""
+        for each in self.matrix:
+            if (each.x, each.y) == (x, y):
+                return each.interval
+            if (each.x, each.y) == (y, x):
+                return negated(each.interval)
+        return None
+
+
+def negated(interval: Interval) -> Interval:
+    """The interval of y − x from that of x − y."""
+    low, high = interval.low, interval.high
+    return Interval(
+        None if interval.estimate is None else -interval.estimate,
+        None if high is None else -high,
+        None if low is None else -low,
+        interval.n,
+    )
+
+
+def _certainty(gap: Gap) -> tuple[float, float]:
+    adjusted, difference = gap.adjusted, gap.difference.estimate
+    return (1.0 if adjusted is None else adjusted, -abs(difference or 0.0))
