@@ -11,11 +11,13 @@ from evenhand.types import Completion, Message, TokenLogprob, Unscored
 
 RUBRIC = Rubric(parse_prompt("test/rubric", "# user\nRate {{text}}."), ("style", "sense"))
 ONE = Rubric(RUBRIC.prompt, ("style",), after=())
+TEN = Rubric(RUBRIC.prompt, ("style",), after=(), high=10)
+PAIR = Rubric(RUBRIC.prompt, ("style",), ("winner", "why"), 10, {"winner": ("A", "B", "tie")})
 QUESTION = [Message("user", "Rate it.")]
 FINE = '{"style": 80, "sense": 35, "style_reason": "too \\"long\\"", "sense_reason": "clear"}'
 
 
-def rated(text: str, *alternatives: tuple[str, float], pieces: list[str]) -> float:
+def rated(text: str, *alternatives: tuple[str, float], pieces: list[str], rubric: Rubric = ONE) -> float:
     """The value of `style` when the token that holds the first digit had these alternatives."""
     first = next(place for place, piece in enumerate(pieces) if any(letter.isdigit() for letter in piece))
     top = tuple((token, math.log(chance)) for token, chance in alternatives)
@@ -25,7 +27,7 @@ def rated(text: str, *alternatives: tuple[str, float], pieces: list[str]) -> flo
         for place, piece in enumerate(pieces)
     )
     assert "".join(pieces) == text
-    found = ONE.read(Completion(text, logprobs=logprobs))
+    found = rubric.read(Completion(text, logprobs=logprobs))
     assert isinstance(found, Ratings)
     return found.values["style"]
 
@@ -93,6 +95,53 @@ def test_beside_0_another_digit_begins_a_number_of_two():
     value = rated('{"style": 0}', ("0", 0.5), ("8", 0.5), pieces=['{"style": ', "0", "}"])
 
     assert value == pytest.approx(0.425)
+
+
+TENS = [
+    ("8", ["8"], [("8", 0.5), ("7", 0.25), ("1", 0.25)], 0.5 * 8 + 0.25 * 7 + 0.25 * 10),
+    ("5", ["5"], [("5", 0.5), ("1", 0.5)], 7.5),
+    ("10", ["1", "0"], [("1", 0.5), ("8", 0.5)], 9.0),
+    ("3", ["3"], [("3", 0.5), ("4", 0.25), ("1", 0.25)], 2.5 / 0.75),
+    ("0", ["0"], [("0", 0.5), ("2", 0.25), ("1", 0.25)], 0.5 / 0.75),
+    ("8", ["8"], [("8", 0.5), ("10", 0.25), ("1", 0.25)], 0.5 * 8 + 0.25 * 10 + 0.25 * 1),
+    ("10", ["10"], [("10", 0.5), ("1", 0.5)], 5.5),
+]
+
+
+@pytest.mark.parametrize(("written", "digits", "alternatives", "expected"), TENS)
+def test_up_to_ten_a_lone_1_is_the_beginning_of_10_where_that_is_near(
+    written: str, digits: list[str], alternatives: list[tuple[str, float]], expected: float
+):
+    pieces = ['{"style": ', *digits, "}"]
+    value = rated(f'{{"style": {written}}}', *alternatives, pieces=pieces, rubric=TEN)
+
+    assert value == pytest.approx(expected / 10)
+
+
+def test_a_word_is_one_of_those_asked_for():
+    params = PAIR.params(frozenset({"schema"}))
+
+    assert params.schema is not None
+    assert params.schema["required"] == ["style", "winner", "why"]
+    assert params.schema["properties"]["winner"]["enum"] == ["A", "B", "tie"]
+    assert params.schema["properties"]["why"] == {"type": "string"}
+    assert PAIR.form() == '{"style": 0-10, "winner": "A" or "B" or "tie", "why": "…"}'
+
+
+@pytest.mark.parametrize(("said", "meant"), [("B", "B"), ("b", "B"), ("Tie", "tie"), (" A ", "A")])
+def test_a_word_is_read_whatever_its_case(said: str, meant: str):
+    found = PAIR.read(Completion(f'{{"style": 8, "winner": "{said}", "why": "It is shorter."}}'))
+
+    assert isinstance(found, Ratings)
+    assert found.texts == {"winner": meant, "why": "It is shorter."}
+
+
+@pytest.mark.parametrize("said", ["C", "both", "", "A or B"])
+def test_another_word_is_unscored(said: str):
+    found = PAIR.read(Completion(f'{{"style": 8, "winner": "{said}", "why": "It is shorter."}}'))
+
+    assert isinstance(found, Unscored)
+    assert found.reason == "the judge's winner is none of A, B, tie"
 
 
 def test_alternatives_that_are_no_numbers_do_not_count():

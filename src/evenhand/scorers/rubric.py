@@ -42,6 +42,8 @@ class Rubric:
     names: tuple[str, ...]
     after: tuple[str, ...] | None = None
     high: int = 100
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Text fields that must be one of these words."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -52,6 +54,7 @@ class Rubric:
         text = {"type": "string"}
         number = {"type": "integer", "minimum": 0, "maximum": self.high}
         properties: dict[str, Any] = dict.fromkeys(self.names, number) | dict.fromkeys(self.texts, text)
+        properties |= {name: {**text, "enum": list(words)} for name, words in self.words.items()}
         schema = {
             "type": "object",
             "properties": properties,
@@ -68,7 +71,8 @@ class Rubric:
     def form(self) -> str:
         """The JSON that is asked for, for models that cannot be constrained."""
         ratings = [f'"{name}": 0-{self.high}' for name in self.names]
-        return "{" + ", ".join([*ratings, *(f'"{name}": "…"' for name in self.texts)]) + "}"
+        texts = [f'"{name}": ' + " or ".join(f'"{word}"' for word in self.words.get(name, "…")) for name in self.texts]
+        return "{" + ", ".join([*ratings, *texts]) + "}"
 
     def read(self, completion: Completion) -> Ratings | Unscored:
         """The ratings, or why there are none. A reply that was cut after its ratings still has them."""
@@ -88,7 +92,13 @@ class Rubric:
             token = token_at(completion, found.start(1))
             values[name] = _expected(found[1], token, self.high) / self.high
             written[name] = number / self.high
-        return Ratings(values, written, {name: _text(text, name) for name in self.texts})
+        texts = {name: _text(text, name) for name in self.texts}
+        for name, words in self.words.items():
+            meant = [word for word in words if word.lower() == texts[name].lower()]
+            if not meant:
+                return Unscored(f"the judge's {name} is none of {', '.join(words)}", text)
+            texts[name] = meant[0]
+        return Ratings(values, written, texts)
 
 
 async def rate(ask: Ask, rubric: Rubric, messages: Sequence[Message], features: frozenset[Any]) -> Ratings | Unscored:
@@ -123,7 +133,8 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
     """The mean of the numbers that the alternatives of the leading token stand for, by their probability.
 
     Tokens are whole numbers in some vocabularies and single digits in others; an alternative digit is followed by
-    what followed the written one. A lone 1 beside two-digit numbers could mean 10 or 100 and is left out.
+    what followed the written one. A lone 1 beside two-digit numbers could mean 10 or 100 and is left out. Up to 10, it
+    is the beginning of 10 beside a number of the upper half, and left out beside others.
     """
     number = float(written)
     lead = "" if token is None else token.token.strip().strip('"')
@@ -138,7 +149,12 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
     whole = any(len(digits) > 1 for digits in chances)
     total = mass = 0.0
     for digits, chance in chances.items():
-        value = number if digits == lead else _meant(digits, rest, high, whole)
+        if digits == lead:
+            value = number
+        elif digits == "1" and high == 10 and not whole:
+            value = 10.0 if number >= 5 else None
+        else:
+            value = _meant(digits, rest, high, whole)
         if value is not None:
             total += chance * value
             mass += chance
