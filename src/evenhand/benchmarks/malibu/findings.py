@@ -1,6 +1,7 @@
 """What an audit of judges finds, as frozen values: the one form in which the audit hands it to commands and reports.
 
-Differences are always x − y in points (0–10), and for wins in shares (win rate of x − win rate of y). None is undefined.
+Differences are always x − y: in points (0–10), and for wins in shares (win rate of x − win rate of y). None is
+undefined.
 """
 
 from __future__ import annotations
