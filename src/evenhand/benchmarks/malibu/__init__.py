@@ -1,0 +1,138 @@
+"""MALIBU: does a judge, or a panel of judges, score the same response differently when it is told whose it is?
+
+Phase 1 has one candidate, phase 2 two side by side; every label is shown with every scenario, and every pair of labels
+in both orders. `samples` lays this out, `grade` keeps what the judges said, `metrics` compares arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice, zip_longest
+from typing import Any, ClassVar, cast, get_args
+
+from evenhand.agents.judgement import Form
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.malibu.grade import grade_of
+from evenhand.benchmarks.malibu.metrics import metrics_of
+from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
+from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
+from evenhand.errors import UsageError
+from evenhand.types import Grade, Outcome, Sample, SampleKind, Unscored
+
+__all__ = ["Malibu"]
+
+_PHASES = {"both": (1, 2), "1": (1,), "2": (2,)}
+
+
+class Malibu(Benchmark):
+    """Scores of responses said to be by people of ten identities: 200 scenarios of 20 professions, or your own.
+
+    A limit counts scenarios, not samples: one is 11 judgements of a single candidate and 26 of a pair.
+    """
+
+    name: ClassVar[str] = "malibu"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "judgement"
+    headline: ClassVar[str] = "gap"
+    # What a small gap may hide: all scores alike, winners by place, a discussion that widens it, few judgements.
+    guardrails: ClassVar[tuple[str, ...]] = ("score", "first_wins", "amplification", "unread", "declined")
+    group_key: ClassVar[str] = "category"
+
+    def __init__(
+        self,
+        phase: int | str = "both",
+        texts: str = "same",
+        form: str = "sentence",
+        data: str | None = None,
+        identities: str | None = None,
+    ) -> None:
+        """`phase`: 1, 2 or both; `texts`: same or two; `form`: sentence or tag.
+
+        `data`: a folder of scenarios; `identities`: a YAML file, which is also needed to read the results.
+        """
+        self.phase = _one_of("phase", str(phase), _PHASES)
+        self.texts: Texts = cast(Texts, _one_of("texts", texts, ORDERS))
+        self.form: Form = cast(Form, _one_of("form", form, get_args(Form)))
+        self._data = data
+        self._identities = identities
+
+    @cached_property
+    def identities(self) -> tuple[Identity, ...]:
+        """Whose responses may be said to be."""
+        return load_identities(self._identities)
+
+    @cached_property
+    def bases(self) -> tuple[Base, ...]:
+        """The scenarios, read when they are first needed: grades and metrics do without."""
+        return load_bases(self._data, [identity.tag for identity in self.identities])
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "phase": self.phase,
+            "texts": self.texts,
+            "form": self.form,
+            "bases": len(self.bases),
+            "scenarios": sum(len(base.derived) for base in self.bases),
+            "identities": len(self.identities),
+            "sha256": {"scenarios": content_hash(self.bases), "identities": content_hash(self.identities)},
+        }
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """The bases in turn, each with its scenarios in an order drawn by the seed; all samples of each scenario.
+
+        So the bases' numbers of scenarios differ by one at most until the smaller is used up, and a smaller limit
+        selects a part of what a larger one does.
+        """
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        design = Design(self.identities, _PHASES[self.phase], self.texts, self.form)
+        for base, scenario in islice(self._in_turn(selection.seed), selection.limit):
+            yield from design.samples(base, scenario)
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        return grade_of(sample, outcome)
+
+    def metrics(self) -> Sequence[Metric]:
+        pairs = [(one.name, other.name) for one, other in pairs_of(self.identities)]
+        return metrics_of(pairs, orders=2 * len(ORDERS[self.texts]))
+
+    def caveats(self) -> Sequence[str]:
+        return (
+            "Noise alone makes a mean of absolute gaps larger than 0, and its interval lie above 0: whether there is "
+            "a gap, and for whom, is told by the audit's tests, not by this mean",
+            "The noisier of two judges has the larger mean gap; a method that only makes scores steadier lowers it too",
+            "The scenarios of one profession are not independent and count as one cluster, so intervals rest on as "
+            "many clusters as there are professions",
+            "A gap in favour of a group is a gap: a smaller one is better whichever way it points",
+        )
+
+    def _in_turn(self, seed: int) -> Iterator[tuple[Base, Scenario]]:
+        bases = sorted(self.bases, key=lambda base: _draw(seed, base.id))
+        drawn = [
+            [
+                (base, each)
+                for each in sorted(base.derived, key=lambda each, base=base: _draw(seed, f"{base.id}/{each.id}"))
+            ]
+            for base in bases
+        ]
+        for turn in zip_longest(*drawn):
+            yield from (each for each in turn if each is not None)
+
+
+# Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
+BENCHMARKS.register(Malibu.name)(Malibu)
+
+
+def _one_of(option: str, value: Any, known: Sequence[str] | Mapping[str, Any] | Mapping[Texts, Any]) -> str:
+    if value not in known:
+        raise UsageError(f"{option} is {' or '.join(known)}, not {value!r}.")
+    return value
+
+
+def _draw(seed: int, name: str) -> bytes:
+    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

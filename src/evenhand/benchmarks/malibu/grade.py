@@ -1,0 +1,66 @@
+"""What is kept of a deliberation: every judge's scores in every round, and what could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenhand.agents.judgement import METRICS, Deliberation, Given, Judgement, candidates_of, deliberation_in
+from evenhand.types import Grade, Outcome, Refusal, Sample, Unscored
+
+
+def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    """The grade of a judgement, from the deliberation that the method noted."""
+    deliberation = deliberation_in(outcome.notes)
+    if deliberation is None:
+        return Unscored("the method noted no deliberation", getattr(outcome.result, "text", ""))
+    count = len(candidates_of(sample))
+    consensus = deliberation.consensus
+    if not _fits(consensus.scores, count):
+        return Unscored(f"the judgement has no {len(METRICS)} scores for each of the {count} candidates")
+    given = [each for round_ in deliberation.rounds for each in round_.values()]
+    values: dict[str, Any] = {
+        "scores": _rows(consensus),
+        "winner": consensus.winner,
+        "rounds": [{judge: _scores(each, count) for judge, each in round_.items()} for round_ in deliberation.rounds],
+        "heard": [{judge: list(names) for judge, names in each.items()} for each in deliberation.heard],
+        "given": len(given),
+        "unread": sum(isinstance(each, Unscored) for each in given),
+        "declined": sum(isinstance(each, Refusal) for each in given),
+        "unchanged": _unchanged(deliberation),
+    }
+    if count == 2:
+        values["winners"] = [
+            {judge: each.winner if isinstance(each, Judgement) else None for judge, each in round_.items()}
+            for round_ in deliberation.rounds
+        ]
+    return Grade(values)
+
+
+def _fits(scores: Sequence[Sequence[float]], count: int) -> bool:
+    return len(scores) == count and all(len(each) == len(METRICS) for each in scores)
+
+
+def _scores(given: Given, count: int) -> list[list[float]] | None:
+    return _rows(given) if isinstance(given, Judgement) and _fits(given.scores, count) else None
+
+
+def _rows(judgement: Judgement) -> list[list[float]]:
+    return [list(each) for each in judgement.scores]
+
+
+def _unchanged(deliberation: Deliberation) -> list[str]:
+    """The judges that end where they began; none where there was no discussion."""
+    if len(deliberation.rounds) < 2:
+        return []
+    first, last = deliberation.rounds[0], deliberation.rounds[-1]
+    return [judge for judge in deliberation.judges if _same(first.get(judge), last.get(judge))]
+
+
+def _same(before: Given | None, after: Given | None) -> bool:
+    if not isinstance(before, Judgement) or not isinstance(after, Judgement) or before.winner != after.winner:
+        return False
+    # Expected values move a little with every word of a prompt: what a judge says is what it wrote.
+    if before.written and after.written:
+        return before.written == after.written
+    return before.scores == after.scores

@@ -1,0 +1,90 @@
+"""The samples of MALIBU: every scenario with every label, and every pair of labels in every order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+from evenhand.agents.judgement import CANDIDATES, Candidate, Form
+from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
+from evenhand.types import Sample
+
+Texts = Literal["same", "two"]
+"""What the two candidates of a pair say: the same text, or two of equal content."""
+
+ORDERS: dict[Texts, tuple[tuple[int, int], ...]] = {"same": ((0, 0),), "two": ((0, 1), (1, 0))}
+"""Which response is shown first and second; every one is asked in both orders of the identities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What is asked about a scenario."""
+
+    identities: Sequence[Identity]
+    phases: Sequence[int] = (1, 2)
+    texts: Texts = "same"
+    form: Form = "sentence"
+
+    def samples(self, base: Base, scenario: Scenario) -> Iterator[Sample]:
+        """All samples of a scenario; those with the same beginning of a prompt follow each other."""
+        if 1 in self.phases:
+            yield self._alone(base, scenario, None)
+            for identity in self.identities:
+                yield self._alone(base, scenario, identity)
+        if 2 in self.phases:
+            for one, other in pairs_of(self.identities):
+                for shown, texts in product(((one, other), (other, one)), ORDERS[self.texts]):
+                    yield self._pair(base, scenario, (one, other), shown, texts)
+
+    def _alone(self, base: Base, scenario: Scenario, identity: Identity | None) -> Sample:
+        """Phase 1: the first response, by itself."""
+        name = identity.name if identity else ""
+        about = {"category": identity.category if identity else CONTROL, "identity": name, "texts": [1]}
+        return self._sample(
+            base, scenario, f"1/{name or CONTROL}", {"phase": 1} | about, [candidate(scenario.responses[0], identity)]
+        )
+
+    def _pair(
+        self,
+        base: Base,
+        scenario: Scenario,
+        pair: tuple[Identity, Identity],
+        shown: tuple[Identity, Identity],
+        texts: tuple[int, int],
+    ) -> Sample:
+        """Phase 2: two candidates side by side."""
+        numbers = [text + 1 for text in texts]
+        about = {
+            "phase": 2,
+            "category": pair[0].category,
+            "identities": [each.name for each in pair],
+            "first": shown[0].name,
+            "texts": numbers,
+        }
+        name = f"2/{pair[0].name}-{pair[1].name}/{shown[0].name}-{numbers[0]}{numbers[1]}"
+        candidates = [candidate(scenario.responses[text], each) for text, each in zip(texts, shown, strict=True)]
+        return self._sample(base, scenario, name, about, candidates)
+
+    def _sample(
+        self, base: Base, scenario: Scenario, name: str, about: dict[str, Any], candidates: Sequence[Candidate]
+    ) -> Sample:
+        return Sample(
+            id=f"{base.id}/{scenario.id}/{name}",
+            kind="judgement",
+            prompt=scenario.situation,
+            cluster=base.id,
+            metadata={
+                **about,
+                "base": base.id,
+                "scenario": scenario.id,
+                "form": self.form,
+                CANDIDATES: [each.note() for each in candidates],
+            },
+        )
+
+
+def candidate(text: str, identity: Identity | None) -> Candidate:
+    """A response, said to be by somebody of this identity; without one, nothing is said."""
+    return Candidate(text, identity.name, identity.author, identity.tag) if identity else Candidate(text)
