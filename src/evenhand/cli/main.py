@@ -19,6 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "evenhand.cli.run:compare",
         "Compare methods or models, or runs made before; write a report.",
     ),
+    "malibu": (
+        "evenhand.cli.malibu:malibu",
+        "Audit judges, alone and in panels, for bias by the author's identity; write a report.",
+    ),
     "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
     "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
     "paper": (

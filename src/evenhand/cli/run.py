@@ -31,7 +31,7 @@ def run(**given: Any) -> int:
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
     """
-    return _execute(read_order(given, default_methods=["default"]), report=False)
+    return execute(read_order(given, default_methods=["default"]), report=False)
 
 
 @click.command()
@@ -48,7 +48,7 @@ def audit(model: str | None, **given: Any) -> int:
     """
     if model is not None:
         given["models"] = (model, *given["models"])
-    return _execute(read_order(given, default_methods=["default"]), report=True)
+    return execute(read_order(given, default_methods=["default"]), report=True)
 
 
 @click.command()
@@ -75,10 +75,11 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
         print_study(*study_and_report(list(runs), report_path(out), scorers=given["scorers"], **how))
         return 0
     order = read_order(given, default_methods=["default", "fair_prompt", "cot"])
-    return _execute(order, report=True, **how)
+    return execute(order, report=True, **how)
 
 
-def _execute(order: Order, *, report: bool, **how: Any) -> int:
+def execute(order: Order, *, report: bool, **how: Any) -> int:
+    """Forecast or run, then the study and its report, `how` their options say; the exit code."""
     if order.dry_run:
         print_forecast(order)
         return 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.types import Status, Usage
+
+if TYPE_CHECKING:
+    from evenhand.benchmarks.malibu.findings import OverCorrection, PanelAudit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class ArmResult:
     """After which iteration of the method; None for the final results."""
     unscored: Sequence[tuple[str, str, int]] = ()
     """Why answers have no score: (scorer, reason, count)."""
+    audit: PanelAudit | None = None
+    """What an audit of judges found."""
 
     def estimate(self, metric: str, group: str = "all") -> Estimate | None:
         return next((e for e in self.estimates if e.metric == metric and e.group == group), None)
@@ -151,6 +156,15 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """A mitigation (`after`) beside the arm without it, and the gaps that it turned around."""
+
+    before: str
+    after: str
+    turned: Sequence[OverCorrection]
+
+
+@dataclass(frozen=True, slots=True)
 class StudyResult:
     """Everything a report shows, apart from the single samples."""
 
@@ -173,6 +187,7 @@ class StudyResult:
     """What the scorers' own calls took."""
     by_iteration: Sequence[IterationResult] = ()
     agreements: Sequence[Agreement] = ()
+    corrections: Sequence[Correction] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
 from evenhand.runs.agreement import agreements
+from evenhand.runs.audits import Audits, audit_verdicts, corrections
 from evenhand.runs.estimates import RESAMPLES, estimate, groups_of
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.results import ArmResult, Effect, IterationResult, MetricInfo, PositionBias, StudyResult
@@ -210,6 +211,7 @@ def _compute(
     positions: dict[str, Counter[int]] = defaultdict(Counter)
     confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     groups: dict[str, None] = {}
+    audits = Audits(benchmark, {source.id for source in sources if source.iteration == FINAL})
     width = 0
     main = {benchmark.headline, *benchmark.guardrails}
     watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
@@ -221,6 +223,7 @@ def _compute(
         width = max(width, len(sample.choices))
         for source_id, record in records.items():
             alone[source_id].add(record)
+            audits.add(source_id, record)
             statuses[source_id][record.status] += 1
             if record.grade is not None and record.grade.get("position") is not None:
                 positions[source_id][record.grade["position"]] += 1
@@ -237,6 +240,7 @@ def _compute(
             _arm_result(source, metrics, alone[source.id], statuses[source.id]),
             position=_position(positions[source.id], width),
             confusion={expected: dict(given) for expected, given in confusion[source.id].items()},
+            audit=audits.of(source.id),
         )
         for source in sources
     ]
@@ -262,9 +266,14 @@ def _compute(
         scoring=sum((run.store.scoring() for run in runs), Usage()),
         by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
         agreements=agreements([run.store for run in runs]),
+        corrections=corrections(arms),
     )
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
-    return replace(result, verdicts=verdicts(result), warnings=[*caveats, *warnings_about(result)])
+    return replace(
+        result,
+        verdicts=[*audit_verdicts(arms), *verdicts(result)],
+        warnings=[*caveats, *warnings_about(result)],
+    )
 
 
 def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:
