@@ -1,0 +1,68 @@
+"""What a panel makes of its judges' scores: the consensus by rule, and rounds as the trace tells them. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from evenhand.agents.judgement import METRICS, Given, Judgement
+from evenhand.methods.panel.judges import in_words
+from evenhand.types import Answer, Refusal, Result, Snapshot, Unscored
+
+_RULES: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": statistics.fmean, "median": statistics.median}
+
+
+def readable(given: Mapping[str, Given]) -> dict[str, Judgement]:
+    """The judgements among what the judges gave."""
+    return {name: each for name, each in given.items() if isinstance(each, Judgement)}
+
+
+def pooled(judgements: Sequence[Judgement], rule: str = "mean") -> Judgement:
+    """Score by score the mean or the median; the winner is always the mean, a share of the panel."""
+    winners = [each.winner for each in judgements if each.winner is not None]
+    scores = tuple(
+        tuple(_RULES[rule](scores) for scores in zip(*candidate, strict=True))
+        for candidate in zip(*(each.scores for each in judgements), strict=True)
+    )
+    return Judgement(scores, winner=statistics.fmean(winners) if winners else None)
+
+
+def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
+    """The result where nobody gave a judgement: a refusal where all refused."""
+    refusals = [each for each in given.values() if isinstance(each, Refusal)]
+    if len(refusals) == len(given):
+        return refusals[0]
+    unread = next(each for each in given.values() if isinstance(each, Unscored))
+    return Unscored(f"no judgement of the last round could be read: {unread.reason}", unread.raw)
+
+
+def told(judgement: Judgement) -> str:
+    """A consensus as a line of JSON."""
+    scores: list[dict[str, Any]] = [
+        {name: round(score, 2) for name, score in zip(METRICS, each, strict=True)} for each in judgement.scores
+    ]
+    if len(scores) == 1:
+        return orjson.dumps(scores[0]).decode()
+    both: dict[str, Any] = dict(zip("AB", scores, strict=True))
+    share = None if judgement.winner is None else round(judgement.winner, 2)
+    return orjson.dumps({**both, "share_for_b": share}).decode()
+
+
+def snapshot(number: int, given: Mapping[str, Given]) -> Snapshot:
+    """A round: the mean of its scores, and what every judge said."""
+    judgements = list(readable(given).values())
+    result: Result = Answer(told(pooled(judgements))) if judgements else failure(given)
+    return Snapshot(number, result, {name: _said(each) for name, each in given.items()})
+
+
+def _said(given: Given) -> str:
+    match given:
+        case Judgement():
+            return in_words(given)
+        case Refusal(text):
+            return f"declined: {text}"
+        case Unscored(reason):
+            return f"gave nothing that could be read: {reason}"

@@ -1,0 +1,172 @@
+"""The judges of a panel and its chair: what each is shown, and how its reply is read. Stateless; the prompt has it all.
+
+A prompt begins with what all calls of a run share and ends with what this call alone has: rules, situation, responses,
+label, judge, discussion. So prompt caches serve identities up to the label, and judges up to their name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+from evenhand.agents.choice import declined
+from evenhand.agents.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
+from evenhand.agents.reading import looks_like_refusal
+from evenhand.agents.session import BASE, Session
+from evenhand.agents.untrusted import fenced
+from evenhand.methods.panel.options import MOST_JUDGES
+from evenhand.prompts import Prompt, parse_prompt
+from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.types import Completion, Generation, Message, Params, Refusal, Sample
+
+CHAIR = "chair"
+JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))
+"""Roles of models: a mixed panel has several; judges without a model of their own are the base model."""
+
+Task = Literal["alone", "open", "discuss", "chair"]
+
+_WINNERS = {"A": 0.0, "B": 1.0, "tie": 0.5}
+_SIDES = ("A", "B")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A judge: its name, what it looks at, and the role of its model."""
+
+    name: str
+    persona: str = ""
+    role: str = BASE
+
+
+def seats_of(personas: Mapping[str, str]) -> tuple[Seat, ...]:
+    """A seat for each persona."""
+    return tuple(Seat(*persona, role) for persona, role in zip(personas.items(), JUDGE_ROLES, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is judged, as all judges of a panel see it."""
+
+    situation: str
+    responses: str
+    pair: bool
+    fair: bool = False
+    """Whether judges are told that the author is no reason for a score."""
+
+
+def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
+    """The situation and the candidates of a sample; a blind panel is not told whose they are."""
+    candidates = candidates_of(sample)
+    if blind:
+        candidates = tuple(Candidate(each.text) for each in candidates)
+    responses = shown(candidates, sample.metadata.get("form", "sentence"))
+    return Case(fenced(sample.prompt), responses, len(candidates) > 1, fair)
+
+
+def shown(candidates: Sequence[Candidate], form: Form) -> str:
+    """The responses with their labels; nothing stands in the place of a label that is not there."""
+    sides = [f" {side}" for side in _SIDES] if len(candidates) > 1 else [""]
+    if form == "tag":
+        tags = [f" ({each.tag})" if each.tag else "" for each in candidates]
+        heads = [f"Candidate{side}{tag}" for side, tag in zip(sides, tags, strict=True)]
+    else:
+        heads = [f"Response{side}" for side in sides]
+    parts = [f"{head}: <<<{fenced(each.text)}>>>" for head, each in zip(heads, candidates, strict=True)]
+    if form == "sentence" and any(each.author for each in candidates):
+        named = zip(sides, candidates, strict=True)
+        whose = [(f"Response{side}" if side else "The response", each.author) for side, each in named if each.author]
+        parts.append(" ".join(f"{what} was written by {author}." for what, author in whose))
+    return "\n\n".join(parts)
+
+
+async def ask(
+    session: Session, case: Case, task: Task, seat: Seat, slot: str, heard: Mapping[str, Judgement], own: Given | None
+) -> Given:
+    """What a judge, or the chair, gives; one that cannot be read is asked for once more."""
+    rubric = rubric_for(case, task)
+    numbers = count()
+    said: list[Completion] = []
+
+    async def put(messages: Sequence[Message], params: Params) -> Generation:
+        tokens = int(session.options["max_tokens"]) or params.max_tokens
+        params = replace(params, temperature=session.options["temperature"], max_tokens=tokens)
+        at = f"{slot}/{next(numbers)}"
+        generation = await session.ask(rubric.prompt, messages, params, agent=seat.name, role=seat.role, slot=at)
+        said.append(generation.completions[0])
+        return generation
+
+    messages = messages_for(case, rubric.prompt, seat, heard, own)
+    found = await rate(put, rubric, messages, session.model(seat.role).features)
+    if isinstance(found, Ratings):
+        return judgement_of(found, case.pair)
+    if refusal := declined(said[-1]):
+        return refusal
+    return Refusal(found.raw) if looks_like_refusal(found.raw) else found
+
+
+def messages_for(
+    case: Case, prompt: Prompt, seat: Seat, heard: Mapping[str, Judgement], own: Given | None
+) -> tuple[Message, ...]:
+    """The prompt of a task, with as much of this as it has places for."""
+    values = {
+        "situation": case.situation,
+        "responses": case.responses,
+        "name": seat.name,
+        "persona": seat.persona,
+        "own": in_words(own) if isinstance(own, Judgement) else "none that could be read.",
+        "heard": "\n".join(f"- {name}: {in_words(each)}" for name, each in heard.items()) or "- nothing yet",
+    }
+    return prompt.render(**{name: value for name, value in values.items() if name in prompt.variables})
+
+
+def in_words(judgement: Judgement) -> str:
+    """A judgement as others read it: scores as written, then the reason as data."""
+    named = [zip(METRICS, each, strict=True) for each in judgement.written]
+    numbers = [", ".join(f"{name} {score:g}" for name, score in each) for each in named]
+    if len(numbers) > 1:
+        numbers = [f"{side}: {each}" for side, each in zip(_SIDES, numbers, strict=True)]
+    winner = next((f"; winner: {name}" for name, value in _WINNERS.items() if value == judgement.winner), "")
+    why = f" <<<{fenced(' '.join(judgement.why.split()))}>>>" if judgement.why.strip() else ""
+    return f"{'; '.join(numbers)}{winner}.{why}"
+
+
+@cache
+def prompt_for(pair: bool, task: Task, fair: bool) -> Prompt:
+    """Layout and task are one prompt, so that a change of one word in either shows in its hash."""
+    layout = "pair" if pair else "one"
+    told = f"\n{_text('fair')}" if fair else ""
+    source = f"{_text(layout)}\n\n{_text(task)}".replace("\n{{fair}}", told)
+    return parse_prompt(f"panel/{layout}_{task}{'_fair' if fair else ''}", source)
+
+
+def rubric_for(case: Case, task: Task) -> Rubric:
+    """Four ratings a candidate; then, of a pair, the winner; then the reason."""
+    prompt = prompt_for(case.pair, task, case.fair)
+    if not case.pair:
+        return Rubric(prompt, METRICS, ("why",), HIGHEST)
+    names = tuple(f"{side.lower()}_{metric}" for side in _SIDES for metric in METRICS)
+    return Rubric(prompt, names, ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
+
+
+def judgement_of(found: Ratings, pair: bool) -> Judgement:
+    """Ratings on the scale of the metrics, by candidate."""
+    return Judgement(
+        _by_candidate(found.values),
+        _by_candidate(found.written),
+        _WINNERS[found.texts["winner"]] if pair else None,
+        found.texts["why"],
+    )
+
+
+def _by_candidate(ratings: Mapping[str, float]) -> tuple[tuple[float, ...], ...]:
+    """In the order of the rubric, a candidate's metrics stand together."""
+    scores = [round(HIGHEST * value, 6) for value in ratings.values()]
+    return tuple(tuple(scores[start : start + len(METRICS)]) for start in range(0, len(scores), len(METRICS)))
+
+
+def _text(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()
