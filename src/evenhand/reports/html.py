@@ -18,12 +18,15 @@ from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
+from evenhand.reports.sections.panels import judges
+from evenhand.reports.sections.panels_discussion import discussed, discussion
+from evenhand.reports.sections.panels_scores import coverage, scores
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.sections.reasoning import reasoning
 from evenhand.reports.view import View, view_of
 from evenhand.runs.results import ShownSample, StudyResult
 
-_STYLES = ("page.css", "tables.css", "charts.css", "browser.css")
+_STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
@@ -32,6 +35,10 @@ _ICON = (
 )
 _TITLES = (
     ("overview", "Overview"),
+    ("judges", "Judges"),
+    ("discussion", "Discussion"),
+    ("scores", "Scores"),
+    ("coverage", "Coverage"),
     ("trade-off", "Headline"),
     ("groups", "By group"),
     ("changes", "Before and after"),
@@ -99,8 +106,13 @@ def write_page(text: str, path: Path) -> None:
 
 def _sections(view: View, shown: int) -> dict[str, Html | None]:
     """The parts of the page by id; those that this kind of study does not have are None."""
+    is_audited = any(arm.audit for arm in view.arms)
     return {
         "overview": overview(view),
+        "judges": judges(view) if is_audited else None,
+        "discussion": discussion(view) if discussed(view) else None,
+        "scores": scores(view) if is_audited else None,
+        "coverage": coverage(view) if is_audited else None,
         "trade-off": trade_off(view),
         "groups": by_group(view),
         "changes": changes(view),
