@@ -70,17 +70,17 @@ def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
 def shown(candidates: Sequence[Candidate], form: Form) -> str:
     """The responses with their labels; nothing stands in the place of a label that is not there."""
     sides = [f" {side}" for side in _SIDES] if len(candidates) > 1 else [""]
+    texts = [f"<<<{fenced(each.text)}>>>" for each in candidates]
     if form == "tag":
         tags = [f" ({each.tag})" if each.tag else "" for each in candidates]
-        heads = [f"Candidate{side}{tag}" for side, tag in zip(sides, tags, strict=True)]
-    else:
-        heads = [f"Response{side}" for side in sides]
-    parts = [f"{head}: <<<{fenced(each.text)}>>>" for head, each in zip(heads, candidates, strict=True)]
-    if form == "sentence" and any(each.author for each in candidates):
-        named = zip(sides, candidates, strict=True)
-        whose = [(f"Response{side}" if side else "The response", each.author) for side, each in named if each.author]
-        parts.append(" ".join(f"{what} was written by {author}." for what, author in whose))
-    return "\n\n".join(parts)
+        return "\n\n".join(f"Candidate{side}{tag}: {text}" for side, tag, text in zip(sides, tags, texts, strict=True))
+    parts = [f"Response{side}: {text}" for side, text in zip(sides, texts, strict=True)]
+    named = [
+        (f"Response{side}" if side else "The response", each.author)
+        for side, each in zip(sides, candidates, strict=True)
+    ]
+    labels = [f"{response} was written by {author}." for response, author in named if author]
+    return "\n\n".join([*parts, " ".join(labels)]).strip()
 
 
 async def ask(
