@@ -1,0 +1,60 @@
+"""Means and tests that take base scenarios for independent, and nothing below them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.benchmarks.base import ratio
+from evenhand.stats import Bootstrap, Statistic, cluster_bootstrap, permutation_test_paired
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """What all estimates of one audit share."""
+
+    base_of: NDArray[np.intp]
+    """Per scenario, the number of its base scenario."""
+    bases: int
+    replicates: int
+    flips: int
+    """Random patterns of signs; with few base scenarios all patterns are tried."""
+    confidence: float
+    seed: int
+
+    def sums(self, values: Array) -> Array:
+        """Per base scenario, the sum and the number of the values that exist; values are scenario × anything."""
+        flat = values.reshape(len(values), -1)
+        exists = ~np.isnan(flat)
+        per_scenario = np.column_stack([np.where(exists, flat, 0.0).sum(axis=1), exists.sum(axis=1)])
+        sums = np.zeros((self.bases, 2))
+        np.add.at(sums, self.base_of, per_scenario)
+        return sums
+
+    def mean(self, values: Array) -> Bootstrap:
+        """The mean of the values that exist."""
+        sums = self.sums(values)
+        return self.bootstrap(sums[sums[:, 1] > 0], ratio)
+
+    def p_value(self, values: Array) -> float | None:
+        """Of "the mean is 0", by flipping the signs of whole base scenarios."""
+        sums = self.sums(values)
+        return self.flip(sums[sums[:, 1] > 0, 0])
+
+    def bootstrap(self, table: Array, statistic: Statistic) -> Bootstrap:
+        """Of a statistic of sums, one row per base scenario."""
+        return cluster_bootstrap(
+            table, statistic, resamples=self.replicates, confidence=self.confidence, seed=self.seed
+        )
+
+    def flip(self, by_base: Array) -> float | None:
+        """Of "the sum over base scenarios is 0"."""
+        return permutation_test_paired(by_base, resamples=self.flips, seed=self.seed)
+
+    def smallest_p(self, bases: int) -> float:
+        """The smallest p-value that any difference in so many base scenarios can have."""
+        return max(2.0 ** (1 - bases), 1 / (self.flips + 1))
