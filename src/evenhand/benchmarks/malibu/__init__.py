@@ -1,7 +1,8 @@
 """MALIBU: does a judge, or a panel of judges, score the same response differently when it is told whose it is?
 
 Phase 1 has one candidate, phase 2 two side by side; every label is shown with every scenario, and every pair of labels
-in both orders. `samples` lays this out, `grade` keeps what the judges said, `metrics` compares arms.
+in both orders. `samples` lays this out, `grade` keeps what the judges said, `metrics` compares arms, `audit` tests
+every gap.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any, ClassVar, cast, get_args
 
 from evenhand.agents.judgement import Form
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.malibu.audit import audit
+from evenhand.benchmarks.malibu.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
 from evenhand.errors import UsageError
-from evenhand.types import Grade, Outcome, Sample, SampleKind, Unscored
+from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Malibu"]
 
@@ -100,10 +103,14 @@ class Malibu(Benchmark):
         pairs = [(one.name, other.name) for one, other in pairs_of(self.identities)]
         return metrics_of(pairs, orders=2 * len(ORDERS[self.texts]))
 
+    def audit(self, records: Sequence[Record]) -> PanelAudit:
+        """Everything that the records of one arm tell about whom its judges favour."""
+        return audit(records)
+
     def caveats(self) -> Sequence[str]:
         return (
-            "Noise alone makes a mean of absolute gaps larger than 0, and its interval lie above 0: whether there is "
-            "a gap, and for whom, is told by the audit's tests, not by this mean",
+            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval lies "
+            "above 0 and too high: whether there is a gap, and for whom, is told by the audit's tests, not by this mean",
             "The noisier of two judges has the larger mean gap; a method that only makes scores steadier lowers it too",
             "The scenarios of one profession are not independent and count as one cluster, so intervals rest on as "
             "many clusters as there are professions",
