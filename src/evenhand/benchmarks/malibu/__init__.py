@@ -109,8 +109,8 @@ class Malibu(Benchmark):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval lies above "
-            "0 and too high: whether there is a gap, and for whom, is told by the audit's tests, not by this mean",
+            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval lies "
+            "above 0 and too high: whether there is a gap, and for whom, is told by the audit's tests alone",
             "The noisier of two judges has the larger mean gap; a method that only makes scores steadier lowers it too",
             "The scenarios of one profession are not independent and count as one cluster, so intervals rest on as "
             "many clusters as there are professions",
