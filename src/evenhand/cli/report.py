@@ -49,13 +49,16 @@ def print_study(result: StudyResult, target: Path) -> None:
     """The tables, the verdicts and the warnings on standard output."""
     from rich.console import Console
 
+    from evenhand.reports.panel_tables import audit_sentences, audit_tables
     from evenhand.reports.tables import arm_table, effect_table
 
     console = Console()
     console.print(arm_table(result))
     if result.effects:
         console.print(effect_table(result))
-    for verdict in result.verdicts:
+    for table in audit_tables(result):
+        console.print(table)
+    for verdict in (*result.verdicts, *audit_sentences(result)):
         console.print(f"• {verdict}", markup=False, highlight=False)
     for warning in result.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)

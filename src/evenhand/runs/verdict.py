@@ -32,7 +32,8 @@ def _whole(study: StudyResult) -> list[ArmResult]:
 
 def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
     estimate = arm.estimate(study.headline)
-    return f"{arm.label}: {headline.title} {_shown(estimate)}. {_guardrails(study, arm)}. {_cost(arm)}."
+    digits = _digits(headline, estimate)
+    return f"{arm.label}: {headline.title} {_shown(estimate, digits)}. {_guardrails(study, arm)}. {_cost(arm)}."
 
 
 def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
@@ -47,14 +48,15 @@ def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: Metric
     if effect.difference is None:
         undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
         return f"cannot be compared: it is undefined for {' and '.join(undefined) or 'the samples that both graded'}"
+    values = [arm.estimate(effect.metric) for arm in (before, after)]
+    digits = _digits(headline, *values)
     words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
-    values = f"{_value(before.estimate(effect.metric))} → {_value(after.estimate(effect.metric))}"
     of = "distance from zero" if headline.better == "zero" else "change"
-    change = f"{of} {_number(effect.difference, signed=True)} {_limits(effect)}"
+    change = f"{of} {_number(effect.difference, digits, signed=True)} {_limits(effect, digits)}"
     p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
-    found = f"{words}: {values} ({change}{p_value}, n = {effect.n})"
+    found = f"{words}: {' → '.join(_value(each, digits) for each in values)} ({change}{p_value}, n = {effect.n})"
     if effect.direction == "undecided" and effect.detectable:
-        found += f"; a change under {effect.detectable:.1f} would not show at this size"
+        found += f"; a change under {effect.detectable:.{digits}f} would not show at this size"
     return found
 
 
@@ -67,7 +69,8 @@ def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
 def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
     """One of them, with its unit after whatever has a value."""
     unit = " %" if metric.share else ""
-    values = [_value(arm.estimate(metric.name)) for arm in arms]
+    estimates = [arm.estimate(metric.name) for arm in arms]
+    values = [_value(each, _digits(metric, *estimates)) for each in estimates]
     if DASH in values:
         return f"{metric.title} {' → '.join(each if each == DASH else each + unit for each in values)}"
     return f"{metric.title} {' → '.join(values)}{unit}"
@@ -80,24 +83,30 @@ def _cost(arm: ArmResult) -> str:
     return f"{usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s"
 
 
-def _shown(estimate: Estimate | None) -> str:
+def _shown(estimate: Estimate | None, digits: int = 1) -> str:
     if estimate is None or estimate.value is None:
         return f"undefined (n = {0 if estimate is None else estimate.n})"
-    return f"{_number(estimate.value)} {_limits(estimate)} (n = {estimate.n})"
+    return f"{_number(estimate.value, digits)} {_limits(estimate, digits)} (n = {estimate.n})"
 
 
-def _limits(of: Estimate | Effect) -> str:
-    return "[–]" if of.low is None or of.high is None else f"[{_number(of.low)}, {_number(of.high)}]"
+def _limits(of: Estimate | Effect, digits: int = 1) -> str:
+    return "[–]" if of.low is None or of.high is None else f"[{_number(of.low, digits)}, {_number(of.high, digits)}]"
 
 
-def _number(value: float, *, signed: bool = False) -> str:
-    """One decimal, with a minus that is one, and no sign on zero."""
-    text = f"{value:+.1f}" if signed else f"{value:.1f}"
-    return "0.0" if text in ("-0.0", "+0.0") else text.replace("-", "−")
+def _digits(metric: MetricInfo, *estimates: Estimate | None) -> int:
+    """One decimal; two for small values that are no percentages, such as differences on a scale from 0 to 10."""
+    values = [abs(each.value) for each in estimates if each is not None and each.value is not None]
+    return 2 if values and 0 < max(values) < 1 and not metric.share else 1
 
 
-def _value(estimate: Estimate | None) -> str:
-    return DASH if estimate is None or estimate.value is None else _number(estimate.value)
+def _number(value: float, digits: int = 1, *, signed: bool = False) -> str:
+    """With a minus that is one, and no sign on zero."""
+    text = f"{value:{'+' if signed else ''}.{digits}f}"
+    return text.lstrip("+-") if not text.strip("+-0.") else text.replace("-", "−")
+
+
+def _value(estimate: Estimate | None, digits: int = 1) -> str:
+    return DASH if estimate is None or estimate.value is None else _number(estimate.value, digits)
 
 
 def warnings_about(study: StudyResult) -> list[str]:
