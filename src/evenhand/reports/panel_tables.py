@@ -18,6 +18,7 @@ from evenhand.reports.sections.panels_parts import (
     scaled,
 )
 from evenhand.reports.tables import plain_table, safe_text
+from evenhand.runs.audits import FOREMOST
 from evenhand.runs.results import StudyResult
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def audit_sentences(study: StudyResult) -> Iterator[str]:
-    """What was found beyond the first sentence, which is among the verdicts; then what mitigations turned around."""
+    """What was found beyond the foremost, which is among the verdicts; then what mitigations turned around."""
     for arm in study.arms:
-        for sentence in arm.audit.sentences[1:] if arm.audit else ():
+        for sentence in arm.audit.sentences[FOREMOST:] if arm.audit else ():
             yield f"{arm.label}: {sentence}"
     labels = {arm.id: arm.label for arm in study.arms}
     for each in study.corrections:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from evenhand.benchmarks.base import Benchmark
+from evenhand.benchmarks.malibu.audit import over_correction
+from evenhand.benchmarks.malibu.findings import PanelAudit
+from evenhand.errors import PlanError
 from evenhand.runs.results import ArmResult, Correction
 from evenhand.types import Record
 
-if TYPE_CHECKING:
-    from evenhand.benchmarks.malibu.findings import PanelAudit
-
+FOREMOST = 2
+"""So many sentences of an audit say what matters most."""
 _UNCORRECTED = ("judge", "panel")
 """Methods that do nothing about bias; the last that a run has is what mitigations are set against."""
 
@@ -24,6 +26,12 @@ class Audited(Protocol):
     def audit(self, records: Sequence[Record]) -> PanelAudit: ...
 
 
+def check_iterations(benchmark: Benchmark, iterations: bool) -> None:
+    """Rounds of judges are in their audit; as answers of an iteration they have no grade."""
+    if iterations and isinstance(benchmark, Audited):
+        raise PlanError(f"What {benchmark.name} finds after each round is in its audit; leave --iterations away.")
+
+
 class Audits:
     """The records of the arms, kept where the benchmark audits them."""
 
@@ -31,6 +39,11 @@ class Audits:
         self._audited = benchmark if isinstance(benchmark, Audited) else None
         self._arms = arms if self._audited is not None else ()
         self._records: dict[str, list[Record]] = defaultdict(list)
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the audit tells what happened on the way, so that iterations need not."""
+        return self._audited is not None
 
     def add(self, arm: str, record: Record) -> None:
         if arm in self._arms:
@@ -44,15 +57,11 @@ class Audits:
 
 def audit_verdicts(arms: Sequence[ArmResult]) -> list[str]:
     """What matters most about each arm that was audited."""
-    return [f"{arm.label}: {arm.audit.sentences[0]}" for arm in arms if arm.audit and arm.audit.sentences]
+    return [f"{arm.label}: {' '.join(arm.audit.sentences[:FOREMOST])}" for arm in arms if arm.audit]
 
 
 def corrections(arms: Sequence[ArmResult]) -> list[Correction]:
     """Every mitigation beside the arm of the same models and seed that does nothing about bias."""
-    if not any(arm.audit for arm in arms):
-        return []
-    from evenhand.benchmarks.malibu.audit import over_correction
-
     found: list[Correction] = []
     for after in arms:
         before = _uncorrected(after, arms)

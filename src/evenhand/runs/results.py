@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from evenhand.benchmarks.malibu.findings import OverCorrection, PanelAudit
 from evenhand.types import Status, Usage
-
-if TYPE_CHECKING:
-    from evenhand.benchmarks.malibu.findings import OverCorrection, PanelAudit
 
 
 @dataclass(frozen=True, slots=True)

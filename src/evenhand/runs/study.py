@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
 from evenhand.runs.agreement import agreements
-from evenhand.runs.audits import Audits, audit_verdicts, corrections
+from evenhand.runs.audits import Audits, audit_verdicts, check_iterations, corrections
 from evenhand.runs.estimates import RESAMPLES, estimate, groups_of
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.results import ArmResult, Effect, IterationResult, MetricInfo, PositionBias, StudyResult
@@ -136,7 +136,9 @@ def study(
     each iteration of the methods that iterate.
     """
     with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
-        return _compute(runs, runs[0].benchmark(), sources, _baseline(sources, baseline), correction)
+        benchmark = runs[0].benchmark()
+        check_iterations(benchmark, iterations)
+        return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction)
 
 
 def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:
@@ -215,7 +217,8 @@ def _compute(
     width = 0
     main = {benchmark.headline, *benchmark.guardrails}
     watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
-    steps = [step for source in sources if source.iteration == FINAL for step in _steps(source)]
+    whole = [source for source in sources if source.iteration == FINAL and not audits.has_rounds]
+    steps = [step for source in whole for step in _steps(source)]
     extra = [step for step in steps if step.id not in alone]
     alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
     for sample, records in walk([*sources, *extra]):
