@@ -2,18 +2,21 @@
 
 Whether gaps are amplified or damped is not read off their absolute sizes: noise makes these positive, so a discussion
 that only calms the judges would seem to damp. Each base scenario's shift is taken along the gaps that all the other
-base scenarios show, which noise leaves at 0 on average, and its sign is flipped for the test.
+base scenarios show, which noise leaves at 0 on average, and its sign is flipped for the test. (The test is exact where
+both rounds are equally noisy; where they are not and there is no gap at all, one of ten p-values is below 5 %.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from evenhand.benchmarks.malibu.arrays import Array, Judged, Pair
 from evenhand.benchmarks.malibu.estimate import Estimator
 from evenhand.benchmarks.malibu.findings import ALL, ALPHA, MEASURES, Amplification, Direction, Measure, Shift
+from evenhand.stats import holm
 
 
 def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
@@ -33,27 +36,35 @@ def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
 def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification, ...]:
     """All pairs together and by category, on every measure, by round."""
     found: list[Amplification] = []
-    for measure in MEASURES:
-        for number in range(1, judged.rounds + 1):
-            for category in (ALL, *judged.categories):
-                pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
-                each = _amplification(judged, estimator, pairs, measure, number, category)
-                if each.before is not None:
-                    found.append(each)
+    for number in range(1, judged.rounds + 1):
+        each = [
+            _amplification(judged, estimator, measure, number, category)
+            for measure in MEASURES
+            for category in (ALL, *judged.categories)
+        ]
+        found += _decided([one for one in each if one.before is not None])
     return tuple(found)
 
 
-def _amplification(
-    judged: Judged, estimator: Estimator, pairs: Sequence[Pair], measure: Measure, number: int, category: str
-) -> Amplification:
+def _amplification(judged: Judged, estimator: Estimator, measure: Measure, number: int, category: str) -> Amplification:
+    """With the direction in which the gaps seem to go, decided or not."""
+    pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
     before, after, counts = _tables(judged, estimator, pairs, measure, number)
-    table = np.hstack([before, after, counts])[counts.any(axis=1)]
-    sizes = _sizes(table.sum(axis=0), len(pairs))
-    first, last = (float(value) if np.isfinite(value) else None for value in sizes)
-    change = estimator.bootstrap(table, lambda sums: np.subtract(*_sizes(sums, len(pairs))[::-1])).interval
-    along = _along(before, after)[counts.any(axis=1)]
-    p_value = estimator.flip(along)
-    return Amplification(measure, number, category, first, last, change, p_value, _direction(along, p_value))
+    exists = counts.any(axis=1)
+    table = np.hstack([before, after, counts])[exists]
+    first, last = (float(size) if np.isfinite(size) else None for size in _sizes(table.sum(axis=0)))
+    change = estimator.bootstrap(table, _growth).interval
+    along = _along(before, after)[exists]
+    direction: Direction = "amplified" if along.sum() > 0 else "damped"
+    return Amplification(measure, number, category, first, last, change, estimator.flip(along), direction)
+
+
+def _decided(found: Sequence[Amplification]) -> list[Amplification]:
+    adjusted = holm([each.p_value for each in found])
+    return [
+        each if p is not None and p < ALPHA else replace(each, direction="undecided")
+        for each, p in zip(found, adjusted, strict=True)
+    ]
 
 
 def _tables(
@@ -69,9 +80,9 @@ def _tables(
     return before, after, counts
 
 
-def _sizes(sums: Array, pairs: int) -> tuple[Array, Array]:
+def _sizes(sums: Array) -> tuple[Array, Array]:
     """The mean absolute gaps before and after, of sums (…, before · after · counts), over the pairs that have any."""
-    before, after, counts = (sums[..., start : start + pairs] for start in (0, pairs, 2 * pairs))
+    before, after, counts = np.split(sums, 3, axis=-1)
     exists = counts > 0
     per_pair = np.where(exists, counts, 1.0)
     with np.errstate(invalid="ignore"):
@@ -79,13 +90,12 @@ def _sizes(sums: Array, pairs: int) -> tuple[Array, Array]:
     return first, last
 
 
+def _growth(sums: Array) -> Array:
+    before, after = _sizes(sums)
+    return after - before
+
+
 def _along(before: Array, after: Array) -> Array:
     """Per base scenario, its shift along the gaps of both rounds in all the others."""
     both = before + after
     return ((after - before) * (both.sum(axis=0) - both)).sum(axis=1)
-
-
-def _direction(along: Array, p_value: float | None) -> Direction:
-    if p_value is None or p_value >= ALPHA:
-        return "undecided"
-    return "amplified" if along.sum() > 0 else "damped"

@@ -174,6 +174,7 @@ class Amplification:
     """Of "the discussion moves no gap": unlike `change`, it is not moved by a discussion that only makes scores less
     noisy, which makes absolute gaps smaller too."""
     direction: Direction
+    """Decided where the p-value stands Holm's correction over all measures and categories of the round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,5 +296,5 @@ def negated(interval: Interval) -> Interval:
 
 
 def _certainty(gap: Gap) -> tuple[float, float]:
-    adjusted, difference = gap.adjusted, gap.difference.estimate
-    return (1.0 if adjusted is None else adjusted, -abs(difference or 0.0))
+    # By dz, since points and shares of wins cannot be compared.
+    return (1.0 if gap.adjusted is None else gap.adjusted, -abs(gap.effect or 0.0))

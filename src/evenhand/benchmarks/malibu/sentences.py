@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from evenhand.benchmarks.malibu.findings import (
     ALL,
@@ -26,7 +27,7 @@ def sentences_of(audit: PanelAudit) -> tuple[str, ...]:
     """Three to eight sentences, the gaps first."""
     told = [
         _overview(audit),
-        *(gap_sentence(gap, audit.authors) for gap in audit.found[:_SHOWN]),
+        *(gap_sentence(gap, audit.authors) for gap in _foremost(audit.found)),
         _position(audit),
         _discussion(audit),
         _stubbornness(audit),
@@ -57,12 +58,24 @@ def turned_sentence(before: Gap, after: Gap, kind: Turn, authors: Mapping[str, s
     return f"{start}{earlier} ({_signed(before)} → {_signed(after)}): {now[0].lower()}{now[1:]}"
 
 
+def _foremost(found: Sequence[Gap]) -> list[Gap]:
+    """The surest of every measure, then the second surest, as far as there is room."""
+    rank = Counter[Measure]()
+    ranked: list[tuple[int, Gap]] = []
+    for gap in found:
+        ranked.append((rank[gap.measure], gap))
+        rank[gap.measure] += 1
+    return [gap for _, gap in sorted(ranked, key=lambda each: each[0])[:_SHOWN]]
+
+
 def _overview(audit: PanelAudit) -> str:
     tests = len(audit.gaps)
     if not tests:
         return "No two identities were judged on the same scenarios, so there is nothing to compare."
     if audit.found:
-        return f"{len(audit.found)} of {tests} comparisons of identities show a gap after correction for their number."
+        count = len(audit.found)
+        show = "shows" if count == 1 else "show"
+        return f"{count} of {tests} comparisons of identities {show} a gap after correction for their number."
     if all(gap.difference.low == gap.difference.high == 0 for gap in audit.gaps):
         return f"The labels changed nothing: in all {tests} comparisons the identities are exactly level."
     sizes = ", ".join(_size(measure, size) for measure, size in audit.detectable.items() if size is not None)
@@ -88,12 +101,10 @@ def _position(audit: PanelAudit) -> str:
 
 
 def _discussion(audit: PanelAudit) -> str:
-    """The end of the discussion, on the measure that shows most clearly what it did."""
+    """The end of the discussion, on the first measure on which it is decided."""
     last = [each for each in audit.amplification if each.round == audit.rounds and each.category == ALL]
-    if not last:
-        return ""
-    clearest = min(last, key=lambda each: 1.0 if each.p_value is None else each.p_value)
-    return _amplification(clearest)
+    decided = [each for each in last if each.direction != "undecided"]
+    return _amplification((decided or last)[0]) if last else ""
 
 
 def _amplification(each: Amplification) -> str:
@@ -142,7 +153,7 @@ def _signed(gap: Gap) -> str:
 
 
 def _size(measure: Measure, size: float) -> str:
-    shown = f"{100 * size:.0f} %" if measure == "wins_2" else f"{size:.2f} points"
+    shown = f"{50 * (1 + size):.0f} % instead of 50 %" if measure == "wins_2" else f"{size:.2f} points"
     return f"{shown} ({MEASURES[measure].lower()})"
 
 
