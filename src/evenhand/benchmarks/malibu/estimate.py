@@ -27,10 +27,10 @@ class Estimator:
     seed: int
 
     def sums(self, values: Array) -> Array:
-        """Per base scenario, the sum and the number of the values that exist; values are scenario × anything."""
-        flat = values.reshape(len(values), -1)
-        exists = ~np.isnan(flat)
-        per_scenario = np.column_stack([np.where(exists, flat, 0.0).sum(axis=1), exists.sum(axis=1)])
+        """Per base scenario, the sum and the number of the values that exist; there may be several per scenario."""
+        table = values if values.ndim > 1 else values[:, np.newaxis]
+        exists = ~np.isnan(table)
+        per_scenario = np.column_stack([np.where(exists, table, 0.0).sum(axis=1), exists.sum(axis=1)])
         sums = np.zeros((self.bases, 2))
         np.add.at(sums, self.base_of, per_scenario)
         return sums

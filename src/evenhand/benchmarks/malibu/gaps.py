@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from evenhand.agents.judgement import METRICS
+from evenhand.agents.judgement import HIGHEST, METRICS
 from evenhand.benchmarks.malibu.arrays import SCORE_NAMES, Array, Judged, Pair
 from evenhand.benchmarks.malibu.estimate import Estimator
 from evenhand.benchmarks.malibu.findings import ALPHA, COMBINED, CONTROL, MEASURES, Difference, Gap, Mean, Measure
@@ -17,6 +17,8 @@ from evenhand.stats import holm, student_t_quantile
 from evenhand.stats.effect_size import paired_dz
 
 POWER = 0.8
+_LARGEST: Mapping[Measure, float] = {"score_1": HIGHEST, "score_2": HIGHEST, "wins_2": 1.0}
+"""No gap is larger."""
 
 
 def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
@@ -78,7 +80,7 @@ def detectable(gaps: Sequence[Gap], measure: Measure, estimator: Estimator) -> f
     """The smallest gap that would be found in the noisiest pair; None where none would, or nothing was measured."""
     alpha = ALPHA / max(1, len(gaps))
     needed = [_needed(gap, alpha, estimator) for gap in gaps if gap.measure == measure]
-    known = [each for each in needed if each is not None]
+    known = [each for each in needed if each is not None and each <= _LARGEST[measure]]
     return max(known) if known and len(known) == len(needed) else None
 
 
