@@ -50,6 +50,7 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
     PAPER is one of
       stardtox   Tables II and III and Figure 3
       mabrf      Tables 3, 4 and 5 and Figure 4; several models stand side by side
+      malibu     Figures 4, 5, 6 and 9 and the chi-square tests; several models likewise
 
     Its runs are ordinary run directories under --out. With --out alone, the page is made again from what is there,
     without a call.
@@ -58,6 +59,7 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
     Examples:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
       evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
+      evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
       evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
     """
     wanted = PAPERS.get(name)

@@ -97,6 +97,8 @@ class Grid:
     rows_are: str = "Method"
     digits: int = 1
     """Decimals of our numbers."""
+    full: float | None = None
+    """Of a matrix of differences: the difference at which a cell has its full colour."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from evenhand.reports.charts import Part, arm_class, stacked_on, tick_labels
 from evenhand.reports.format import estimate_text, finite, number
 from evenhand.reports.html import page as whole_page
 from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.panels_scores import shade
 from evenhand.reports.sections.parts import estimate_cell, nothing, scrolling, section, table
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.view import view_of
 
-_STYLES = ("page.css", "tables.css", "charts.css", "paper.css")
+_STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "paper.css")
 _SCRIPTS = ("page.js",)
 _FIRST_COLOUR = 1
 
@@ -114,7 +115,7 @@ def _grid(grid: Grid, label: str) -> Html:
         "table",
         tag("thead", head, role="rowgroup"),
         tag("tbody", body, role="rowgroup"),
-        class_="paper",
+        class_="paper" if grid.full is None else "paper differences",
         role="table",
         aria_label=label,
     )
@@ -137,12 +138,18 @@ def _row(grid: Grid, row: Row, *, first: bool, reasons: bool) -> Html:
     for column, cell in zip(grid.columns, row.cells, strict=True):
         label = f"{column.over}: {column.title}" if column.over else column.title
         inside = _cell(cell, row, grid.digits)
-        empty = "empty" if not inside else None
-        cells.append(tag("td", inside, role="cell", data_label=label, class_=empty))
+        css = _shade(grid, cell) if inside else "empty"
+        cells.append(tag("td", inside, role="cell", data_label=label, class_=css))
     if reasons:
         empty = "" if row.reproducible else " empty"
         cells.append(tag("td", row.reproducible, role="cell", data_label=REPRODUCIBLE, class_=f"reason{empty}"))
     return tag("tr", cells, role="row", class_="first" if first else None)
+
+
+def _shade(grid: Grid, cell: Cell) -> str | None:
+    """The colour of a cell of a matrix."""
+    value = cell.published if cell.estimate is None else cell.estimate.value
+    return None if grid.full is None else shade(value, grid.full)
 
 
 def _cell(cell: Cell, row: Row, digits: int) -> list[Node]:
