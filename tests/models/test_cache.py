@@ -13,7 +13,7 @@ from evenhand.models import cache as cache_module
 from evenhand.models.base import Model
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
-from evenhand.models.request import model_identity, request_key
+from evenhand.models.request import as_stored, model_identity, request_key
 from evenhand.types import Completion, Generation, Message, Params, TokenLogprob
 
 QUESTION = (Message("user", "Who?"),)
@@ -312,3 +312,16 @@ async def test_features_are_those_of_the_model_behind_the_cache(cache: ResponseC
     inner.features = frozenset()
 
     assert (before, model.features) == ({"logprobs"}, frozenset())
+
+
+def test_long_replies_are_stored_with_the_alternatives_of_numbers_only() -> None:
+    def token(text: str) -> TokenLogprob:
+        return TokenLogprob(text, -0.1, ((text, -0.1), ("x", -2.0)))
+
+    rated = Completion("", logprobs=(token('"bias": '), token("7"), *[token(" word")] * 30))
+    letter = Completion("", logprobs=(token("A"), token(")")))
+    stored = as_stored(Generation((rated, letter), "fake/x"))
+
+    assert [len(each.top) for each in stored.completions[0].logprobs or ()] == [0, 2, *[0] * 30]
+    assert [each.token for each in stored.completions[0].logprobs or ()][:3] == ['"bias": ', "7", " word"]
+    assert stored.completions[1] == letter

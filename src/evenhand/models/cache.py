@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evenhand.errors import StoreError
 from evenhand.models.base import Model, WrappedModel
-from evenhand.models.request import generation_from, model_identity, pack, request_key, unpack
+from evenhand.models.request import as_stored, generation_from, model_identity, pack, request_key, unpack
 from evenhand.types import Generation, Message, Params, Usage
 
 _FLUSH_EVERY = 256
@@ -61,7 +61,7 @@ class ResponseCache:
         return None
 
     def put(self, key: bytes, generation: Generation) -> None:
-        self._unwritten[key] = pack(generation)
+        self._unwritten[key] = pack(as_stored(generation))
         if len(self._unwritten) >= _FLUSH_EVERY:
             self.flush()
 

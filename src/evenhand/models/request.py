@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +15,8 @@ from evenhand.types import Completion, Generation, Message, Params, Steering, To
 
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves next to nothing."""
+_SHORT = 16
+"""Tokens of a reply that may be a choice or a verdict, all of whose alternatives are kept."""
 # Every call is hashed, and tuples are written in half the time that dataclasses take.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name != "steering"))
@@ -26,6 +28,26 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
     if params.steering is not None:  # a part of its own, so that the keys of all other requests stay what they were
         request += (params.steering,)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def as_stored(generation: Generation) -> Generation:
+    """Without the alternatives that nobody reads: in long replies, those of tokens without a digit.
+
+    Judges give reasons after their ratings; with alternatives, each word of them would take a hundred times its size.
+    """
+    if all(len(each.logprobs or ()) <= _SHORT for each in generation.completions):
+        return generation
+    return replace(generation, completions=tuple(map(_with_digits, generation.completions)))
+
+
+def _with_digits(completion: Completion) -> Completion:
+    if len(completion.logprobs or ()) <= _SHORT:
+        return completion
+    kept = (
+        each if any(map(str.isdigit, each.token)) else TokenLogprob(each.token, each.logprob)
+        for each in completion.logprobs or ()
+    )
+    return replace(completion, logprobs=tuple(kept))
 
 
 def model_identity(fingerprint: Mapping[str, Any]) -> bytes:

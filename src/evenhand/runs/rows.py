@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
-from evenhand.models.request import compressed, to_json
+from evenhand.models.request import as_stored, compressed, to_json
 from evenhand.types import Outcome, Sample, Status, Turn, Usage
 
 FINAL = -1
@@ -54,7 +54,7 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
         usage.retries,
         usage.cost,
         generation.latency if generation else 0.0,
-        to_json(turn),
+        to_json(turn if generation is None else replace(turn, generation=as_stored(generation))),
     )
 
 
