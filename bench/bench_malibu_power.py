@@ -2,7 +2,7 @@
 
 One simulated judge scores the whole benchmark (200 scenarios, both phases) with a noise of one point per score, and
 takes 0.2 points from everybody who is said to be of one identity; another one takes nothing. A bias counts as found
-where a primary gap is found to that identity's disadvantage, and any primary gap of the unbiased judge is a false alarm.
+where a primary gap is found to that identity's disadvantage; any primary gap of the unbiased judge is a false alarm.
 """
 
 from __future__ import annotations
