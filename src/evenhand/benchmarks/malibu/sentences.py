@@ -51,11 +51,10 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
 
 def turned_sentence(before: Gap, after: Gap, kind: Turn, authors: Mapping[str, str]) -> str:
     """What a mitigation made of a gap."""
-    behind = after.favours or ""
-    start = "The gap was turned around" if kind == "reversed" else f"A new gap favours {authors.get(behind, behind)}"
-    earlier = "; it was the other way round before" if kind == "reversed" else ", behind before without a finding"
-    now = gap_sentence(after, authors)
-    return f"{start}{earlier} ({_signed(before)} → {_signed(after)}): {now[0].lower()}{now[1:]}"
+    now, was = (f"{told[0].lower()}{told[1:]}" for told in (gap_sentence(gap, authors) for gap in (after, before)))
+    if kind == "reversed":
+        return f"The gap was turned around: {now} Before, {was}"
+    return f"A new gap, in favour of who was behind before: {now}"
 
 
 def _foremost(found: Sequence[Gap]) -> list[Gap]:
@@ -145,11 +144,6 @@ def _as_share(difference: Interval) -> Interval:
         None if high is None else (1 + high) / 2,
         difference.n,
     )
-
-
-def _signed(gap: Gap) -> str:
-    difference = gap.difference.estimate or 0.0
-    return f"{100 * difference:+.0f} %" if gap.measure == "wins_2" else f"{difference:+.2f}"
 
 
 def _size(measure: Measure, size: float) -> str:
