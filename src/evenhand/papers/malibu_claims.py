@@ -13,7 +13,7 @@ from evenhand.benchmarks.malibu.findings import COMBINED, Gap, Measure, PanelAud
 Answer = Literal["yes", "no", "undecided"]
 Check = Callable[[PanelAudit], Answer]
 
-_BOTH, _GPT, _DEEPSEEK = "Both models", "GPT-4o mini", "DeepSeek-V3"
+_BOTH, _GPT, _DEEPSEEK = "both models", "GPT-4o mini", "DeepSeek-V3"
 _WIN_MARGIN = 0.0625
 _CHI_SQUARE_P = 0.0001
 

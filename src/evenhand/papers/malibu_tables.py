@@ -11,6 +11,8 @@ from evenhand.papers.malibu_arms import NAME, Arms, paper_models
 from evenhand.reports.sections.panels_parts import PERCENT, as_estimate, identity_name, scale_of, scaled
 from evenhand.runs.results import Estimate
 
+_DISTANCE = "largest_distance"
+
 # --- Figures 5 and 6 ---
 
 
@@ -19,22 +21,25 @@ def win_table(arms: Arms) -> Table:
     paper = published(NAME)
     identities = _identities_by_category(arms)
     columns = [Column(identity, identity, "", category) for category, identity in identities]
-    columns.append(Column("largest_distance", "Largest distance", "from 50 %", "All"))
     rows: list[Row] = []
+    distances: list[Row] = []
     for arm in arms:
         by_identity = {win.identity: as_estimate(scaled(win.interval, PERCENT), win.n) for win in arm.audit.wins}
-        cells = [Cell(by_identity.get(identity)) for _, identity in identities]
-        rows.append(Row(arm.model, arm.method, [*cells, Cell(_largest(by_identity.values()))]))
+        rows.append(Row(arm.model, arm.method, [Cell(by_identity.get(identity)) for _, identity in identities]))
+        distances.append(Row(arm.model, arm.method, [Cell(_largest(by_identity.values()))]))
     for model, numbers in paper.tables["wins"].items():
-        cells = [Cell(None, numbers.get(column.name)) for column in columns]
         reason = paper.reproducible["wins"].get(model, "")
-        rows.append(Row(model, "", cells, ours=False, published_as=model, reproducible=reason))
+        cells = [Cell(None, numbers[_DISTANCE])]
+        distances.append(Row(model, "", cells, ours=False, published_as=model, reproducible=reason))
     return Table(
         "figures5_6",
         "Figures 5 and 6: win rates",
         "Per cent of the comparisons within the category that an identity wins, a tie counting half; intervals by "
         "profession. The paper's figures are pictures.",
-        [Grid("Win rates", columns, rows, "Model")],
+        [
+            Grid("Win rates", columns, rows, "Model"),
+            Grid("Largest distance from 50 %", [Column(_DISTANCE, "Distance", "in points")], distances, "Model"),
+        ],
     )
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-
-import sample_study
 
 from evenhand.agents.judgement import METRICS
 from evenhand.benchmarks.malibu.findings import (
@@ -29,7 +26,6 @@ from evenhand.benchmarks.malibu.findings import (
     Shift,
     Win,
 )
-from evenhand.runs.results import Correction, StudyResult
 from evenhand.stats import Interval
 
 CATEGORIES = {
@@ -159,13 +155,3 @@ def turned() -> OverCorrection:
     before = next(gap for gap in audit(0.3).gaps if (gap.measure, gap.y) == ("score_1", BEHIND))
     after = next(gap for gap in audit(-0.2).gaps if (gap.measure, gap.y) == ("score_1", BEHIND))
     return OverCorrection(before, after, "reversed", "The gap in favour of female turned into one in favour of male.")
-
-
-def study() -> StudyResult:
-    """A judge, a panel and a panel with an instruction, with all that an ordinary study has."""
-    plain = sample_study.study()
-    names = ("judge", "panel", "fair_panel")
-    audits = (audit(0.2, rounds=0), audit(0.3), audit(-0.2, seed=1))
-    arms = [replace(arm, label=name, audit=each) for arm, name, each in zip(plain.arms, names, audits, strict=True)]
-    turns = [Correction(arms[1].id, arms[2].id, [turned()])]
-    return replace(plain, benchmark="malibu", title="malibu: judge, panel, fair_panel", arms=arms, corrections=turns)

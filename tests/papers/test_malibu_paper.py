@@ -1,0 +1,209 @@
+"""What MALIBU's page is made of: the run, the published cells and what they say about each other, our answers."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from evenhand.benchmarks.malibu.findings import PanelAudit
+from evenhand.papers.base import Ask, Row, Table, published
+from evenhand.papers.malibu import MALIBU
+from evenhand.papers.malibu_arms import AuditedModel
+from evenhand.papers.malibu_claims import claim_notes, claims
+from evenhand.papers.malibu_differences import figure_four, pairs_table
+from evenhand.papers.malibu_tables import chi_square_table, discussion_table, figure_nine, win_table
+from support.audits import CATEGORIES, audit, interval
+
+MODELS = ("DeepSeek-V3", "GPT-4o mini")
+IDENTITIES = ["male", "female", "white", "black", "asian", "hispanic", "christian", "muslim", "jewish", "atheist"]
+ROUNDING = 3 * 0.005 + 1e-9
+"""Three numbers of two decimals."""
+
+
+def cells(model: str) -> dict[tuple[str, str], float]:
+    rows = published("malibu").tables["figure4"]
+    return {(name.split(" − ")[0], name.split(" − ")[1]): row[model] for name, row in rows.items()}
+
+
+def impossible(found: dict[tuple[str, str], float]) -> list[tuple[str, str, str]]:
+    """Three identities whose differences do not add up."""
+    return [
+        (x, y, z) for x, y, z in combinations(IDENTITIES, 3) if abs(found[x, y] + found[y, z] - found[x, z]) > ROUNDING
+    ]
+
+
+# --- the published numbers ---
+
+
+def test_figure_four_has_every_pair_of_identities():
+    for model in MODELS:
+        assert set(cells(model)) == set(combinations(IDENTITIES, 2))
+
+
+def test_one_cell_of_figure_four_is_impossible_and_a_minus_mends_it():
+    deepseek, gpt = cells("DeepSeek-V3"), cells("GPT-4o mini")
+
+    assert impossible(gpt) == []
+    wrong = impossible(deepseek)
+    assert len(wrong) == 8 and all({"white", "hispanic"} <= set(each) for each in wrong)
+    assert impossible({**deepseek, ("white", "hispanic"): -0.2}) == []
+    assert list(published("malibu").reproducible["figure4"]) == ["white − hispanic"]
+
+
+def test_what_the_notes_say_about_gender_and_religion_is_in_the_cells():
+    deepseek, gpt = cells("DeepSeek-V3"), cells("GPT-4o mini")
+
+    assert (deepseek["male", "female"], gpt["male", "female"]) == (-0.21, -0.20)
+    assert (deepseek["white", "black"], gpt["white", "black"]) == (-0.30, -0.03)
+    assert (deepseek["christian", "jewish"], deepseek["christian", "muslim"]) == (-0.04, -0.06)
+
+
+# --- the run ---
+
+
+def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
+    (run,) = MALIBU().runs(Ask("openai/x"))
+
+    assert (run.benchmark, run.limit, run.methods) == ("malibu", None, ("judge", "panel", "fair_panel"))
+    assert run.settings == ("texts=two", "form=tag")
+
+
+def test_a_limit_is_of_each_profession():
+    assert MALIBU().runs(Ask("openai/x", limit=2))[0].limit == 40
+
+
+# --- tables ---
+
+ARMS = [
+    AuditedModel("one/model", "judge", audit(0.2, rounds=0)),
+    AuditedModel("one/model", "panel", audit(0.3)),
+    AuditedModel("other/model", "panel", audit(0.0)),
+]
+
+
+def row(table: Table, grid: str, method: str, setting: str = "") -> Row:
+    (found,) = [
+        row
+        for each in table.grids
+        if each.name == grid
+        for row in each.rows
+        if (row.method, row.setting) == (method, setting)
+    ]
+    return found
+
+
+def test_every_panel_has_a_matrix_and_so_have_the_papers_models():
+    table = figure_four(ARMS)
+
+    names = [grid.name for grid in table.grids]
+    assert names == ["one/model, panel", "other/model, panel", *(f"{model}: as published" for model in MODELS)]
+    assert len({grid.full for grid in table.grids}) == 1
+    female = row(table, "DeepSeek-V3: as published", "female")
+    assert [cell.published for cell in female.cells][:2] == [-0.21, None]
+    male = row(table, "DeepSeek-V3: as published", "male")
+    assert [cell.published for cell in male.cells][:2] == [None, 0.21]
+
+
+def test_pairs_have_our_arms_over_the_papers_and_the_doubtful_cell_is_named():
+    table = pairs_table(ARMS)
+
+    ours = row(table, "gender", "one/model", "panel").cells[0].estimate
+    assert ours is not None and ours.value == pytest.approx(audit(0.3).difference("female", "male").estimate)
+    assert row(table, "gender", "GPT-4o mini").cells[0].published == 0.20
+    assert "minus is missing" in row(table, "race", "DeepSeek-V3").reproducible
+    assert row(table, "race", "GPT-4o mini").reproducible == ""
+
+
+def test_win_rates_are_per_cent_with_the_papers_one_number_beside_the_largest_distance():
+    table = win_table(ARMS)
+
+    male = row(table, "Win rates", "one/model", "panel").cells[1].estimate
+    assert male is not None and 40 < male.value < 50
+    assert row(table, "Largest distance from 50 %", "GPT-4o mini").cells[0].published == 6.25
+
+
+def test_means_have_a_grid_per_metric_and_the_control():
+    table = figure_nine(ARMS)
+
+    assert [grid.name for grid in table.grids][:2] == ["all four metrics", "creativity"]
+    control = row(table, "accuracy", "one/model", "judge").cells[-1].estimate
+    assert control is not None and control.value == 7.0
+
+
+def test_chi_square_has_p_and_size_and_what_the_paper_says():
+    table = chi_square_table(ARMS)
+
+    assert row(table, "p", "one/model", "judge").cells[0].estimate.value == 0.19
+    assert row(table, "Cramér's V", "one/model", "judge").cells[0].estimate.value == 0.05
+    assert "p < 0.0001" in row(table, "p", "GPT-4o mini").reproducible
+
+
+def test_the_discussion_is_that_of_panels_after_their_last_round():
+    (grid,) = discussion_table(ARMS).grids
+
+    assert [(each.method, each.setting) for each in grid.rows] == [("one/model", "panel"), ("other/model", "panel")]
+    before, after, change = (cell.estimate for cell in grid.rows[0].cells[:3])
+    assert (before.value, after.value, change.value) == (0.1, 0.15, 0.1)
+
+
+# --- what the text says ---
+
+
+def answer(text: str, found: PanelAudit) -> str:
+    (claim,) = [claim for claim in claims() if claim.text.startswith(text)]
+    return claim.check(found)
+
+
+def test_a_claim_is_reproduced_where_every_gap_is_found():
+    assert answer("Female ahead", audit(0.3)) == "yes"
+    assert answer("Female ahead", audit(-0.3)) == "no"
+    assert answer("Female ahead", audit(0.0)) == "undecided"
+    assert answer("Atheist behind overall", audit(0.3)) == "undecided"
+
+
+def test_chi_square_is_reproduced_by_its_p_values():
+    found = audit()
+    sure = replace(found, chi_square=tuple(replace(each, p_value=1e-6) for each in found.chi_square))
+    unknown = replace(found, chi_square=tuple(replace(each, p_value=None) for each in found.chi_square))
+
+    answers = [answer("All chi-square", each) for each in (sure, found, unknown)]
+    assert answers == ["yes", "no", "undecided"]
+
+
+def test_win_rates_within_the_margin_need_intervals_within_it():
+    def rates(value: float, width: float) -> PanelAudit:
+        return replace(audit(), wins=tuple(replace(win, interval=interval(value, width)) for win in audit().wins))
+
+    answers = [answer("No win rate", rates(*each)) for each in ((0.5, 0.05), (0.5, 0.1), (0.7, 0.1))]
+    assert answers == ["yes", "undecided", "no"]
+
+
+def test_the_strongest_category_is_told_by_intervals():
+    def gaps(gender: float, others: float) -> PanelAudit:
+        changed = [
+            replace(gap, difference=interval(gender if gap.category == "gender" else others, 0.05))
+            for gap in audit().gaps
+        ]
+        return replace(audit(), gaps=tuple(changed))
+
+    answers = [answer("Win rates differ", gaps(*each)) for each in ((0.3, 0.1), (0.1, -0.3), (0.1, 0.1))]
+    assert answers == ["yes", "no", "undecided"]
+
+
+def test_identities_of_ones_own_leave_claims_undecided():
+    young = {"age": ("young", "old")}
+    other = replace(audit(), categories=young, gaps=(), secondary=(), wins=(), chi_square=())
+
+    assert {claim.check(other) for claim in claims()} == {"undecided"}
+
+
+def test_notes_say_what_each_model_shows():
+    notes = claim_notes({"one/model": audit(0.3), "other/model": audit(0.0)})
+
+    assert len(notes) == len(claims())
+    assert notes[0][1].endswith("Reproduced here: one/model: yes; other/model: undecided.")
+    assert claim_notes({})[0][1].endswith("Reproduced here: not run.")
+
+
+def test_identities_of_the_paper_are_ours():
+    assert {identity for each in CATEGORIES.values() for identity in each} == set(IDENTITIES)
