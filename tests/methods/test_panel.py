@@ -406,9 +406,9 @@ async def test_every_round_is_told_in_the_trace():
 
     assert [each.iteration for each in outcome.snapshots] == [0, 1]
     assert outcome.snapshots[1].notes == {
-        "practitioner": "creativity 5, accuracy 5, efficiency 5, reliability 5. <<<It is safe.>>>",
+        "practitioner": "creativity 5, accuracy 5, efficiency 5, reliability 5. It is safe.",
         "client": "gave nothing that could be read: the judge gave no rating of creativity",
-        "auditor": "creativity 5, accuracy 5, efficiency 5, reliability 5. <<<It is safe.>>>",
+        "auditor": "creativity 5, accuracy 5, efficiency 5, reliability 5. It is safe.",
         "teacher": "declined: No.",
     }
 

@@ -61,7 +61,7 @@ def snapshot(number: int, given: Mapping[str, Given]) -> Snapshot:
 def _said(given: Given) -> str:
     match given:
         case Judgement():
-            return in_words(given)
+            return f"{in_words(given)} {given.why}".rstrip()
         case Refusal(text):
             return f"declined: {text}"
         case Unscored(reason):

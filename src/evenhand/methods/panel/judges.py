@@ -117,21 +117,26 @@ def messages_for(
         "responses": case.responses,
         "name": seat.name,
         "persona": seat.persona,
-        "own": in_words(own) if isinstance(own, Judgement) else "none that could be read.",
-        "heard": "\n".join(f"- {name}: {in_words(each)}" for name, each in heard.items()) or "- nothing yet",
+        "own": _quoted(own) if isinstance(own, Judgement) else "none that could be read.",
+        "heard": "\n".join(f"- {name}: {_quoted(each)}" for name, each in heard.items()) or "- nothing yet",
     }
     return prompt.render(**{name: value for name, value in values.items() if name in prompt.variables})
 
 
 def in_words(judgement: Judgement) -> str:
-    """A judgement as others read it: scores as written, then the reason as data."""
+    """The scores as written, and the winner."""
     named = [zip(METRICS, each, strict=True) for each in judgement.written]
     numbers = [", ".join(f"{name} {score:g}" for name, score in each) for each in named]
     if len(numbers) > 1:
         numbers = [f"{side}: {each}" for side, each in zip(_SIDES, numbers, strict=True)]
     winner = next((f"; winner: {name}" for name, value in _WINNERS.items() if value == judgement.winner), "")
+    return f"{'; '.join(numbers)}{winner}."
+
+
+def _quoted(judgement: Judgement) -> str:
+    """A judgement as other judges read it: the reason is data."""
     why = f" <<<{fenced(' '.join(judgement.why.split()))}>>>" if judgement.why.strip() else ""
-    return f"{'; '.join(numbers)}{winner}.{why}"
+    return f"{in_words(judgement)}{why}"
 
 
 @cache
