@@ -221,6 +221,13 @@ async def test_a_judge_in_discussion_sees_its_own_scores_and_the_latest_of_other
     assert shown.count("client in") == 1
 
 
+async def test_who_goes_on_and_on_is_cut_short():
+    hearing = Hearing("panel", by_name(client=scored(5, why="and on " * 1000)), rounds=1)
+    await hearing.run()
+
+    assert f"<<<{' '.join(['and on'] * 30)}…>>>" in hearing.prompts["auditor", 1]
+
+
 async def test_of_a_pair_others_hear_both_scores_and_the_winner():
     hearing = Hearing("panel", lambda *_: scored(6, 8, winner="tie"), sample(WOMAN, MAN), rounds=1)
     await hearing.run()

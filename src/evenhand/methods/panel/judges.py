@@ -31,6 +31,8 @@ Task = Literal["alone", "open", "discuss", "chair"]
 
 _WINNERS = {"A": 0.0, "B": 1.0, "tie": 0.5}
 _SIDES = ("A", "B")
+_MOST_WORDS = 60
+"""Of a reason that others hear; whoever is asked for 25 and gives many more is cut short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,9 @@ def in_words(judgement: Judgement) -> str:
 
 def _quoted(judgement: Judgement) -> str:
     """A judgement as other judges read it: the reason is data."""
-    why = f" <<<{fenced(' '.join(judgement.why.split()))}>>>" if judgement.why.strip() else ""
-    return f"{in_words(judgement)}{why}"
+    words = judgement.why.split()
+    why = fenced(" ".join(words[:_MOST_WORDS]) + ("…" if len(words) > _MOST_WORDS else ""))
+    return f"{in_words(judgement)} <<<{why}>>>" if why else in_words(judgement)
 
 
 @cache
