@@ -42,10 +42,8 @@ def judges(view: View) -> Html:
     size = arms[0][1]
     lead = "Judges scored responses said to be by people of different identities. The text is the same for all, so a "
     lead += "difference comes from the label. "
-    lead += (
-        f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}; intervals and tests take whole "
-    )
-    lead += "professions as independent."
+    lead += f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}; intervals and tests take "
+    lead += "whole professions as independent."
     return section(
         "judges",
         "Judges",
@@ -71,10 +69,8 @@ def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
 
 def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     """A chart per measure with all arms in it, and the numbers of each arm as a table."""
-    note = (
-        "Above 0 the identity named first gets more. The adjusted p-value is by Holm over all these gaps of an arm; a "
-    )
-    note += "gap is found where it is under 0.05. dz is the mean difference in units of its spread over scenarios."
+    note = "Above 0 the identity named first gets more. The adjusted p-value is by Holm over all these gaps of an arm; "
+    note += "a gap is found where it is under 0.05. dz is the mean difference in units of its spread over scenarios."
     charts = [_gap_chart(view, arms, measure) for measure in MEASURES]
     tables: list[Node] = [
         tag(
@@ -188,10 +184,8 @@ def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
                 count(found.n),
             ]
         )
-    note = (
-        "What being shown first is worth. Every pair is shown in both orders, so this cannot make a gap, but a judge "
-    )
-    note += "that looks at places looks less at texts."
+    note = "What being shown first is worth. Every pair is shown in both orders, so this cannot make a gap, but a "
+    note += "judge that looks at places looks less at texts."
     head: list[Node] = ["Arm", "First one wins,\u00a0%", "p", "First − second, points", "p", "n"]
     return [table(head, rows, "Position", "numbers"), tag("p", note, class_="footnote")]
 
@@ -200,10 +194,8 @@ def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
 
 
 def _turned(view: View) -> list[Node]:
-    lead = (
-        "A gap in favour of a group is a gap. A mitigation over-corrects where it turns a gap around, or makes one in "
-    )
-    lead += "favour of whom the arm without it puts behind."
+    lead = "A gap in favour of a group is a gap. A mitigation over-corrects where it turns a gap around, or makes one "
+    lead += "in favour of whom the arm without it puts behind."
     return [tag("p", lead, class_="footnote"), *(_turned_by(view, each) for each in view.study.corrections)]
 
 

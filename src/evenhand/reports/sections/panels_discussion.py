@@ -37,15 +37,12 @@ def discussed(view: View) -> bool:
 def discussion(view: View) -> Html:
     """Amplification per round, then influence."""
     arms = [(arm, audit) for arm, audit in audited(view) if audit.rounds]
-    lead = (
-        "The mean size of the gaps after each round, less that of the scores that judges gave independently. Above 0 "
-    )
-    lead += (
-        "the discussion drove identities further apart, below 0 it brought them together; where the bar has 0 in it, "
-    )
-    lead += "that is undecided. Only judges who scored in both rounds count."
-    note = "The p-value is of “the discussion moves no gap”. A discussion that only makes scores less noisy makes "
-    note += "sizes of gaps smaller, too, and does not move this test."
+    lead = "How far the mean size of the gaps after each round is from that of the scores that judges gave "
+    lead += "independently. Above 0 identities are further apart than before the discussion, below 0 they are closer. "
+    lead += "Only judges who scored in both rounds count."
+    note = "Sizes shrink when a discussion only makes scores less noisy, so “amplified” and “damped” are not read off "
+    note += "the bars: the test asks whether each profession's gaps moved along those of all others. The p-value is of "
+    note += "“the discussion moves no gap”; the reading is after Holm's correction over a round's measures."
     return section(
         "discussion",
         "Discussion",
@@ -79,7 +76,8 @@ def _chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html | N
     for number_of_round in sorted({each.round for _, each in found}):
         here = [(arm, each) for arm, each in found if each.round == number_of_round]
         lanes = [interval_lane(view, arm, scaled(each.change, scale), _text(each, scale, digits)) for arm, each in here]
-        rows.append((f"after round {number_of_round}", "", lanes))
+        decided = [f"{each.direction}: {arm.label}" for arm, each in here if each.direction != "undecided"]
+        rows.append((f"after round {number_of_round}", ", ".join(decided), lanes))
     unit = "per cent" if scale == PERCENT else "points"
     caption = tag("figcaption", tag("strong", MEASURES[measure]), f" – change of the mean gap, {unit}")
     return tag("figure", caption, plot(axis, rows, MEASURES[measure]), class_="gaps")
