@@ -177,7 +177,7 @@ def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
 
 def roles_and_specs(texts: Sequence[str]) -> list[tuple[str, str]]:
     """(role, spec) of every [ROLE=]SPEC; a model without a role is the base model."""
-    named = [re.fullmatch(r"(?:([a-z_]+)=)?(.+)", text) for text in texts]
+    named = [re.fullmatch(r"(?:([a-z_][a-z_0-9]*)=)?(.+)", text) for text in texts]
     return [(match.group(1) or "base", match.group(2)) for match in named if match]
 
 

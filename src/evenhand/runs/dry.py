@@ -55,11 +55,11 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     pool = ScorerPool(plan, {}, load)
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
     check_scorers(scorers, benchmark.kind)
-    total = 0
-    tried: list[Sample] = []
-    for total, sample in enumerate(benchmark.samples(Selection(plan.limit, plan.seeds[0])), 1):  # noqa: B007
-        if len(tried) < TRIED:
-            tried.append(sample)
+    selection = Selection(plan.limit, plan.seeds[0])
+    total = sum(1 for _ in benchmark.samples(selection))
+    # Evenly spread: neighbours are often of one kind.
+    places = {round(i * total / TRIED) for i in range(TRIED)}
+    tried = [sample for place, sample in enumerate(benchmark.samples(selection)) if place in places]
     scale = total / max(1, len(tried))
     forecasts: list[Forecast] = []
     for arm, method, options in arms:
