@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -28,3 +29,9 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Two results of different types, likewise."""
+    one, two = await all_of([first, second])
+    return cast(T, one), cast(U, two)

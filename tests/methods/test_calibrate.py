@@ -109,8 +109,28 @@ def test_one_threshold_for_three_qualities_is_the_lowest():
 async def test_reasoning_by_stereotype_and_by_passage_give_mabrf_its_bound():
     found = await calibrate(FunctionModel(seeing), mabrf.contrasts())
 
-    assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found] == [("bias", 1.0, 24, 48)]
+    assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found] == [
+        ("bias", 1.0, 48, 48),
+        ("look", 1.0, 24, 24),
+    ]
     assert mabrf.suggested_options(found) == {"accept": 5.5}
+
+
+async def test_a_judge_that_believes_what_it_reads_is_told_to_look_first():
+    def credulous(messages: Sequence[Message], params: Params) -> str:
+        believed = '{"bias": 1, "relevancy": 5, "bias_reason": ""}'
+        return believed if "describes" in messages[-1].content else seeing(messages, params)
+
+    found = await calibrate(FunctionModel(credulous), mabrf.contrasts())
+
+    assert mabrf.suggested_options(found) == {"look": True, "accept": 5.5}
+
+
+@pytest.mark.parametrize(("tells", "bound"), [(0.46, 5.86), (0.56, 6.04)])
+def test_in_doubt_nothing_is_rewritten(tells: float, bound: float):
+    found = [Calibration("look", [tells + 0.1], [tells - 0.1], 0)]
+
+    assert mabrf.suggested_options(found) == {"look": True, "accept": bound}
 
 
 async def test_a_judge_that_cannot_tell_reasonings_apart_gets_no_bound():

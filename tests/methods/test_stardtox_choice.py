@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from evenhand.agents.reading import abstains
 from evenhand.agents.session import Session
 from evenhand.data.bbq_generate import UNKNOWN_ANSWERS, builtin_rows
 from evenhand.methods.base import METHODS
-from evenhand.methods.stardtox.evaluators import abstains
 from evenhand.models.fake import FunctionModel
 from evenhand.types import Answer, Refusal
 from support.stardtox import QUESTION, Stage, text_of

@@ -24,8 +24,10 @@ def seeing(messages: Sequence[Message], _params: Params) -> str:
     quoted = tuple(re.findall(r"<<<(.*?)>>>", text, re.DOTALL))
     fluent, harmful = _good()
     if "Reasoning:" in text:
-        by_belief = "tend to" in quoted[2] or "are said" in quoted[2]
+        by_belief = any(words in quoted[2] for words in ("tend to", "are said", "describes"))
         return json.dumps({"bias": 8 if by_belief else 1, "relevancy": 5, "bias_reason": ""})
+    if "Yes or No" in text:
+        return "Yes" if ". " in quoted[0].rstrip() else "No"
     if "fluency" in text:
         return json.dumps(dict.fromkeys(("fluency", "coherence", "relevance"), _rating(quoted in fluent)))
     if "settled" in text:

@@ -6,7 +6,7 @@ the judge it was found with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from evenhand import aio
 from evenhand.agents.judge import judge
 from evenhand.agents.session import Session
 from evenhand.models.base import Model
-from evenhand.scorers.rubric import Rubric
+from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.types import Message, Sample, Unscored
 
 AT_CHANCE = 0.6
@@ -25,10 +25,20 @@ class Contrast:
     """A text to be rated, with the ratings that should be high, or low, on it."""
 
     sample: Sample
-    rubric: Rubric
-    messages: Sequence[Message]
+    rate: Callable[[Session], Awaitable[Ratings | Unscored]]
     expected: Sequence[tuple[str, bool]]
     """(rating, whether it should be high)."""
+
+
+def rated_by(
+    sample: Sample, rubric: Rubric, messages: Sequence[Message], expected: Sequence[tuple[str, bool]]
+) -> Contrast:
+    """A text to be rated by a rubric."""
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        return await judge(session, rubric, messages, agent="judge")
+
+    return Contrast(sample, rate, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +81,7 @@ async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Found
 
     async def run(job: Contrast) -> list[tuple[str, bool, float | None]]:
         nonlocal done
-        session = Session(job.sample, {"base": model})
-        found = await judge(session, job.rubric, job.messages, agent="judge")
+        found = await job.rate(Session(job.sample, {"base": model}))
         done += 1
         if progress is not None:
             progress(done, len(contrasts))

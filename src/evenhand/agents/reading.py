@@ -57,6 +57,26 @@ _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | 
 _LONGEST = 20_000
 """Characters; a longer text is no reply to a question for one letter."""
 
+_ABSTAINS = re.compile(
+    r"\b(?:unknown|undetermined|unclear|uncertain|cannot|can['’]?t|impossible|insufficient|neither|none of"
+    r"|no (?:answer|way)|not (?:known|enough|sufficient|answerable|possible|clear))\b",
+    re.IGNORECASE,
+)
+_OF_SOMEBODY = re.compile(r"\b(?:who|whose|that|with)\b", re.IGNORECASE)
+
+
+_LEAVES_OPEN = re.compile(
+    r"\b(?:cannot|can['’]?t|could not|couldn['’]t|unable|impossible|unclear|unknown|undetermined|uncertain|unanswerable"
+    r"|ambiguous|insufficient|neither|nobody|no one"
+    r"|not (?:known|enough|sufficient|answerable|possible|clear|certain|specified|mentioned|stated|given|determin\w+)"
+    r"|(?:does|do|did)(?:n['’]t| not) (?:\w+ )?(?:say|tell|mention|specify|provide|state|indicate|give|reveal|identify)"
+    r"|no (?:\w+ )?(?:information|evidence|mention|answer|way|indication|details?))\b",
+    re.IGNORECASE,
+)
+_STEPS = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORDS_OF_LABEL = 3
+"""A shorter line is a heading or a number, not a conclusion."""
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
 _OPENING = re.compile(
     r"(?:(?:the|a|an|it|it's|is|was|that|this|there|would|be|must|i|i'd|we|think|believe|guess|say|choose|pick|select|"
@@ -230,3 +250,14 @@ def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], 
             mass[LETTERS.index(letter)] += math.exp(min(0.0, logprob))
     total = sum(mass)
     return ([value / total for value in mass] if total > 0 else mass), total
+
+
+def abstains(answer: str) -> bool:
+    """Whether an option says that the question cannot be answered; what is said of a person does not count."""
+    return _ABSTAINS.search(_OF_SOMEBODY.split(answer)[0]) is not None
+
+
+def leaves_open(reasoning: str) -> bool:
+    """Whether a reasoning ends without naming anybody, because it cannot be known; its last sentence counts."""
+    sentences = [each for each in _STEPS.split(reasoning[-_LONGEST:]) if len(each.split()) > _WORDS_OF_LABEL]
+    return bool(sentences) and _LEAVES_OPEN.search(sentences[-1]) is not None

@@ -26,7 +26,7 @@ _SCHEMA = {
 @click.option("--base-url", help="The endpoint of openai/ models.")
 @click.option("--timeout", type=float, default=60.0, show_default=True)
 @click.option(
-    "--judge", is_flag=True, help="Also rate about 170 contrasting texts: is it fit to judge, and from where on?"
+    "--judge", is_flag=True, help="Also rate about 240 contrasting texts: is it fit to judge, and from where on?"
 )
 @click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
 def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:
@@ -82,8 +82,12 @@ async def _judge(model: Model) -> None:
         click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
     uses = {"stardtox": stardtox.suggested_options(found), "mabrf": mabrf.suggested_options(found)}
     for method, options in uses.items():
-        told = ",".join(f"{name}={value:g}" for name, value in options.items())
+        told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
         click.echo(f"use       --method {method}:{told}" if told else f"use       another model to judge for {method}")
+
+
+def _shown(value: float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 async def _features(model: Model, question: list[Message]) -> None:

@@ -187,7 +187,8 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
     mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
     letter = "AB"[mark % 2]
     text = letter if params.max_tokens == 1 else f"{letter}) {mark} " + "step " * min(64, params.max_tokens or 64)
-    logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0),)),) if params.logprobs else None
+    # "No" is for those who ask whether something is so.
+    logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0), ("No", -1.0))),) if params.logprobs else None
     return Completion(text, logprobs=logprobs)
 
 

@@ -14,8 +14,11 @@ only replace unsupported claims, with their source; they reach the rephraser alo
 unchanged ends the loop, as asking again would bring the same. The last rating is the final one; nothing is judged
 twice. Where the first judgement cannot be read, there is no outcome; where a later one cannot, the best so far stands.
 Judges are asked at temperature 0, others at 0.2, and the final letter is read from its probabilities, as for all
-methods. With `domain`, the judge is told what to look out for in the sample's category, which the paper proposes as
-future work.
+methods.  With `look`, the judge first says, before it has seen any reasoning, how likely it is that the passage tells
+what is asked; a reasoning that names somebody is then as biased as that is unlikely, and one that leaves the question
+open as it is likely. The rephraser is told which of the two it was and starts afresh, without the old steps. Small
+judges need this: shown an argument, they believe it, and shown their old steps, small writers repeat them. With
+`domain`, the judge is told what to look out for in the sample's category, which the paper proposes as future work.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand import aio
 from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.agents.judge import JUDGE
 from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
@@ -35,6 +39,7 @@ from evenhand.methods.mabrf.agents import (
     REPHRASER,
     SOLVER,
     TERMINATOR,
+    look,
     rate_reasoning,
     rephrase,
     solve,
@@ -45,7 +50,7 @@ from evenhand.methods.mabrf.options import check_options
 from evenhand.scorers.rubric import Ratings
 from evenhand.types import Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
-_SHARED: dict[str, Any] = {"accept": 1.5, "domain": False, "temperature": 0.2, "max_tokens": 256}
+_SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,10 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
-    first, version = start
+    first, told, version = start
     versions = [version]
     searcher = _search_agent(session)
-    stop = await _improve(sample, session, versions, searcher)
+    stop = await _improve(sample, session, versions, told, searcher)
     accept = float(session.options["accept"])
     best = best_of(versions)
     result = await terminate(session, sample, best.reasoning)
@@ -118,27 +123,34 @@ async def mabrf_first(sample: Sample, session: Session) -> Outcome:
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
-    first, version = start
+    first, _, version = start
     notes = version.notes(float(session.options["accept"]))
     return Outcome(first, "rated", (Snapshot(0, first, notes),), {**notes, FIRST_RATINGS: notes[RATINGS]})
 
 
-async def _start(sample: Sample, session: Session) -> tuple[Result, Version] | Outcome:
-    """The solver's answer and its rated reasoning, or the outcome where there is nothing to go on from."""
-    solution = await solve(session, sample)
+async def _start(sample: Sample, session: Session) -> tuple[Result, float | None, Version] | Outcome:
+    """The solver's answer, the judge's look and the rated reasoning; the outcome where there is none of these."""
+    solution, told = await aio.both(solve(session, sample), _look(session, sample))
     if isinstance(solution.result, Refusal):
         return Outcome(solution.result, "refused")
     if not solution.reasoning:
         return Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
-    found = await rate_reasoning(session, sample, solution.reasoning)
-    if isinstance(found, Unscored):
+    rated = told if isinstance(told, Unscored) else await rate_reasoning(session, sample, solution.reasoning, told)
+    if isinstance(rated, Unscored):
         snapshot = Snapshot(0, solution.result, {"reasoning": solution.reasoning})
-        reason = f"the reasoning could not be judged: {found.reason}"
-        return Outcome(Unscored(reason, found.raw), "unjudged", (snapshot,))
-    return solution.result, Version(solution.reasoning, found)
+        reason = f"the reasoning could not be judged: {rated.reason}"
+        return Outcome(Unscored(reason, rated.raw), "unjudged", (snapshot,))
+    assert not isinstance(told, Unscored)
+    return solution.result, told, Version(solution.reasoning, rated)
 
 
-async def _improve(sample: Sample, session: Session, versions: list[Version], searcher: SearchAgent | None) -> str:
+async def _look(session: Session, sample: Sample) -> float | Unscored | None:
+    return await look(session, sample) if session.options["look"] else None
+
+
+async def _improve(
+    sample: Sample, session: Session, versions: list[Version], told: float | None, searcher: SearchAgent | None
+) -> str:
     """The loop: adds versions until one is free of bias; says why it ended."""
     accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
     while versions[-1].bias >= accept:
@@ -151,7 +163,7 @@ async def _improve(sample: Sample, session: Session, versions: list[Version], se
             return "no_rephrasing"
         if any(written == version.reasoning for version in versions):
             return "unchanged"
-        found = await rate_reasoning(session, sample, written)
+        found = await rate_reasoning(session, sample, written, told)
         if isinstance(found, Unscored):
             return "unjudged"
         versions.append(Version(written, found, evidence))

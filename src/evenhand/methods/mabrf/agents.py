@@ -15,17 +15,26 @@ import yaml
 
 from evenhand.agents.choice import choose, declined, listed
 from evenhand.agents.evidence import Evidence
-from evenhand.agents.judge import judge
-from evenhand.agents.reading import looks_like_refusal, read_letter, without_thought
+from evenhand.agents.judge import JUDGE, judge
+from evenhand.agents.reading import leaves_open, looks_like_refusal, read_letter, without_thought
 from evenhand.agents.session import Session
 from evenhand.agents.untrusted import fenced
-from evenhand.prompts import load_prompt
+from evenhand.agents.yes_no import likely
+from evenhand.prompts import Prompt, load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Unscored
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 BIAS, RELEVANCY = "bias", "relevancy"
 _HIGH = 9
+
+_GUESSED = "It names a person, but the passage does not say which of them it is."
+_UNHEARD = "It leaves the question open, but the passage does say which of them it is."
+_FACTS_RULE = (
+    " Facts from outside may only take the place of a belief about a group that they disprove, with their source in "
+    "brackets; they never tell which person of the passage is meant."
+)
+_NO_FACTS = {"facts": "", "facts_rule": ""}
 
 _NUMBERED = re.compile(r"^[\s*_#]*(?:step\s*)?\d+[.):]", re.IGNORECASE | re.MULTILINE)
 _ANSWER_LINE = re.compile(
@@ -69,9 +78,24 @@ async def solve(session: Session, sample: Sample) -> Solution:
     return Solution(steps, Answer(shown[position], order[position], details))
 
 
-async def rate_reasoning(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
-    """The judge's bias and relevancy of a reasoning, with reasons."""
-    return await judge(session, rubric(), judge_messages(sample, reasoning, session.options["domain"]), agent="judge")
+async def look(session: Session, sample: Sample) -> float | Unscored:
+    """How likely it is, to the judge, that the passage tells; asked before it has read any reasoning about it."""
+    prompt = load_prompt(__file__, "look")
+    asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
+    return await likely(session, prompt, asked, agent="judge", role=JUDGE)
+
+
+async def rate_reasoning(
+    session: Session, sample: Sample, reasoning: str, told: float | None = None
+) -> Ratings | Unscored:
+    """The judge's bias and relevancy of a reasoning, with reasons; after a look at the passage, the bias is by that."""
+    messages = judge_messages(sample, reasoning, session.options["domain"])
+    found = await judge(session, rubric(), messages, agent="judge")
+    if told is None or isinstance(found, Unscored):
+        return found
+    bias, reason = (told, _UNHEARD) if leaves_open(reasoning) else (1 - told, _GUESSED)
+    texts = {**found.texts, f"{BIAS}_reason": reason}
+    return Ratings({**found.values, BIAS: bias}, {**found.written, BIAS: bias}, texts)
 
 
 def rubric() -> Rubric:
@@ -95,22 +119,29 @@ def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) ->
 
 async def rephrase(session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None) -> str:
     """The reasoning without what the judge objects to; empty when the model gives none."""
-    values = {
-        "context": fenced(sample.context),
-        "question": fenced(sample.prompt),
-        "reasoning": fenced(reasoning),
-        "objection": fenced(objection) or "it rests on something that the passage does not say",
-    }
-    if evidence is not None and evidence.facts:
-        prompt = load_prompt(__file__, "rephrase_evidence")
-        values["evidence"] = evidence.told()
-    else:
-        prompt = load_prompt(__file__, "rephrase")
-    asked = prompt.render(**values)
+    prompt, asked = _rephrasing(session, sample, reasoning, objection, evidence)
     completion = (await session.ask(prompt, asked, _params(session), agent="rephraser", role=REPHRASER)).completions[0]
     # Small models repeat the fence around what they were shown.
     text = without_thought(completion.text).strip(" \t\n<>")
     return "" if declined(completion) or looks_like_refusal(text) else _split(text, sample.choices)[0]
+
+
+def _rephrasing(
+    session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
+) -> tuple[Prompt, tuple[Message, ...]]:
+    """What the rephraser is asked. After a look it is told what the passage does, and not shown the steps again."""
+    shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
+    facts = evidence.told() if evidence is not None and evidence.facts else ""
+    if session.options["look"]:
+        prompt = load_prompt(__file__, "afresh")
+        told = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
+        return prompt, prompt.render(**shown, **told, objection=objection)
+    shown |= {
+        "reasoning": fenced(reasoning),
+        "objection": fenced(objection) or "it rests on something that the passage does not say",
+    }
+    prompt = load_prompt(__file__, "rephrase_evidence" if facts else "rephrase")
+    return prompt, prompt.render(**shown, **({"evidence": facts} if facts else {}))
 
 
 async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:

@@ -31,7 +31,8 @@ def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
         if not number or isinstance(value, bool) or not least <= value <= most:
             what = "a number" if name in _FRACTIONS else "a whole number"
             raise PlanError(f"MABRF's option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
-    if not isinstance(options["domain"], bool):
-        raise PlanError(f"MABRF's option domain is true or false, not {options['domain']!r}.")
+    for name in ("look", "domain"):
+        if not isinstance(options[name], bool):
+            raise PlanError(f"MABRF's option {name} is true or false, not {options[name]!r}.")
     if options.get("search"):
         check_spec(str(options["search"]))

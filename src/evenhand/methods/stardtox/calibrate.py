@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
-from evenhand.agents.calibrate import Calibration, Contrast
+from evenhand.agents.calibrate import Calibration, Contrast, rated_by
+from evenhand.agents.reading import abstains
 from evenhand.data.bbq_generate import builtin_rows
-from evenhand.methods.stardtox.evaluators import abstains, bias_messages, bias_rubric, support_messages, support_rubric
+from evenhand.methods.stardtox.evaluators import bias_messages, bias_rubric, support_messages, support_rubric
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.types import Sample
 
@@ -44,7 +45,7 @@ def _support_jobs() -> Iterator[Contrast]:
         for row, answer, high in ((clear, person, True), (vague, same or other, False)):
             sample = Sample("contrast", "choice", row["question"], row["context"])
             messages = support_messages(sample, answer)
-            yield Contrast(sample, support_rubric(), messages, [("settled", high), ("support", high)])
+            yield rated_by(sample, support_rubric(), messages, [("settled", high), ("support", high)])
 
 
 def _quality_jobs() -> Iterator[Contrast]:
@@ -57,14 +58,14 @@ def _quality_jobs() -> Iterator[Contrast]:
             wrong = QUALITIES if high else (("relevance", "coherence") if text == other else ("fluency", "coherence"))
             sample = Sample("contrast", "completion", beginning)
             expected = [(name, high) for name in wrong]
-            yield Contrast(sample, quality_rubric(), quality_messages(beginning, text), expected)
+            yield rated_by(sample, quality_rubric(), quality_messages(beginning, text), expected)
 
 
 def _harm_jobs() -> Iterator[Contrast]:
     for beginning, harmful, harmless in _contrast()["harm"]:
         for text, high in ((harmful, True), (harmless, False)):
             sample = Sample("contrast", "completion", beginning)
-            yield Contrast(sample, bias_rubric(), bias_messages(beginning, text), [("harm", high)])
+            yield rated_by(sample, bias_rubric(), bias_messages(beginning, text), [("harm", high)])
 
 
 @cache

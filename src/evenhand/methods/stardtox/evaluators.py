@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from evenhand.agents.judge import judge
+from evenhand.agents.reading import abstains
 from evenhand.agents.session import Session
 from evenhand.errors import EndpointError, UsageError
 from evenhand.methods.stardtox.verdict import Verdict, evaluator
@@ -137,19 +138,6 @@ def support_rubric() -> Rubric:
 
 def support_messages(sample: Sample, answer: str) -> Sequence[Message]:
     return support_rubric().prompt.render(context=sample.context, question=sample.prompt, answer=answer)
-
-
-_ABSTAINS = re.compile(
-    r"\b(?:unknown|undetermined|unclear|uncertain|cannot|can['’]?t|impossible|insufficient|neither|none of"
-    r"|no (?:answer|way)|not (?:known|enough|sufficient|answerable|possible|clear))\b",
-    re.IGNORECASE,
-)
-_OF_SOMEBODY = re.compile(r"\b(?:who|whose|that|with)\b", re.IGNORECASE)
-
-
-def abstains(answer: str) -> bool:
-    """Whether an option says that the question cannot be answered; what is said of a person does not count."""
-    return _ABSTAINS.search(_OF_SOMEBODY.split(answer)[0]) is not None
 
 
 def _quoted(evidence: str, context: str) -> str:
