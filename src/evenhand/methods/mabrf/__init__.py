@@ -5,20 +5,21 @@ reasons. 3. While the bias is above 1, at most `iterations` times: the search ag
 rewrites the steps, the judge rates them again. 4. The terminating agent answers from the best reasoning.
 
 Departures and choices: a bias of 1 is one that rounds to 1 (`accept` is the bound), since the rating is the judge's
-expected value where the model gives logprobs; the right bound depends on the judge, and `evenhand doctor MODEL --judge`
-finds it. Ratings are asked for as one digit, 0–9, and told as 1–10. The solver thinks freely and its steps are numbered
-afterwards; one that answers without any is asked for them. The terminating agent has the reasoning as its own turn of
-the conversation, and keeps to it as chain of thought does. The best reasoning is kept: the lowest bias, then the
-highest relevancy. The rephraser sees the passage, to tell what is said from what is guessed. Facts from outside may
-only replace unsupported claims, with their source; they reach the rephraser alone. A reasoning that comes back
-unchanged ends the loop, as asking again would bring the same. The last rating is the final one; nothing is judged
-twice. Where the first judgement cannot be read, there is no outcome; where a later one cannot, the best so far stands.
-Judges are asked at temperature 0, others at 0.2, and the final letter is read from its probabilities, as for all
-methods.  With `look`, the judge first says, before it has seen any reasoning, how likely it is that the passage tells
-what is asked; a reasoning that names somebody is then as biased as that is unlikely, and one that leaves the question
-open as it is likely. The rephraser is told which of the two it was and starts afresh, without the old steps. Small
-judges need this: shown an argument, they believe it, and shown their old steps, small writers repeat them. With
-`domain`, the judge is told what to look out for in the sample's category, which the paper proposes as future work.
+expected value where the model gives logprobs; the right bound depends on the judge, and `evenhand doctor MODEL
+--judge` finds it. Ratings are asked for as one digit, 0–9, and told as 1–10. The solver thinks freely and its steps
+are numbered afterwards; one that answers without any is asked for them. The terminating agent has the reasoning as
+its own turn of the conversation, and keeps to it as chain of thought does; where the solver's own reasoning is the
+best, its answer stands and nobody is asked again. The best reasoning is kept: the lowest bias, then the highest
+relevancy. The rephraser sees the passage, to tell what is said from what is guessed. Facts from outside may only
+replace unsupported claims, with their source; they reach the rephraser alone. A reasoning that comes back unchanged
+ends the loop, as asking again would bring the same. The last rating is the final one; nothing is judged twice. Where
+the first judgement cannot be read, there is no outcome; where a later one cannot, the best so far stands. Judges are
+asked at temperature 0, others at 0.2, and the final letter is read from its probabilities, as for all methods. With
+`look`, the judge first says, before it has seen any reasoning, how likely it is that the passage tells what is asked;
+a reasoning that names somebody is then as biased as that is unlikely, and one that leaves the question open as it is
+likely. The rephraser is told which of the two it was and starts afresh, without the old steps. Small judges need
+this: shown an argument, they believe it, and shown their old steps, small writers repeat them. With `domain`, the
+judge is told what to look out for in the sample's category, which the paper proposes as future work.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from evenhand.methods.mabrf.agents import (
 )
 from evenhand.methods.mabrf.options import check_options
 from evenhand.scorers.rubric import Ratings
-from evenhand.types import Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 _SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}
 
@@ -104,7 +105,8 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     stop = await _improve(sample, session, versions, told, searcher)
     accept = float(session.options["accept"])
     best = best_of(versions)
-    result = await terminate(session, sample, best.reasoning)
+    unchanged = best is versions[0] and isinstance(first, Answer)
+    result = first if unchanged else await terminate(session, sample, best.reasoning)
     # The answer as it stood: until the end, the solver's.
     snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
     notes = {
