@@ -39,7 +39,7 @@ class Statement:
     """From 1."""
     text: str
     score: float | None = None
-    """Bias from 0 to 10; an expected value where the referee's model gives logprobs; None where it could not be read."""
+    """Bias from 0 to 10, an expected value where the model gives logprobs; None where it could not be read."""
     written: float | None = None
     """The score as it was written."""
     rank: int | None = None
