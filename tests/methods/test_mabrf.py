@@ -16,19 +16,22 @@ from support.mabrf import BIASED, FAIR, QUESTION, SOLVED, UNKNOWN, Stage, everyt
 
 SORRY = "I'm sorry, but I can't help with that."
 STEPS = [f"1. Two men came home.\n2. Draft {number}." for number in range(6)]
+FALLING = [rated(bias) for bias in (9, 8, 7, 6, 5, 4)]
+"""Each rephrasing is better than the last, and none is good enough."""
 
 
 def answered(outcome: Any) -> str:
     return getattr(outcome.result, "text", "")
 
 
-async def test_a_reasoning_without_bias_costs_three_calls():
+async def test_a_reasoning_without_bias_costs_two_calls_and_its_answer_stands():
     stage = Stage()
 
     outcome = await stage.run()
 
-    assert stage.agents == ["solver", "judge", "terminator"]
-    assert (answered(outcome), outcome.stop) == (UNKNOWN, "debiased")
+    assert stage.agents == ["solver", "judge"]
+    assert (answered(outcome), outcome.stop) == (stage.first, "debiased")
+    assert outcome.result == outcome.snapshots[0].result
 
 
 async def test_one_rephrasing_costs_five_calls():
@@ -46,16 +49,35 @@ async def test_a_reasoning_that_stays_biased_ends_after_the_last_iteration(itera
 
     outcome = await stage.run()
 
-    assert len(stage.agents) == 3 + 2 * iterations
+    assert len(stage.agents) == 2 + 2 * iterations
     assert (outcome.stop, len(outcome.snapshots)) == ("max_iterations", iterations + 1)
 
 
-async def test_by_default_there_are_five_iterations():
-    stage = Stage(judge=rated(9), rephrase=STEPS)
+@pytest.mark.parametrize("iterations", [1, 5])
+async def test_a_rewritten_reasoning_is_answered_from_in_one_call_more(iterations: int):
+    stage = Stage(judge=FALLING, rephrase=STEPS, iterations=iterations)
+
+    outcome = await stage.run()
+
+    assert len(stage.agents) == 3 + 2 * iterations
+    assert (outcome.notes["version"], answered(outcome)) == (iterations, UNKNOWN)
+
+
+async def test_by_default_there_are_five_iterations_and_13_calls_at_most():
+    stage = Stage(judge=FALLING, rephrase=STEPS)
 
     await stage.run()
 
     assert len(stage.agents) == 13
+
+
+async def test_where_the_solvers_reasoning_stays_the_best_its_answer_stands():
+    stage = Stage(judge=[rated(5), rated(7), rated(6)], rephrase=STEPS, iterations=2)
+
+    outcome = await stage.run()
+
+    assert (outcome.notes["version"], answered(outcome)) == (0, stage.first)
+    assert stage.calls == {"solver": 1, "judge": 3, "rephrase": 2}
 
 
 async def test_all_roles_fall_back_to_the_base_model():
@@ -173,8 +195,7 @@ async def test_until_the_end_the_answer_is_the_solvers():
 
     outcome = await stage.run()
 
-    first = QUESTION.choices[stage.session.permutation(3)[0]]
-    assert [getattr(each.result, "text", None) for each in outcome.snapshots] == [first, first]
+    assert [getattr(each.result, "text", None) for each in outcome.snapshots] == [stage.first, stage.first]
     assert answered(outcome) == UNKNOWN
 
 
@@ -205,7 +226,7 @@ async def test_a_judge_that_cannot_be_read_is_asked_once_more():
 
     outcome = await stage.run()
 
-    assert (stage.calls["judge"], outcome.stop, answered(outcome)) == (2, "debiased", UNKNOWN)
+    assert (stage.calls["judge"], outcome.stop, answered(outcome)) == (2, "debiased", stage.first)
 
 
 @pytest.mark.parametrize("reply", ["It is fine.", "", '{"bias": 12, "relevancy": 3, "x": 1}', '{"bias": 3}'], ids=repr)
@@ -257,8 +278,8 @@ async def test_a_rephraser_that_gives_nothing_ends_the_loop_without_another_judg
 
     outcome = await stage.run()
 
-    assert (outcome.stop, outcome.notes["version"], answered(outcome)) == ("no_rephrasing", 0, UNKNOWN)
-    assert stage.calls == {"solver": 1, "judge": 1, "rephrase": 1, "terminate": 1}
+    assert (outcome.stop, outcome.notes["version"], answered(outcome)) == ("no_rephrasing", 0, stage.first)
+    assert stage.calls == {"solver": 1, "judge": 1, "rephrase": 1}
 
 
 @pytest.mark.parametrize("replies", [[BIASED], [f"{BIASED}\nAnswer: C"], [FAIR, BIASED], [FAIR, FAIR]], ids=str)
@@ -306,16 +327,17 @@ async def test_a_solver_that_only_answers_is_asked_for_its_steps_and_keeps_its_a
     first = outcome.snapshots[0]
     assert isinstance(first.result, Answer)
     assert first.notes["reasoning"] == BIASED
-    assert stage.calls == {"solver": 2, "judge": 1, "terminate": 1}
+    assert stage.calls == {"solver": 2, "judge": 1}
 
 
-async def test_a_solver_whose_answer_cannot_be_read_still_has_a_reasoning():
+async def test_a_solver_whose_answer_cannot_be_read_still_has_a_reasoning_to_answer_from():
     stage = Stage(solver=f"{BIASED}\nAnswer: one of them")
 
     outcome = await stage.run()
 
     assert isinstance(outcome.snapshots[0].result, Unscored)
-    assert answered(outcome) == UNKNOWN
+    assert BIASED in stage.shown("terminate")[0]
+    assert (answered(outcome), outcome.notes["version"]) == (UNKNOWN, 0)
 
 
 ANSWER_LINES = [
@@ -378,7 +400,7 @@ async def test_a_reasoning_cannot_close_its_fence():
 
 
 async def test_the_terminator_that_refuses_is_a_refusal():
-    outcome = await Stage(terminate=SORRY).run()
+    outcome = await Stage(judge=[rated(8), rated(1)], rephrase=[FAIR], terminate=SORRY).run()
 
     assert outcome.result == Refusal(SORRY)
     assert outcome.notes["ratings"]["debiased"] is True
@@ -446,6 +468,8 @@ WRONG: list[tuple[str, Any]] = [
     ("accept", "low"),
     ("domain", "Age"),
     ("domain", 1),
+    ("look", "first"),
+    ("look", 1),
     ("results", 0),
     ("pages", -1),
     ("pages", "all"),

@@ -52,7 +52,8 @@ async def test_evidence_is_gathered_before_each_rephrasing():
 
 async def test_at_most_24_calls_are_made():
     drafts = [f"1. Draft {number}." for number in range(5)]
-    stage = Stage(judge=rated(9), rephrase=drafts, finder=Library(page()))
+    falling = [rated(bias) for bias in (9, 8, 7, 6, 5, 4)]
+    stage = Stage(judge=falling, rephrase=drafts, finder=Library(page()))
 
     outcome = await stage.run()
 
@@ -66,7 +67,7 @@ async def test_a_reasoning_without_bias_is_not_searched_about():
 
     outcome = await stage.run()
 
-    assert (stage.agents, library.queries) == (["solver", "judge", "terminator"], [])
+    assert (stage.agents, library.queries) == (["solver", "judge"], [])
     assert outcome.notes["search"] == {"spec": "library", "passes": 0, "with_facts": 0}
 
 

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from evenhand.agents.session import Session
 from evenhand.errors import SearchError
 from evenhand.methods.base import METHODS
+from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.search.base import Finder, Found, Hit
 from evenhand.types import Message, Outcome, Params, Sample
@@ -82,11 +83,23 @@ def page(text: str = PAGE, number: int = 1, title: str = "Forgetting") -> Hit:
     return Hit(title, f"https://example.org/{number}", "A snippet.", text)
 
 
-Said = Reply | Sequence[Any] | Callable[[Sequence[Message], Params], Reply]
+def looking(said: Reply, *ratings: str, features: Iterable[Feature] = ()) -> FunctionModel:
+    """A judge that says `said` when it is shown no reasoning; else it rates, in turn."""
+    remaining = iter(ratings or (NO_BIAS,))
+
+    def reply(messages: Sequence[Message], _params: Params) -> Reply:
+        return next(remaining) if "Reasoning:" in everything(messages) else said
+
+    return FunctionModel(reply, features=features)
+
+
+Said = Reply | Sequence[Any] | Callable[[Sequence[Message], Params], Reply] | FunctionModel
 
 
 def speaker(said: Said) -> FunctionModel:
-    """A model that always says the same, says a list in turn, or works by rule."""
+    """A model that always says the same, says a list in turn, or works by rule; or the one that is given."""
+    if isinstance(said, FunctionModel):
+        return said
     if callable(said):
         return FunctionModel(said)
     if isinstance(said, (list, tuple)):
@@ -126,6 +139,11 @@ class Stage:
 
     async def run(self) -> Outcome:
         return await self.method.run(self.sample, self.session)
+
+    @property
+    def first(self) -> str:
+        """The option that a solver means by A."""
+        return self.sample.choices[self.session.permutation(len(self.sample.choices))[0]]
 
     @property
     def calls(self) -> dict[str, int]:
