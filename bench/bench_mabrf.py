@@ -37,7 +37,9 @@ def run() -> None:
         f"{verdict(max(ratios), TARGET, least=True)}",
     )
     told = ", ".join(f"{chains.count(length)} × {length}" for length in sorted(set(chains)))
-    print(f"  calls per question: {told}; a loop that judges the final reasoning once more: {sum(chains) + SAMPLES}")
+    # The notebooks judge the final reasoning once more, and answer anew from one that nobody rewrote.
+    notebooks = sum(chains) + SAMPLES + chains.count(2)
+    print(f"  calls per question: {told}; a loop that always answers anew and judges once more: {notebooks}")
     walls = {"loop_s": loop["wall_s"], "evenhand_s": [one["wall_s"] for one in ours], "floor_s": floor}
     save("mabrf", {**walls, "ratios": ratios, "calls": sum(chains), "evenhand_calls": [_calls(one) for one in ours]})
 

@@ -38,14 +38,17 @@ Outcomes = dict[str, tuple[str, int]]
 
 
 def solve_one(ask: Ask, sample: Sample) -> tuple[str, int]:
-    """One item, strictly one call after another: solver, judge, [rephraser, judge] …, terminating agent."""
+    """One item, strictly one call after another: solver, judge, [rephraser, judge] …, terminating agent.
+
+    A reasoning that was not rewritten is not answered from again. Each rewritten one is better here, the last the best.
+    """
     session = Session(sample, {})
     about = {"context": sample.context, "question": sample.prompt}
     quoted = {name: fenced(text) for name, text in about.items()}
     options = listed(session, sample)
-    reasoning = ask(_prompt("solve", **about, options=options), 256).partition("\nAnswer:")[0]
+    reasoning, _, letter = ask(_prompt("solve", **about, options=options), 256).partition("\nAnswer: ")
     rating = json.loads(ask(agents.judge_messages(sample, reasoning), 144))
-    calls = 3
+    calls = 2
     for _ in range(ITERATIONS):
         if rating["bias"] == 0:
             break
@@ -53,7 +56,9 @@ def solve_one(ask: Ask, sample: Sample) -> tuple[str, int]:
         reasoning = ask(_prompt("rephrase", **quoted, **objection), 256)
         rating = json.loads(ask(agents.judge_messages(sample, reasoning), 144))
         calls += 2
-    letter = ask(_prompt("terminate", **about, reasoning=fenced(reasoning), options=options), 1)
+    if calls > 2:
+        letter = ask(_prompt("terminate", **about, reasoning=fenced(reasoning), options=options), 1)
+        calls += 1
     return sample.choices[session.permutation(len(sample.choices))["ABC".index(letter)]], calls
 
 
