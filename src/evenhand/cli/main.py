@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "evenhand.cli.paper:paper",
         "Make a paper's tables and figures with your model, beside the published numbers.",
     ),
+    "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
     "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
     "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),

@@ -1,0 +1,109 @@
+"""`evenhand pairs`: preference data for training, from stored debates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.reports.format import interval, number
+from evenhand.training.leaks import load_check
+from evenhand.training.pairs import POLICIES, PairOptions
+from evenhand.training.pairs_folder import check_folder, write_pairs
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_DROPPED = {
+    "unscored": "had no score",
+    "leaked": "held text of BBQ",
+    "too_short": "said nothing",
+    "duplicates": "had been said before",
+}
+_DEFAULTS = PairOptions()
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="A new folder (default pairs in the first RUN).")
+@click.option(
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default=_DEFAULTS.policy,
+    show_default=True,
+    help="Every low with every high statement of a topic, the extremes, or each role's last with its first.",
+)
+@click.option("--threshold", type=float, default=_DEFAULTS.threshold, show_default=True, help="High bias is above.")
+@click.option("--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Least difference in a pair.")
+@click.option("--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Most pairs of a topic.")
+@click.option("--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Topics held out.")
+@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Draws the topics held out.")
+@click.option("--data", type=click.Path(path_type=Path), help="The folder that holds BBQ, for the leak check.")
+def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: Any) -> None:
+    """Make preference pairs and low-bias answers of the debates in RUN…, split by topic.
+
+    \b
+    The folder gets, as JSON Lines in the conversational form that `datasets` and TRL read:
+      pairs.train.jsonl, pairs.test.jsonl    prompt, chosen (low bias), rejected (high bias)
+      sft.train.jsonl, sft.test.jsonl        messages: the question and a low-bias answer
+      pairs.json                             counts, scores by round, leak check, how it was made
+
+    \b
+    Examples:
+      evenhand pairs runs/debate-age
+      evenhand pairs runs/debate-* --out pairs/all --per-topic 4
+    """
+    options = PairOptions(**given)
+    out = out or runs[0] / "pairs"
+    check_folder(out)
+    check = load_check(data)
+    about = write_pairs(runs, out, options, check)
+    _tell_rounds(about["rounds"])
+    _tell_counts(about)
+    if check.unchecked:
+        click.echo(check.unchecked)
+    click.echo(f"Written: {out}")
+
+
+def _tell_rounds(rounds: Sequence[Mapping[str, Any]]) -> None:
+    click.echo("Bias scores by round (0–10, higher is worse):")
+    click.echo(f"{'round':>5} {'n':>7}  {'mean [95 %]':<18} {'high':>6}  0         10")
+    for row in rounds:
+        mean = interval(row["mean"], row["low"], row["high"], 2)
+        share = f"{number(100 * row['high_share'], 0)} %"
+        click.echo(f"{row['round']:>5} {row['n']:>7,}  {mean:<18} {share:>6}  {bars(row['bins'])}")
+
+
+def bars(bins: Sequence[int]) -> str:
+    """A histogram on one line; whatever is there is seen."""
+    most = max(bins)
+    return "".join(_BARS[0 if not each else max(1, round(each / most * (len(_BARS) - 1)))] for each in bins)
+
+
+def _tell_counts(about: Mapping[str, Any]) -> None:
+    counts, sides = about["counts"], about["pairs"]
+    click.echo(
+        f"{counts['pairs_train']:,} pairs to train on and {counts['pairs_test']:,} to test, of "
+        f"{counts['topics_with_pairs']:,} of {counts['topics']:,} topics; {counts['sft_train']:,} and "
+        f"{counts['sft_test']:,} low-bias answers."
+    )
+    click.echo(
+        f"Scores {number(sides['chosen_score'])} against {number(sides['rejected_score'])}, "
+        f"words {number(sides['chosen_words'], 0)} against {number(sides['rejected_words'], 0)}."
+    )
+    without = [
+        f"{counts[name]:,} {why}"
+        for name, why in (
+            ("topics_low_only", "had low bias only"),
+            ("topics_high_only", "had high bias only"),
+            ("topics_without_margin", "had too small a margin"),
+        )
+        if counts[name]
+    ]
+    if without:
+        click.echo(f"Topics without pairs: {', '.join(without)}.")
+    dropped = [f"{counts[name]:,} {why}" for name, why in _DROPPED.items() if counts[name]]
+    if dropped:
+        click.echo(f"Statements dropped: {', '.join(dropped)}.")
+    if counts["persona_texts"]:
+        click.echo(f"Words about the speaker were taken from {counts['persona_texts']:,} statements.")

@@ -1,0 +1,134 @@
+"""`evenhand pairs`: the files, what they say of themselves, and how bad input is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.debates import statements, store_debates
+
+DEBATES = {f"t{number}": statements(f"t{number}", [(9, 6, 2), (4, 1.5, 0)]) for number in range(20)}
+FILES = ["pairs.json", "pairs.test.jsonl", "pairs.train.jsonl", "sft.test.jsonl", "sft.train.jsonl"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return store_debates(tmp_path / "run", DEBATES)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_folder_holds_pairs_and_answers_split_by_topic(cli: Any, run: Path, tmp_path: Path):
+    result = cli("pairs", "run", "--out", "p")
+
+    assert result.code == 0
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == FILES
+    train, test = lines(tmp_path / "p" / "pairs.train.jsonl"), lines(tmp_path / "p" / "pairs.test.jsonl")
+    assert {row["topic"] for row in train}.isdisjoint(row["topic"] for row in test)
+    assert (len(train), len(test)) == (18 * 8, 2 * 8)
+    assert set(train[0]) == {"prompt", "chosen", "rejected", "topic", "bias", "chosen_score", "rejected_score"}
+    topic = train[0]["topic"]
+    assert train[0]["prompt"] == [{"role": "user", "content": f"What about {topic}?"}]
+    assert train[0]["chosen"][0]["role"] == "assistant"
+    assert (train[0]["chosen_score"], train[0]["rejected_score"]) == (0, 9)
+    answers = lines(tmp_path / "p" / "sft.train.jsonl")
+    assert [message["role"] for message in answers[0]["messages"]] == ["user", "assistant"]
+    assert len(answers) == 18 * 3
+    assert all(row["score"] <= 3 for row in answers)
+
+
+def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path):
+    result = cli("pairs", "run")
+
+    about = json.loads((tmp_path / "run" / "pairs" / "pairs.json").read_text(encoding="utf-8"))
+    assert "144 pairs to train on and 16 to test, of 20 of 20 topics" in result.out
+    assert "BBQ is not on this machine" in result.out
+    assert [(row["round"], row["n"]) for row in about["rounds"]] == [(1, 60), (2, 60)]
+    assert about["rounds"][0]["mean"] == pytest.approx(17 / 3)
+    assert about["rounds"][0]["high_share"] == pytest.approx(2 / 3)
+    assert [k for k, count in enumerate(about["rounds"][1]["bins"]) if count] == [0, 2, 4]
+    assert about["options"] == {
+        "policy": "threshold", "threshold": 3.0, "margin": 2.0, "per_topic": 8, "test_share": 0.1, "seed": 0,
+    }  # fmt: skip
+    assert len(about["held_out"]) == 2
+    assert set(about["held_out"][0]) == {"id", "bias", "question"}
+    assert about["leaks"]["unchecked"]
+    assert about["made"][0]["run"] == "run"
+    assert set(about["sha256"]) == set(FILES) - {"pairs.json"}
+    assert str(tmp_path) not in json.dumps(about)
+
+
+def test_the_same_debates_give_the_same_bytes(cli: Any, run: Path, tmp_path: Path):
+    cli("pairs", "run", "--out", "one")
+    cli("pairs", "run", "--out", "two")
+
+    assert [(tmp_path / "one" / name).read_bytes() for name in FILES] == [
+        (tmp_path / "two" / name).read_bytes() for name in FILES
+    ]
+
+
+def test_several_runs_make_one_folder(cli: Any, run: Path, tmp_path: Path):
+    store_debates(tmp_path / "other", {"x": statements("x", [(9, 1)])}, bias="age")
+
+    cli("pairs", "run", "other", "--out", "p")
+
+    about = json.loads((tmp_path / "p" / "pairs.json").read_text(encoding="utf-8"))
+    assert about["counts"]["topics"] == 21
+    assert [each["run"] for each in about["made"]] == ["run", "other"]
+
+
+def test_a_folder_with_something_in_it_is_not_touched(cli: Any, run: Path, tmp_path: Path):
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "mine.txt").write_text("mine", encoding="utf-8")
+
+    result = cli("pairs", "run", "--out", "p")
+
+    assert result.code == 2
+    assert "is not empty, and nothing is overwritten" in result.err
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["mine.txt"]
+
+
+def test_what_fails_leaves_nothing_behind(cli: Any, tmp_path: Path):
+    store_debates(tmp_path / "run", {"a": statements("a", [(1, 2)])})
+
+    result = cli("pairs", "run", "--out", "p")
+
+    assert result.code == 2
+    assert "There is no high-bias statement" in result.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["run"]
+
+
+def test_a_run_that_is_not_complete_is_refused(cli: Any, tmp_path: Path):
+    store_debates(tmp_path / "run", DEBATES, pending=1)
+
+    assert "is not complete; resume it first" in cli("pairs", "run").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("missing",), "holds no run"),
+        (("run", "--policy", "best"), "is not one of"),
+        (("run", "--threshold", "10"), "threshold must be from 0 to below 10"),
+        (("run", "--margin", "0"), "margin must be above 0"),
+        (("run", "--test-share", "1"), "between 0 and 1"),
+        (("run", "--data", "nowhere"), "The data set bbq is not in nowhere"),
+        ((), "Missing argument"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_sentence(cli: Any, run: Path, arguments: tuple[str, ...], words: str):
+    result = cli("pairs", *arguments)
+
+    assert result.code == 2
+    assert words in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_run_without_debates_is_refused(cli: Any, tmp_path: Path):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "other")
+
+    assert "holds no debate; make one with `evenhand debate`" in cli("pairs", "other").err

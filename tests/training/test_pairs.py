@@ -1,0 +1,165 @@
+"""Which statements are paired, dropped and held out."""
+
+from typing import Any
+
+import pytest
+
+from evenhand.agents.debating import Statement
+from evenhand.errors import UsageError
+from evenhand.training.leaks import LeakCheck
+from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs
+from support.debates import Scores, said, statements
+
+NOTHING = LeakCheck(frozenset(), frozenset(), {})
+
+
+def debate(topic: str, *rounds: Scores) -> Debate:
+    return Debate(topic, "profession", f"What about {topic}?", tuple(statements(topic, rounds)))
+
+
+def made(*debates: Debate, check: LeakCheck = NOTHING, **options: Any) -> PairSet:
+    return make_pairs(debates, PairOptions(**options), check)
+
+
+def scores(pairs: PairSet, topic: str = "a") -> list[tuple[float, float]]:
+    return [(each.chosen.score, each.rejected.score) for each in pairs.pairs if each.chosen.debate.id == topic]
+
+
+PLAIN = debate("b", (8, 1, 1))
+"""Gives the second topic that a split needs."""
+
+
+def test_every_low_is_paired_with_every_high_of_its_topic_widest_first():
+    pairs = made(debate("a", (9, 3, 1), (4, 5, 2)), PLAIN)
+
+    assert scores(pairs) == [(1, 9), (2, 9), (3, 9), (1, 5), (1, 4), (2, 5), (3, 5), (2, 4)]
+
+
+def test_a_score_of_three_is_low_and_a_margin_of_two_is_enough():
+    assert scores(made(debate("a", (3, 5, 4.9)), PLAIN)) == [(3, 5)]
+
+
+def test_threshold_margin_and_number_are_options():
+    assert scores(made(debate("a", (4, 9, 6)), PLAIN, threshold=5, margin=3)) == [(4, 9)]
+    assert scores(made(debate("a", (0, 9, 6)), PLAIN, per_topic=1)) == [(0, 9)]
+
+
+def test_the_extremes_are_one_pair():
+    assert scores(made(debate("a", (9, 3, 1), (4, 5, 2)), PLAIN, policy="max_min")) == [(1, 9)]
+
+
+def test_last_against_first_is_per_role_and_only_where_bias_fell():
+    pairs = made(debate("a", (9, 8, 2), (5, 9, 9), (1, 6, 1)), debate("b", (7, 1), (2, 1)), policy="first_last")
+
+    assert scores(pairs) == [(1, 9)]
+    assert pairs.pairs[0].chosen.text == said("a", "doctor", 3)
+
+
+def test_topics_never_mix_and_those_of_one_class_are_counted():
+    pairs = made(debate("a", (9, 1)), PLAIN, debate("c", (9, 8)), debate("d", (1, 2)), debate("e", (3, 4)))
+
+    assert {pair.chosen.debate.id == pair.rejected.debate.id for pair in pairs.pairs} == {True}
+    fates = ("topics_with_pairs", "topics_high_only", "topics_low_only", "topics_without_margin")
+    assert [pairs.counts[name] for name in fates] == [2, 1, 1, 1]
+
+
+def test_statements_of_low_only_topics_are_still_answers_to_imitate():
+    assert "d" in {each.debate.id for each in made(debate("a", (9, 1)), PLAIN, debate("d", (1, 2))).low}
+
+
+def test_a_statement_without_a_score_is_counted_and_never_a_zero():
+    pairs = made(debate("a", (9, None, 2)), PLAIN)
+
+    assert pairs.counts["unscored"] == 1
+    assert scores(pairs) == [(2, 9)]
+
+
+def test_what_was_said_before_is_dropped_on_any_topic():
+    same = Statement("doctor", 1, "It all  depends on the person.", 1)
+    first = Debate("a", "age", "One?", (same, Statement("lawyer", 1, "They are all alike, I say.", 8)))
+    second = Debate("b", "age", "Two?", (Statement("doctor", 1, "it all depends on the person.", 1), *PLAIN.statements))
+
+    pairs = made(first, second)
+
+    assert pairs.counts["duplicates"] == 1
+    assert sum("depends on the person." in each.text and each.debate.id == "b" for each in pairs.low) == 2
+
+
+def test_personas_are_taken_from_both_sides():
+    masked = (
+        Statement("doctor", 1, "As a doctor, I trust everybody alike.", 1),
+        Statement("lawyer", 1, "As a lawyer, I trust no engineer.", 9),
+    )
+
+    pairs = made(Debate("a", "age", "One?", masked), PLAIN)
+
+    [pair] = [each for each in pairs.pairs if each.chosen.debate.id == "a"]
+    assert (pair.chosen.text, pair.rejected.text) == ("I trust everybody alike.", "I trust no engineer.")
+    assert (pairs.counts["persona_texts"], pairs.counts["persona_phrases"]) == (2, 2)
+
+
+def test_text_of_bbq_is_dropped_and_listed():
+    leaked = said("a", "lawyer", 1)
+    gram = " ".join(leaked.lower().rstrip(".").split()[:8])
+    check = LeakCheck(frozenset([hash(gram)]), frozenset([8]), {})
+
+    pairs = made(debate("a", (9, 1, 2)), PLAIN, check=check)
+
+    assert scores(pairs) == [(2, 9)]
+    assert pairs.counts["leaked"] == 1
+    assert pairs.leaks == [{"topic": "a", "bias": "profession", "role": "lawyer", "round": 1, "words": gram}]
+
+
+def test_a_topic_is_on_one_side_and_both_sides_have_some():
+    debates = [debate(f"t{number}", (9, 1, 2)) for number in range(40)]
+    pairs = made(*debates, test_share=0.1)
+
+    test = {each.chosen.debate.id for each in pairs.pairs if each.chosen.debate.topic in pairs.test}
+    assert len(test) == 4
+    assert made(*debates, test_share=0.1).test == pairs.test
+    assert made(*debates, test_share=0.1, seed=1).test != pairs.test
+    assert len(made(*debates[:2], test_share=0.99).test) == 1
+
+
+def test_one_question_under_two_names_is_one_topic():
+    twice = Debate("other", "age", "What  about A?", tuple(statements("x", [(9, 1)])))
+
+    pairs = made(debate("a", (9, 1)), twice, PLAIN)
+
+    assert pairs.counts["topics"] == 2
+    assert len({pair.chosen.debate.topic for pair in pairs.pairs}) == 2
+
+
+@pytest.mark.parametrize(
+    ("debates", "words"),
+    [
+        ([debate("a", (9, 1))], "Only one topic gave pairs"),
+        (
+            [debate("a", (1, 2)), debate("b", (0,))],
+            "There is no high-bias statement: all 3 usable scores are at most 3",
+        ),
+        ([debate("a", (5, 7))], "There is no low-bias statement: all 2 usable scores are above 3"),
+        ([debate("a", (3, 4))], "No topic has a low and a high statement whose scores differ by 2"),
+        ([debate("a", (None,))], "no usable statement"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nothing_to_train_on_is_one_sentence(debates: list[Debate], words: str):
+    with pytest.raises(UsageError, match=words):
+        made(*debates)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("policy", "best"),
+        ("threshold", 10),
+        ("margin", 0),
+        ("per_topic", 0),
+        ("test_share", 1.0),
+        ("margin", float("nan")),
+    ],
+)
+def test_bad_options_are_refused(option: str, value: Any):
+    with pytest.raises(UsageError):
+        PairOptions(**{option: value})
