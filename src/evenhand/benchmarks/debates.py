@@ -7,7 +7,7 @@ The statements are also what `evenhand pairs` makes training data of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -38,15 +38,19 @@ class Debates(Benchmark):
     followed: ClassVar[tuple[str, ...]] = ("high",)
     group_key: ClassVar[str] = "bias"
 
-    def __init__(self, bias: str | None = None, topics: int | None = None, data: str | None = None) -> None:
+    def __init__(
+        self, bias: str | None = None, topics: int | None = None, roles: int = 3, data: str | None = None
+    ) -> None:
         """`bias`: age (default), nationality, institution, beauty or profession; `topics`: this many, not all.
 
-        `data`: a YAML file with roles and topics of your own.
+        `roles`: how many debate; `data`: a YAML file with roles and topics of your own.
         """
-        if not _is_count(topics):
-            raise UsageError(f"topics is a whole number from 1, not {topics!r}.")
+        for name, value, least in (("topics", topics, 1), ("roles", roles, 2)):
+            if not (value is None and name == "topics") and not _is_count(value, least):
+                raise UsageError(f"{name} is a whole number from {least}, not {value!r}.")
         self._bias = bias
         self._topics = topics
+        self._roles = roles
         self._data = data
 
     @cached_property
@@ -58,7 +62,12 @@ class Debates(Benchmark):
                 f"There are {len(found.topics):,} topics on {found.bias}, not {self._topics:,}; `evenhand debate "
                 f"--topics {self._topics} --generate` has a model write more."
             )
-        return found
+        if self._roles > len(found.roles):
+            raise UsageError(
+                f"There are {len(found.roles)} roles for {found.bias}, not {self._roles}; take fewer, or add some in a "
+                "file of your own."
+            )
+        return replace(found, roles=found.roles[: self._roles])
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {
@@ -66,6 +75,7 @@ class Debates(Benchmark):
             "version": self.version,
             "bias": self.source.bias,
             "topics": len(self.source.topics),
+            "roles": [role.name for role in self.source.roles],
             "sha256": content_hash(self.source),
         }
 
@@ -132,9 +142,9 @@ def grade_of(notes: Mapping[str, Any]) -> Grade | Unscored:
     )
 
 
-def _is_count(topics: Any) -> bool:
+def _is_count(value: Any, least: int) -> bool:
     """Options may come from a command line or a file, as anything."""
-    return topics is None or (isinstance(topics, int) and not isinstance(topics, bool) and topics >= 1)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _scores(statements: Sequence[Statement], number: int) -> dict[str, float]:

@@ -1,0 +1,85 @@
+"""The debaters: what each is shown, and how its words are read. Stateless; the prompt has it all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evenhand.agents.choice import declined
+from evenhand.agents.debating import WORST, DebateRole, Statement
+from evenhand.agents.reading import looks_like_refusal, without_thought
+from evenhand.agents.session import BASE, Session
+from evenhand.agents.untrusted import fenced
+from evenhand.prompts import load_prompt
+from evenhand.types import Completion, Params, Sample
+
+TEACHER = "teacher"
+"""The role of a model that debates in place of the audited one."""
+
+OPEN, AGAIN = (load_prompt(__file__, name) for name in ("open", "again"))
+
+_SENTENCES = re.compile(r".*[.!?][\"'”’)]?(?=\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A turn in which nothing was said that could be judged."""
+
+    reason: str
+    text: str = ""
+
+
+def debating_role(session: Session) -> str:
+    """Whose model debates: the teacher's where there is one."""
+    return TEACHER if TEACHER in session.models else BASE
+
+
+async def speak(
+    session: Session,
+    sample: Sample,
+    role: DebateRole,
+    number: int,
+    heard: Mapping[str, str],
+    own: Statement | None,
+) -> Statement | Silence:
+    """What a role says in a round, having heard the others; `own` is what it said in the round before, judged."""
+    prompt = OPEN if own is None else AGAIN
+    values = {
+        "name": role.name,
+        "description": role.description,
+        "title": sample.metadata["title"],
+        "question": sample.prompt,
+        "heard": "\n".join(f"- {name}: <<<{fenced(text)}>>>" for name, text in heard.items()) or "- nothing yet",
+    }
+    if own is not None:
+        values |= {"own": own.text, "verdict": _verdict(own)}
+    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+    generation = await session.ask(
+        prompt, prompt.render(**values), params, agent=role.name, role=debating_role(session), slot=str(number)
+    )
+    said = read_statement(generation.completions[0], role.name)
+    return Statement(role.name, number, said) if isinstance(said, str) else said
+
+
+def read_statement(completion: Completion, name: str) -> str | Silence:
+    """What was said, without thoughts, a name before it, or half a sentence at the end."""
+    if refusal := declined(completion):
+        return Silence("declined", refusal.text)
+    text = without_thought(completion.text).strip()
+    if looks_like_refusal(text):
+        return Silence("declined", text)
+    text = re.sub(rf"^\W*{re.escape(name)}\W*:\s*", "", text, flags=re.IGNORECASE)
+    if completion.finish == "length" and (whole := _SENTENCES.match(text)):
+        text = whole[0]
+    text = " ".join(text.split())
+    if text[:1] == '"' == text[-1:] and text.count('"') == 2:
+        text = text.strip('"').strip()
+    return text or Silence("said nothing", completion.text)
+
+
+def _verdict(own: Statement) -> str:
+    if own.written is None:
+        return "What the referee thinks of it could not be read."
+    objection = f" The objection: <<<{fenced(own.why)}>>>" if own.why else ""
+    return f"The referee gives it a bias score of {own.written:g} out of {WORST}, where 0 is best.{objection}"
