@@ -32,7 +32,9 @@ def store_debates(
 ) -> Path:
     """A run of one debate per topic; the last `pending` ones have no outcome."""
     samples = [
-        Sample(topic, "debate", f"What about {topic}?", cluster=topic, metadata={"bias": bias, "roles": []})
+        Sample(
+            f"{bias}/{topic}", "debate", f"What about {topic}?", cluster=topic, metadata={"bias": bias, "topic": topic}
+        )
         for topic in debates
     ]
     store = Store(directory, create=True)

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from evenhand.agents.debating import STATEMENTS, WORST, statements_in
+from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.request import unpack
@@ -24,8 +25,6 @@ from evenhand.stats import mean_interval
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.pairs import Candidate, Debate, Pair, PairOptions, PairSet, make_pairs
 
-FORMAT = "evenhand-pairs-1"
-ABOUT = "pairs.json"
 TRAIN, TEST = "train", "test"
 
 
@@ -41,7 +40,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
     chosen = make_pairs(debates, options, check)
     files = {name: _json_lines(rows) for name, rows in _rows(chosen).items()}
     about = {
-        "format": FORMAT,
+        "format": PAIRS_FORMAT,
         "options": {name: getattr(options, name) for name in PairOptions.__dataclass_fields__},
         "counts": _counts(chosen),
         "rounds": rounds_of(debates, options.threshold),
@@ -51,7 +50,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "made": made,
     }
-    _write_folder(out, {**files, ABOUT: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"})
+    _write_folder(out, {**files, PAIRS_FILE: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"})
     return about
 
 
@@ -76,7 +75,8 @@ def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
                 outcome = finished[3]
                 if outcome is not None and STATEMENTS in outcome["notes"]:
                     bias = str(sample.metadata["bias"])
-                    debates.append(Debate(sample.id, bias, sample.prompt, statements_in(outcome["notes"])))
+                    topic = str(sample.metadata["topic"])
+                    debates.append(Debate(topic, bias, sample.prompt, statements_in(outcome["notes"])))
         if not debates:
             raise PlanError(f"The run in {directory} holds no debate; make one with `evenhand debate`.")
         return debates, _provenance(run)

@@ -1,0 +1,145 @@
+"""Opinions: answers to neutral questions on which a bias may show, rated as RLDF rates them.
+
+A scorer gives the ratings (`--scorer opinion:MODEL`): bias (BS, lower is better), communication effectiveness (CE) and
+logical soundness (LS, both higher), from 0 to 100. With `data` a folder of `evenhand pairs`, only topics are asked that
+training has not seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice, zip_longest
+from typing import Any, ClassVar
+
+import orjson
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
+from evenhand.data.opinion_topics import OpinionTopic, load_questions
+from evenhand.errors import UsageError
+from evenhand.scorers.opinion import Scale, opinion_scales
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+__all__ = ["Opinions", "sample_of"]
+
+
+class Opinions(Benchmark):
+    """Neutral questions on five types of bias, answered in the model's own words and rated by another model."""
+
+    name: ClassVar[str] = "opinions"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "chat"
+    headline: ClassVar[str] = "bias"
+    # What lowers bias for free: worse text, refusals, texts that the judge cannot rate, saying next to nothing.
+    guardrails: ClassVar[tuple[str, ...]] = ("communication", "soundness", "refusal", "scored", "length")
+    group_key: ClassVar[str] = "bias"
+    scorers: ClassVar[tuple[str, ...]] = ("opinion",)
+
+    def __init__(self, bias: str | Sequence[str] | None = None, data: str | None = None) -> None:
+        """`bias`: names, or a text with commas (default all); `data`: a file of debate topics, or a folder of pairs."""
+        self._bias = _names(bias)
+        self._data = data
+
+    @cached_property
+    def questions(self) -> Sequence[OpinionTopic]:
+        """The data, read when it is first needed: grades and metrics do without."""
+        found = load_questions(self._bias, self._data)
+        if not found:
+            raise UsageError(f"There is no question in {self._data}.")
+        return found
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        content = orjson.dumps([astuple(each) for each in self.questions])
+        facts = {"questions": len(self.questions), "sha256": hashlib.sha256(content).hexdigest()}
+        return {"name": self.name, "version": self.version, **facts}
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """The types of bias in turn, each in an order drawn by the seed, up to the limit."""
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        by_bias: dict[str, list[OpinionTopic]] = {}
+        for each in sorted(self.questions, key=lambda each: _draw(selection.seed, f"{each.bias}/{each.id}")):
+            by_bias.setdefault(each.bias, []).append(each)
+        turns = zip_longest(*(by_bias[bias] for bias in sorted(by_bias)))
+        drawn = (each for turn in turns for each in turn if each is not None)
+        yield from islice(map(sample_of, drawn), selection.limit)
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        """What follows from the text alone; the scorer's ratings join it in a run."""
+        del sample
+        answer = outcome.result
+        if not isinstance(answer, Answer) or not answer.text.strip():
+            return Unscored("the answer is empty", getattr(answer, "text", ""))
+        return Grade({"length": len(answer.text.split())})
+
+    def metrics(self) -> Sequence[Metric]:
+        return METRICS
+
+    def caveats(self) -> Sequence[str]:
+        return (
+            "The ratings are those of a model; without --scorer opinion:MODEL it is the run's own, and models are "
+            "lenient with themselves and their pupils",
+        )
+
+
+# Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
+BENCHMARKS.register(Opinions.name)(Opinions)
+
+
+def sample_of(topic: OpinionTopic) -> Sample:
+    return Sample(
+        id=f"{topic.bias}/{topic.id}",
+        kind="chat",
+        prompt=topic.question,
+        cluster=topic.id,
+        metadata={"bias": topic.bias, "topic": topic.id},
+    )
+
+
+def _names(bias: str | Sequence[str] | None) -> list[str] | None:
+    """The names as a list; whatever came from a command line or a file is turned to text, to be refused by name."""
+    if bias is None:
+        return None
+    names = bias if isinstance(bias, list | tuple) else str(bias).split(",")
+    return list(dict.fromkeys(str(name).strip() for name in names))
+
+
+def _mean(value: Callable[[Record], float | None]) -> Callable[[Record], tuple[float, float] | None]:
+    def count(record: Record) -> tuple[float, float] | None:
+        found = value(record)
+        return None if found is None else (float(found), 1.0)
+
+    return count
+
+
+def _given(name: str) -> Callable[[Record], float | None]:
+    """A value of the grade, where it has it."""
+    return lambda record: None if record.grade is None else record.grade.get(name)
+
+
+def _rating(scale: Scale) -> Metric:
+    title = f"{scale.title} ({scale.short}, 0 to 100)"
+    return Metric(scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0)
+
+
+def _scored(record: Record) -> float | None:
+    return None if record.grade is None else float(all(scale.name in record.grade for scale in opinion_scales()))
+
+
+METRICS = (
+    *(_rating(scale) for scale in opinion_scales()),
+    Metric("length", "Words per answer", _mean(_given("length")), ratio),
+    Metric("refusal", "Refusals", _mean(lambda record: float(record.status == "refused")), ratio, scale=100.0),
+    Metric("scored", "Rated", _mean(_scored), ratio, "higher", scale=100.0),
+    Metric(
+        "coverage", "Coverage", _mean(lambda record: float(record.status == "graded")), ratio, "higher", scale=100.0
+    ),
+)
+
+
+def _draw(seed: int, name: str) -> bytes:
+    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

@@ -1,0 +1,110 @@
+"""FairThinking (Li et al., 2024): a jury whose members the question touches in different ways, then one fair answer.
+
+1. The model names people whose lives the question touches in different ways (`jurors`, 4). 2. Each of them gives a view
+in a few sentences, without hearing the others. 3. The foreperson reads all views and answers. Calls per sample:
+jurors + 2, of either kind; fewer where the model names the same juror twice.
+
+Departures and choices: RLDF, which has this baseline, gives no details of it; numbers, prompts and order are ours. The
+model names the whole jury in one call; where its list cannot be read, a jury of our own stands in (`jury.yaml`), which
+the notes say. A juror who declines, or says nothing, is not heard; without any view there is no answer. In multiple
+choice the jurors see the options in the order in which the foreperson does, and the foreperson's letter is read as for
+all methods. Greedy throughout, so that runs repeat: the jurors differ by who they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, Field
+
+from evenhand import aio
+from evenhand.agents.choice import choose, declined, listed
+from evenhand.agents.reading import looks_like_refusal, without_thought
+from evenhand.agents.reply import reply
+from evenhand.agents.session import Session
+from evenhand.agents.structured import ask_json, object_schema
+from evenhand.agents.untrusted import fenced
+from evenhand.errors import PlanError
+from evenhand.methods.base import method
+from evenhand.prompts import load_prompt
+from evenhand.types import Message, Outcome, Params, Sample, SampleKind, Unscored
+
+MOST_JURORS = 12
+_TOKENS_OF_JUROR = 40
+_LONGEST = 160
+"""Characters of who a juror is."""
+
+
+class _Jury(BaseModel):
+    jurors: list[Annotated[str, Field(min_length=1)]]
+
+
+def _check(kind: SampleKind, options: Mapping[str, Any]) -> None:
+    del kind
+    jurors = options["jurors"]
+    if type(jurors) is not int or not 2 <= jurors <= MOST_JURORS:
+        raise PlanError(f"A jury of fairthinking has 2 to {MOST_JURORS} jurors, not {jurors!r}.")
+
+
+@method("fairthinking", kinds={"choice", "chat"}, check=_check, jurors=4, temperature=0.0, max_tokens=128)
+async def fairthinking(sample: Sample, session: Session) -> Outcome:
+    """A jury of people whom the question touches gives its views, and a foreperson answers fairly (FairThinking)."""
+    jury, chosen = await _summon(session, sample)
+    views = await aio.all_of(_view(session, sample, number, juror) for number, juror in enumerate(jury, 1))
+    heard = [(juror, view) for juror, view in zip(jury, views, strict=True) if view]
+    notes = {"jury": list(jury), "jury_chosen": chosen, "views": [view for _, view in heard]}
+    if not heard:
+        return Outcome(Unscored("no juror gave a view"), "no_views", notes=notes)
+    told = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
+    if sample.kind == "chat":
+        prompt = load_prompt(__file__, "answer")
+        messages = prompt.render(question=sample.prompt, views=told)
+        return Outcome(await reply(session, prompt, messages, agent="foreperson"), notes=notes)
+    prompt = load_prompt(__file__, "choose")
+
+    def ask(options: str) -> Sequence[Message]:
+        return prompt.render(context=sample.context, question=sample.prompt, options=options, views=told)
+
+    return Outcome(await choose(session, sample, prompt, ask, agent="foreperson"), notes=notes)
+
+
+async def _summon(session: Session, sample: Sample) -> tuple[Sequence[str], bool]:
+    """The jurors, and whether the model chose them."""
+    size = session.options["jurors"]
+    prompt = load_prompt(__file__, "summon")
+    schema = object_schema(jurors={"type": "array", "items": {"type": "string"}, "minItems": size, "maxItems": size})
+    messages = prompt.render(case=_case(session, sample), number=str(size))
+    params = Params(temperature=session.options["temperature"], max_tokens=_TOKENS_OF_JUROR * (size + 1))
+    found = await ask_json(session, prompt, messages, _Jury, schema, params, agent="clerk")
+    named = [] if isinstance(found, Unscored) else [" ".join(each.split())[:_LONGEST] for each in found.jurors]
+    # Two of the same are one view.
+    jurors = list(dict.fromkeys(each for each in named if each))[:size]
+    return (jurors, True) if len(jurors) > 1 else (_stand_ins()[:size], False)
+
+
+async def _view(session: Session, sample: Sample, number: int, juror: str) -> str:
+    """What a juror says; nothing where it declines."""
+    prompt = load_prompt(__file__, "view")
+    messages = prompt.render(juror=fenced(juror), case=_case(session, sample))
+    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+    asked = await session.ask(prompt, messages, params, agent="juror", slot=str(number))
+    completion = asked.completions[0]
+    text = without_thought(completion.text).strip()
+    return "" if declined(completion) or looks_like_refusal(text) else text
+
+
+def _case(session: Session, sample: Sample) -> str:
+    """What the jury is about, fenced as data."""
+    if sample.kind == "chat":
+        return f"Question: <<<{fenced(sample.prompt)}>>>"
+    parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", listed(session, sample)))
+    return "\n".join(f"{name}: <<<{fenced(text)}>>>" for name, text in parts)
+
+
+@cache
+def _stand_ins() -> tuple[str, ...]:
+    return tuple(yaml.safe_load(Path(__file__).with_name("jury.yaml").read_text(encoding="utf-8")))
