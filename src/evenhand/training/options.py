@@ -10,7 +10,7 @@ from typing import Any, Literal
 from evenhand.errors import UsageError
 from evenhand.training.chat import MAX_LENGTH
 
-Precision = Literal["float32", "bfloat16", "float16"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,202 @@
+"""Models to be trained: where they come from, which of their weights move, and how they are saved."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import MissingExtraError, UsageError
+from evenhand.models import weights
+from evenhand.training.chat import Chat, prepared
+from evenhand.training.options import Options
+
+ADAPTER = "adapter_config.json"
+HEAD = "score"
+"""What transformers calls the last layer of a classifier."""
+
+
+def need_packages() -> None:
+    """One sentence, before anything else, where the extra is not installed."""
+    if any(importlib.util.find_spec(package) is None for package in ("torch", "transformers", "peft")):
+        raise MissingExtraError("Training", "train")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where to compute, and in which precision; weights that are trained stay float32."""
+
+    device: str
+    dtype: str
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        if self.dtype == "float32":
+            return contextlib.nullcontext()
+        torch: Any = importlib.import_module("torch")
+        return torch.autocast(self.device.partition(":")[0], dtype=getattr(torch, self.dtype))
+
+
+def machine(options: Options) -> Machine:
+    """What the options say, else a GPU with bfloat16 where there is one."""
+    torch: Any = importlib.import_module("torch")
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"The device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return Machine(device, options.dtype or ("float32" if device == "cpu" else "bfloat16"))
+
+
+def load_chat(options: Options, model: Any) -> Chat:
+    """The tokenizer of a loaded model, ready to train with."""
+    tokenizer = _from("AutoTokenizer", options.model)
+    prepared(tokenizer, options.model, template=options.chat_template, pad=options.pad_token)
+    return Chat(tokenizer, _ends(model, tokenizer), min(options.max_length, context_of(model)))
+
+
+def load_policy(options: Options, at: Machine) -> Any:
+    """The model that the options name, ready to be trained as they say."""
+    if options.keep_adapter and isinstance(source := _source(options.model), Path) and source.is_file():
+        raise UsageError(f"An adapter needs a base in a folder, and {source.name} is a GGUF file; merge it instead.")
+    model = load_causal(options.model, at, trained=options.lora is None)
+    return model if options.lora is None else with_adapters(model, options.lora)
+
+
+def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
+    """A language model, with adapters merged; float32 where all its weights are to be trained."""
+    torch: Any = importlib.import_module("torch")
+    dtype = torch.float32 if trained else getattr(torch, at.dtype)
+    folder = Path(name.removeprefix("hf/")).expanduser()
+    if (folder / ADAPTER).is_file():
+        peft: Any = importlib.import_module("peft")
+        base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        model = load_causal(base, at, trained=trained)
+        return peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
+    model = _from("AutoModelForCausalLM", name, dtype=dtype)
+    if getattr(model.config, "quantization_config", None) is not None:
+        model = _unquantized(model, dtype)
+    return model.to(at.device)  # in evaluation mode, without dropout: a step is then the same at every pass
+
+
+def classifier_of(causal: Any, chat: Chat) -> Any:
+    """A classifier with one output and a new head, on the trunk of a language model."""
+    transformers: Any = importlib.import_module("transformers")
+    config = copy.deepcopy(causal.config)
+    config.num_labels = 1
+    config.pad_token_id = chat.tokenizer.pad_token_id
+    config.eos_token_id = sorted(chat.ends)  # a classifier has no generation config that would tell
+    try:
+        model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=causal.dtype)
+        model.base_model.load_state_dict(causal.base_model.state_dict())
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(f"No reward model can be made of this kind of model: {str(error).splitlines()[0]}") from None
+    return _with_float_head(model.to(causal.device)).eval()
+
+
+def load_classifier(name: str, at: Machine) -> Any:
+    """A saved classifier; its head computes in float32, where close scores do not become equal."""
+    torch: Any = importlib.import_module("torch")
+    model = _from("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
+    if model.config.num_labels != 1 or not hasattr(model, HEAD):
+        raise UsageError(f"{name} holds no reward model; make one with `evenhand train reward`.")
+    return _with_float_head(model).to(at.device).eval()
+
+
+def _with_float_head(model: Any) -> Any:
+    model.score.float()
+    return model
+
+
+def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
+    """A model of which only low-rank adapters (and a head) are trained."""
+    peft: Any = importlib.import_module("peft")
+    task = {"task_type": "SEQ_CLS", "modules_to_save": [head]} if head else {"task_type": "CAUSAL_LM"}
+    settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", **task)
+    adapted = peft.get_peft_model(model, settings)
+    for weight in trainable(adapted).values():
+        weight.data = weight.data.float()  # small updates would be lost in bfloat16
+    return adapted
+
+
+def inner(model: Any) -> Any:
+    """The transformers model inside; its layers carry the adapters, so it computes with them."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def trainable(model: Any, prefix: str = "") -> dict[str, Any]:
+    return {prefix + name: each for name, each in model.named_parameters() if each.requires_grad}
+
+
+def frozen(model: Any) -> Any:
+    return model.requires_grad_(False).eval()
+
+
+def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: bool = False) -> None:
+    """Weights as safetensors, with config and tokenizer, so that `hf/FOLDER` can use them at once."""
+    torch: Any = importlib.import_module("torch")
+    if not keep_adapter:
+        model = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+        model = model.to(getattr(torch, at.dtype))
+    model.save_pretrained(folder)
+    chat.tokenizer.save_pretrained(folder)
+
+
+def context_of(model: Any) -> int:
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+
+
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end a turn; a model may have several."""
+    stated: Any = getattr(model, "generation_config", None)
+    stated = (stated or model.config).eos_token_id
+    ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
+    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
+
+
+def _from(kind: str, name: str, **settings: Any) -> Any:
+    """Something of transformers from a folder, a GGUF file or the hub."""
+    transformers: Any = importlib.import_module("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    source = _source(name)
+    if isinstance(source, Path):
+        settings |= {"gguf_file": source.name} if source.is_file() else {}
+        source = str((source.parent if source.is_file() else source).resolve())
+    try:
+        return getattr(transformers, kind).from_pretrained(source, **settings)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"transformers cannot load {name}: {reason}") from None
+
+
+def _source(name: str) -> Path | str:
+    if name.startswith("local/"):
+        return weights.find(name.removeprefix("local/"))
+    name = name.removeprefix("hf/")
+    path = Path(name).expanduser()
+    if path.is_dir() or path.is_file():
+        return path
+    if path.suffix == ".gguf" or name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise UsageError(f"There is no model folder or GGUF file {path}; a model on the hub is named OWNER/NAME.")
+    return name
+
+
+def _unquantized(model: Any, dtype: Any) -> Any:
+    """The same model as if it had never been quantized: transformers saves no model that came from a GGUF file."""
+    transformers: Any = importlib.import_module("transformers")
+    config: Any = model.config.__class__.from_dict(_without(model.config.to_dict(), "quantization_config"))
+    plain = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain
+
+
+def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}

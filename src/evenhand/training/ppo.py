@@ -1,0 +1,212 @@
+"""Proximal policy optimization (Schulman et al., 2017) against the reward model, as RLDF uses it.
+
+Four models take part. The *actor* is trained and begins as the fine-tuned (SFT) policy. The *reference* is that policy,
+frozen: the actor with its adapters off (LoRA), or a copy of it. The *reward model* is frozen. The *critic* has weights
+of its own and begins as the reward model, whose head it keeps; it predicts, at every token, what is still to come.
+
+One step:
+ 1. Take a batch of prompts and sample an answer to each from the actor, at its full distribution.
+ 2. Score whole answers with `RewardModel.score`; one that was cut off before its end pays `no_end_penalty`.
+ 3. Token rewards: r_t = −β·(log π(y_t) − log π_ref(y_t)), and at the last token the score on top.
+ 4. Advantages by GAE(γ, λ) from r and the critic's values V; returns R = A + V; advantages are whitened over the batch.
+ 5. `passes` times: update the actor by max(−A·ρ, −A·clip(ρ, 1−ε, 1+ε)) with ρ = π/π_old, and the critic by half its
+    squared error, with V held within ±ε of V_old. The gradients of both are shortened to length 1 and given to AdamW.
+
+Training ends after the prompts were all seen `epochs` times (the paper: once), or before an update whose answers
+diverge from the reference by more than `kl_limit` nats on average.
+
+Departures from the paper, which names PPO, the batch size, the learning rate and one epoch: β, ε, γ, λ are DECISIONS';
+the number of passes, the critic's learning rate and the penalty for answers without an end are ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.errors import DataError, UsageError
+from evenhand.training import data, losses, models, stage
+from evenhand.training.chat import Chat
+from evenhand.training.data import Prompt
+from evenhand.training.gae import advantages
+from evenhand.training.loop import Observer, Order, StopTraining, nobody, step_seed, train
+from evenhand.training.losses import torch
+from evenhand.training.models import Machine
+from evenhand.training.optimizer import Optimizer, Schedule
+from evenhand.training.options import PPOOptions
+from evenhand.training.reward import RewardModel, token_values
+from evenhand.training.rollout import Rollout, measured, roll_out
+
+_HELD_OUT = 64
+"""The most held-out prompts that are answered before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The models that take part."""
+
+    actor: Any
+    reference: Any
+    """None where the actor without its adapters is the reference."""
+    critic: Any
+    reward: RewardModel
+
+    def as_reference(self) -> tuple[Any, AbstractContextManager[Any]]:
+        """The reference, and what must be entered while it computes."""
+        if self.reference is None:
+            return self.actor, self.actor.disable_adapter()
+        return self.reference, contextlib.nullcontext()
+
+
+def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+    """Train a policy against a reward model and return the record of it; `out` can then be used as hf/OUT."""
+    files = data.files(options.data, "pairs")
+    prompts = data.read_prompts(files.train)
+    held_out = data.read_prompts(files.test)[:_HELD_OUT] if files.test else []
+    with stage.begun("ppo", options, files.sums(), resume=resume) as run:
+        if run.finished:
+            return run.record
+        cast, chat = gathered(options, run.machine)
+        if options.max_new_tokens >= chat.max_length:
+            raise UsageError(f"The model takes {chat.max_length} tokens in all; choose a smaller --max-new-tokens.")
+        work = PPO(options, cast, chat, prompts, run.machine)
+        steps = options.total_steps(len(prompts))
+        ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
+        results = {"prompts": len(prompts), "steps": steps, **run.last("reward", steps), **run.last("kl", steps)}
+        if held_out:
+            results |= {"held_out_prompts": len(held_out), **work.before_and_after(held_out)}
+        models.save(cast.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
+        return run.finish(ended, results)
+
+
+def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
+    """All models that the options name, each where it begins."""
+    reward = RewardModel.load(options.reward, options, machine)
+    critic = copy.deepcopy(reward.model)
+    if options.lora is None:
+        critic.float().requires_grad_(True)
+    else:
+        critic = models.with_adapters(critic, options.lora, head=models.HEAD)
+    actor = models.load_policy(options, machine)
+    reference = models.frozen(copy.deepcopy(actor)) if options.lora is None else None
+    chat = models.load_chat(options, actor)
+    if chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
+        # The critic reads the actor's tokens.
+        raise DataError("The policy and the reward model have different tokenizers; train both from one base model.")
+    return Cast(actor, reference, critic, reward), chat
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """A batch of answers, as the models saw them before any update (tensors, answers × tokens)."""
+
+    rollout: Rollout
+    logprobs: Any
+    values: Any
+    advantages: Any
+    returns: Any
+
+
+class PPO:
+    """The steps of the algorithm, for the training loop."""
+
+    def __init__(
+        self, options: PPOOptions, cast: Cast, chat: Chat, prompts: Sequence[Prompt], machine: Machine
+    ) -> None:
+        self._options, self._cast, self._chat = options, cast, chat
+        self._prompts, self._machine = prompts, machine
+        self._order = Order(len(prompts), options.batch, options.seed)
+        groups = [
+            (models.trainable(cast.actor, "actor."), options.rate),
+            (models.trainable(cast.critic, "critic."), options.critic_rate),
+        ]
+        self.optimizer = Optimizer(groups, Schedule(options.total_steps(len(prompts)), falls=False))
+
+    def step(self, number: int) -> Mapping[str, float]:
+        prompts = [self._prompts[i] for i in self._order.rows(number)]
+        experience, seen = self._experience(prompts)
+        if seen["kl"] > self._options.kl_limit:
+            raise StopTraining(f"at step {number + 1}, a KL of {seen['kl']:.1f} above the limit")
+        updates = [self._update(experience) for _ in range(self._options.passes)]
+        return seen | {name: sum(each[name] for each in updates) / len(updates) for name in updates[0]}
+
+    def before_and_after(self, prompts: Sequence[Prompt]) -> dict[str, float]:
+        """The mean reward on held-out prompts of the reference and of the actor, with the same random numbers."""
+        reference, acting = self._cast.as_reference()
+        with acting:
+            before = self._mean_score(reference, prompts)
+        return {"held_out_reward_before": before, "held_out_reward_after": self._mean_score(self._cast.actor, prompts)}
+
+    @torch.no_grad()
+    def _experience(self, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
+        """Steps 1 to 4, and what is worth to be logged of them."""
+        o = self._options
+        started = time.perf_counter()
+        rollout = self._rolled_out(self._cast.actor, prompts)
+        seconds = time.perf_counter() - started
+        mask = rollout.answer
+        scores = self._scores(prompts, rollout)
+        ended = torch.tensor(rollout.ended, device=scores.device)
+        logprobs, entropies = measured(self._cast.actor, rollout, self._machine, o.temperature)
+        reference, acting = self._cast.as_reference()
+        with acting:
+            before, _ = measured(reference, rollout, self._machine, o.temperature)
+        values = self._values(rollout)
+        rewards = losses.token_rewards(scores - o.no_end_penalty * ~ended, logprobs, before, mask, o.beta)
+        gains = advantages(rewards, values, mask, gamma=o.gamma, lam=o.lam)
+        seen = {
+            "reward": scores.mean(),
+            "kl": ((logprobs - before) * mask).sum(1).mean(),
+            "entropy": losses.masked_mean(entropies, mask),
+            "no_end": (~ended).float().mean(),
+            "length": mask.sum(1).mean(),
+            "values": losses.masked_mean(values, mask),
+            "tokens": mask.sum(),
+            "rollout_seconds": seconds,
+        }
+        experience = Experience(rollout, logprobs, values, losses.whitened(gains, mask), gains + values)
+        return experience, {name: float(value) for name, value in seen.items()}
+
+    def _update(self, experience: Experience) -> dict[str, float]:
+        """Step 5, once; actor and critic share no weights, so their losses can be added."""
+        rollout, clip = experience.rollout, self._options.clip
+        logprobs, _ = measured(self._cast.actor, rollout, self._machine, self._options.temperature)
+        policy_loss, held = losses.clipped_policy_loss(
+            logprobs, experience.logprobs, experience.advantages, rollout.answer, clip
+        )
+        value_loss = losses.clipped_value_loss(
+            self._values(rollout), experience.values, experience.returns, rollout.answer, clip
+        )
+        (policy_loss + value_loss).backward()
+        gradient = self.optimizer.update()
+        found = {"policy_loss": policy_loss, "value_loss": value_loss, "clip_fraction": held, "gradient": gradient}
+        return {name: float(value) for name, value in found.items()}
+
+    def _rolled_out(self, policy: Any, prompts: Sequence[Prompt]) -> Rollout:
+        longest, temperature = self._options.max_new_tokens, self._options.temperature
+        return roll_out(policy, self._chat, prompts, self._machine, longest=longest, temperature=temperature)
+
+    def _values(self, rollout: Rollout) -> Any:
+        """What the critic expects from each answer token on: its value at the token before."""
+        values = token_values(self._cast.critic, rollout.ids, rollout.mask, self._machine)
+        width = rollout.answer.shape[1]
+        return values[:, -width - 1 : -1] * rollout.answer
+
+    def _scores(self, prompts: Sequence[Prompt], rollout: Rollout) -> Any:
+        scores = self._cast.reward.score(prompts, rollout.texts)
+        if not all(math.isfinite(score) for score in scores):
+            raise UsageError("The reward model gave an answer no number; check it, or train it again.")
+        return torch.tensor(scores, device=self._machine.device)
+
+    def _mean_score(self, policy: Any, prompts: Sequence[Prompt]) -> float:
+        torch.manual_seed(step_seed(self._options.seed, 0))
+        scores: list[float] = []
+        for part in stage.parts(prompts, self._options.batch):
+            scores += self._scores(part, self._rolled_out(policy, part)).tolist()
+        return sum(scores) / len(scores)

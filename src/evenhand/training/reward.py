@@ -1,0 +1,135 @@
+"""The reward model: the hidden state of an answer's last token → linear → one number, higher for less bias.
+
+It is a sequence classifier of transformers with one output, so that other tools can load it, too. It learns from pairs
+by the loss −log σ(r(low bias) − r(high bias)). Whatever is scored goes through `RewardModel.score`, which renders the
+chat template anew: a score depends on a conversation's words alone, never on how somebody happened to tokenize them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evenhand.stats.intervals import wilson
+from evenhand.training import data, models, stage
+from evenhand.training.chat import Chat, Encoded
+from evenhand.training.data import Pair, Prompt
+from evenhand.training.loop import Observer, Order, nobody, train
+from evenhand.training.losses import ranking_loss
+from evenhand.training.models import Machine
+from evenhand.training.optimizer import Optimizer, Schedule
+from evenhand.training.options import Options, RewardOptions
+
+
+def token_values(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
+    """The head's number at every token (float32, rows × width)."""
+    classifier = models.inner(model)
+    given = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
+    with machine.autocast():
+        hidden = classifier.base_model(**given, use_cache=False).last_hidden_state
+    return classifier.score(hidden.float()).squeeze(-1)
+
+
+class RewardModel:
+    """Scores answers to prompts."""
+
+    def __init__(self, model: Any, chat: Chat, machine: Machine, at_once: int = 32) -> None:
+        self.model = model
+        self.chat = chat
+        self._machine = machine
+        self._at_once = at_once
+
+    @classmethod
+    def load(cls, folder: str, options: Options, machine: Machine) -> RewardModel:
+        """A trained reward model, frozen."""
+        model = models.load_classifier(folder, machine)
+        chat = models.load_chat(replace(options, model=folder, chat_template=None, pad_token=None), model)
+        return cls(models.frozen(model), chat, machine, options.micro_batch or 32)
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
+        """The reward of each answer to its prompt."""
+        torch: Any = importlib.import_module("torch")
+        rows = [self.chat.encode(*each) for each in zip(prompts, answers, strict=True)]
+        with torch.no_grad():
+            return [float(each) for part in stage.parts(rows, self._at_once) for each in self.rewards(part)]
+
+    def rewards(self, rows: Sequence[Encoded]) -> Any:
+        """The number at the last token of each row, with gradients: what training needs."""
+        torch: Any = importlib.import_module("torch")
+        batch = self.chat.padded(rows, self._machine.device)
+        values = token_values(self.model, batch.ids, batch.mask, self._machine)
+        return values[torch.arange(len(rows), device=values.device), batch.mask.sum(1) - 1]
+
+
+def train_reward(options: RewardOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+    """Train a reward model on pairs and return the record of it."""
+    files = data.files(options.data, "pairs")
+    pairs = data.read_pairs(files.train)
+    held_out = data.read_pairs(files.test) if files.test else []
+    with stage.begun("reward", options, files.sums(), resume=resume) as run:
+        if run.finished:
+            return run.record
+        model, chat = _new_model(options, run.machine)
+        reward = RewardModel(model, chat, run.machine, options.micro_batch or options.batch)
+        work = _Work(options, reward, pairs)
+        steps = options.total_steps(len(pairs))
+        ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
+        results = {"pairs": len(pairs), "steps": steps, **run.last("loss", steps)}
+        results |= {f"held_out_{name}": value for name, value in judged(reward, held_out).items()}
+        models.save(model, chat, options.out, run.machine)
+        return run.finish(ended, results)
+
+
+def judged(reward: RewardModel, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """How often the better answer of a pair has the higher reward (a tie counts as wrong), and by how much."""
+    if not pairs:
+        return {}
+    prompts = [pair.prompt for pair in pairs]
+    chosen = reward.score(prompts, [pair.chosen for pair in pairs])
+    rejected = reward.score(prompts, [pair.rejected for pair in pairs])
+    margins = [better - worse for better, worse in zip(chosen, rejected, strict=True)]
+    right = sum(margin > 0 for margin in margins)
+    interval = wilson(right, len(margins))
+    return {
+        "pairs": len(pairs),
+        "accuracy": right / len(margins),
+        "accuracy_low": interval.low,
+        "accuracy_high": interval.high,
+        "margin": sum(margins) / len(margins),
+    }
+
+
+def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
+    """A classifier on the trunk of a language model, with a new head."""
+    causal = models.load_causal(options.model, machine, trained=options.lora is None)
+    chat = models.load_chat(options, causal)
+    model = models.classifier_of(causal, chat)
+    return (model if options.lora is None else models.with_adapters(model, options.lora, head=models.HEAD)), chat
+
+
+class _Work:
+    """The ranking loss, averaged over the pairs of a batch."""
+
+    def __init__(self, options: RewardOptions, reward: RewardModel, pairs: Sequence[Pair]) -> None:
+        self._reward = reward
+        encode = reward.chat.encode
+        self._rows = [(encode(pair.prompt, pair.chosen), encode(pair.prompt, pair.rejected)) for pair in pairs]
+        self._at_once = options.micro_batch or options.batch
+        self._order = Order(len(pairs), options.batch, options.seed)
+        schedule = Schedule(options.total_steps(len(pairs)))
+        self.optimizer = Optimizer([(models.trainable(reward.model), options.rate)], schedule)
+
+    def step(self, number: int) -> Mapping[str, float]:
+        rows = [self._rows[i] for i in self._order.rows(number)]
+        loss, right, margin = 0.0, 0, 0.0
+        for part in stage.parts(rows, self._at_once):
+            # One pass for both: they share their padding, and with it the rounding.
+            both = self._reward.rewards([row for pair in part for row in pair]).view(-1, 2)
+            share = ranking_loss(both[:, 0], both[:, 1]) * len(part) / len(rows)
+            share.backward()
+            gaps = (both[:, 0] - both[:, 1]).detach()
+            loss, right, margin = loss + float(share), right + int((gaps > 0).sum()), margin + float(gaps.sum())
+        measured = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}
+        return {**measured, "gradient": self.optimizer.update()}

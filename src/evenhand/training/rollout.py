@@ -1,0 +1,80 @@
+"""Roll-outs: answers sampled from a policy, with everything that PPO needs to know of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.training.chat import Chat
+from evenhand.training.data import Prompt
+from evenhand.training.losses import token_entropies, token_logprobs
+from evenhand.training.models import Machine
+
+torch: Any = importlib.import_module("torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Answers to a batch of prompts; prompts are padded on the left, answers on the right (tensors)."""
+
+    ids: Any
+    """Prompts and answers, rows × (prompt + answer)."""
+    mask: Any
+    answer: Any
+    """Which tokens belong to an answer, its end included (float32, rows × answer)."""
+    texts: list[str]
+    ended: list[bool]
+    """Whether an answer came to its end by itself."""
+
+    @property
+    def tokens(self) -> Any:
+        """The answers alone, rows × answer."""
+        return self.ids[:, -self.answer.shape[1] :]
+
+
+def roll_out(
+    policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: Machine, *, longest: int, temperature: float = 1.0
+) -> Rollout:
+    """Sample an answer to each prompt from the policy's whole distribution, with torch's own random numbers."""
+    ids, mask = _left_padded(chat, prompts, longest, machine.device)
+    pad = chat.tokenizer.pad_token_id
+    ends = torch.tensor(sorted(chat.ends), device=machine.device)
+    going = torch.ones(len(prompts), dtype=torch.bool, device=machine.device)
+    fed, cache, answer = ids, None, list[Any]()
+    with torch.no_grad(), machine.autocast():  # one context for all tokens, so that weights are cast only once
+        while len(answer) < longest and bool(going.any()):
+            positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -fed.shape[1] :]
+            given = {"input_ids": fed, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+            output = policy(**given, use_cache=True, logits_to_keep=1)
+            cache = output.past_key_values
+            chances = (output.logits[:, -1].float() / temperature).softmax(-1)
+            token = torch.multinomial(chances, 1).masked_fill(~going[:, None], pad)
+            answer.append(going.clone())
+            ids, mask = torch.cat([ids, token], 1), torch.cat([mask, going[:, None].long()], 1)
+            going = going & ~torch.isin(token[:, 0], ends)
+            fed = token
+    kept = torch.stack(answer, 1).float()
+    lengths = kept.sum(1).long().tolist()
+    texts = [chat.text(row[:n]) for row, n in zip(ids[:, -kept.shape[1] :].tolist(), lengths, strict=True)]
+    return Rollout(ids, mask, kept, texts, [not each for each in going.tolist()])
+
+
+def measured(policy: Any, rollout: Rollout, machine: Machine, temperature: float = 1.0) -> tuple[Any, Any]:
+    """Log probability and entropy of every answer token under a policy (float32, rows × answer)."""
+    width = rollout.answer.shape[1]
+    positions = (rollout.mask.cumsum(-1) - 1).clamp(min=0)
+    given = {"input_ids": rollout.ids, "attention_mask": rollout.mask, "position_ids": positions}
+    with machine.autocast():
+        logits = policy(**given, use_cache=False, logits_to_keep=width + 1).logits[:, :-1]
+    logits = logits.float() / temperature
+    return token_logprobs(logits, rollout.tokens), token_entropies(logits)
+
+
+def _left_padded(chat: Chat, prompts: Sequence[Prompt], room: int, device: str) -> tuple[Any, Any]:
+    rows = [chat.opening(prompt, room) for prompt in prompts]
+    width = max(map(len, rows))
+    ids = [[chat.tokenizer.pad_token_id] * (width - len(row)) + list(row) for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
