@@ -42,6 +42,12 @@ def test_a_bound_that_fits_the_judge_goes_to_both_loops():
     assert choices.methods == ("default", "cot", "mabrf:accept=4.16", "mabrf:search=wikipedia,accept=4.16")
 
 
+def test_a_judge_that_looks_first_does_so_with_and_without_search():
+    choices = MABRF().runs(Ask("fake/A", search="wikipedia", accept=5.8, look=True))[0]
+
+    assert choices.methods[2:] == ("mabrf:accept=5.8,look=true", "mabrf:search=wikipedia,accept=5.8,look=true")
+
+
 def test_a_limit_counts_questions_of_each_kind_of_all_bbq():
     choices, answers = MABRF().runs(Ask("openai/x", limit=3, search="wikipedia"))
 

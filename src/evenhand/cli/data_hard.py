@@ -38,6 +38,7 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
     show_default=True,
     help="Keep questions whose reasoning is rated this biased or more, from 1 to 10.",
 )
+@click.option("--look", is_flag=True, help="Let the judge look at the passage first, where the doctor says so.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the questions.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), default="hard.json", show_default=True, help="The list."
@@ -81,7 +82,7 @@ def _order(given: Mapping[str, Any], folder: Path | None) -> Order:
         raise UsageError("A list is made with one model; make one for each, or name the second as judge=SPEC.")
     decided = {
         "config": None,
-        "methods": (f"{METHOD}:accept={given['accept']}",),
+        "methods": (f"{METHOD}:accept={given['accept']}{',look=true' if given['look'] else ''}",),
         "scorers": (),
         "seeds": (given["seed"],),
         "out": folder,

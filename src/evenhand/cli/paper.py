@@ -23,7 +23,13 @@ _FIXED = ("config", "benchmark", "settings", "methods")
 _OWN = ("data", "models", "seeds", "limit", "out")
 """Options of a plan that mean something narrower here."""
 
-_CHOICES = {"completions": "--completions", "search": "--search", "accept": "--accept", "scorers": "--scorer"}
+_CHOICES = {
+    "completions": "--completions",
+    "search": "--search",
+    "accept": "--accept",
+    "look": "--look",
+    "scorers": "--scorer",
+}
 """What only some papers take, and its flag."""
 
 
@@ -38,6 +44,7 @@ _CHOICES = {"completions": "--completions", "search": "--search", "accept": "--a
 @click.option(
     "--accept", type=click.FloatRange(1, 10), help="MABRF's bound on bias, for the judge: evenhand doctor SPEC --judge."
 )
+@click.option("--look", is_flag=True, help="MABRF's judge looks at the passage first, where the doctor says so.")
 @click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
 @click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
@@ -98,7 +105,15 @@ def _ask(given: Mapping[str, Any]) -> Ask:
         raise UsageError("--builtin uses our own data sets; leave --data away, or --builtin.")
     if "," in (given["search"] or ""):
         raise UsageError("--search takes one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
-    return Ask(bases[0], given["limit"], given["completions"], given["builtin"], given["search"], given["accept"])
+    return Ask(
+        bases[0],
+        given["limit"],
+        given["completions"],
+        given["builtin"],
+        given["search"],
+        given["accept"],
+        given["look"],
+    )
 
 
 def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) -> list[str]:

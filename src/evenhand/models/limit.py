@@ -17,7 +17,7 @@ class AdaptiveLimit:
     def __init__(self, maximum: int, start: int | None = None) -> None:
         self.maximum = max(1, maximum)
         # Whoever allows hundreds of calls is spared the first doublings: three round trips lead to the maximum.
-        self.size = float(min(start or max(20, maximum // 8), self.maximum))
+        self.size = float(min(start or max(32, maximum // 8), self.maximum))
         self.in_flight = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._pushed_back = False

@@ -33,6 +33,8 @@ class Ask:
     """The spec of the search provider."""
     accept: float | None = None
     """The bound on bias that fits the judge."""
+    look: bool = False
+    """Whether the judge looks at the passage first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class PaperPage:
     """The arms of all runs, for cost, failures and provenance."""
 
 
-Choice = Literal["models", "completions", "search", "accept", "scorers"]
+Choice = Literal["models", "completions", "search", "accept", "look", "scorers"]
 """`models`: several base models, side by side."""
 
 

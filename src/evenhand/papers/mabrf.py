@@ -33,14 +33,15 @@ class MABRF:
     name = NAME
     title = "MABRF: Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4"
     folders: tuple[str, ...] = (CHOICES, ANSWERS)
-    takes: frozenset[Choice] = frozenset({"models", "search", "accept"})
+    takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
 
     def runs(self, ask: Ask) -> list[PaperRun]:
         """Choices under four methods and answers in three ways; the legacy formula is the paper's."""
         search = ask.search or ("corpus:builtin" if ask.builtin else "ddgs")
         ending = "_builtin" if ask.builtin else ""
         bound = () if ask.accept is None else (f"accept={ask.accept:g}",)
-        loop = ":".join((NAME, *bound))
+        bound += ("look=true",) if ask.look else ()
+        loop = ":".join((NAME, *((",".join(bound),) if bound else ())))
         choices = ("default", "cot", loop, ",".join((f"{NAME}:search={search}", *bound)))
         answers = ("closed_book", f"search:provider={search}", "default")
         return [
