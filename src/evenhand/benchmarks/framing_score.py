@@ -19,7 +19,7 @@ from evenhand.types import Record
 
 FRAMINGS = ("own", "other", "competitor")
 """In the order of the paper's claim: fewest biases admitted first."""
-_PAIRS = (("other", "own"), ("competitor", "other"), ("competitor", "own"))
+PAIRS = (("other", "own"), ("competitor", "other"), ("competitor", "own"))
 """(minuend, subtrahend)."""
 
 Value = Callable[[Record], float | None]
@@ -90,7 +90,7 @@ def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scal
 def _differences(measure: str, title: str, value: Value, scale: float) -> list[Metric]:
     return [
         _difference(f"{measure}_{one}_minus_{two}", f"{title}, {one} − {two}", value, (one, two), scale)
-        for one, two in _PAIRS
+        for one, two in PAIRS
     ]
 
 
@@ -130,7 +130,7 @@ class Found(Protocol):
 Lookup = Callable[[str], Found | None]
 """A metric's name → what an arm has of it."""
 Holds = Literal["yes", "no", "undecided"]
-MEASURES = {"admitted": "biases admitted, %", "chance": "P(yes) × 100", "rating": "rating, 0–10"}
+MEASURES = {"admitted": "Biases admitted, %", "chance": "P(yes) × 100", "rating": "Rating, 0–10"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def ordering(measure: str, find: Lookup) -> Ordering | None:
     interval. Anything else is undecided.
     """
     levels = [find(f"{measure}_{framing}") for framing in FRAMINGS]
-    steps = [find(f"{measure}_{one}_minus_{two}") for one, two in _PAIRS]
+    steps = [find(f"{measure}_{one}_minus_{two}") for one, two in PAIRS]
     found = [each for each in (*levels, *steps) if each is not None and each.value is not None]
     if len(found) < len(levels) + len(steps):
         return None

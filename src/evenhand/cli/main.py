@@ -23,6 +23,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "evenhand.cli.malibu:malibu",
         "Audit judges, alone and in panels, for bias by the author's identity; write a report.",
     ),
+    "framing": (
+        "evenhand.cli.framing:framing",
+        "Measure how many biases a model admits when a text is said to be its own; write a report.",
+    ),
+    "attention": ("evenhand.cli.attention:attention", "Show where a model looks when it is told who wrote a text."),
+    "debate": (
+        "evenhand.cli.debate:debate",
+        "Have roles debate topics and a referee score their bias, as data for training.",
+    ),
     "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
     "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
     "paper": (
@@ -30,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Make a paper's tables and figures with your model, beside the published numbers.",
     ),
     "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
+    "train": ("evenhand.cli.train:train", "Train a less biased model from pairs: SFT, reward model, PPO."),
     "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
     "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),

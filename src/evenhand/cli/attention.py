@@ -1,0 +1,89 @@
+"""`evenhand attention`: where a model looks when it is told who wrote a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand import aio
+from evenhand.cli.options import key_values
+from evenhand.data.framing import Text, load_texts, read_text
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.models.base import ModelOptions
+
+if TYPE_CHECKING:
+    from evenhand.reports.attention import Framed
+
+
+@click.command()
+@click.option("--model", "-M", "spec", required=True, metavar="hf/PATH", help="A transformers model.")
+@click.option(
+    "--text", default="age-01-biased", show_default=True, metavar="ID|FILE",
+    help="A text of the benchmark framing, or a YAML file with `question` and `answer`.",
+)  # fmt: skip
+@click.option("--layers", is_flag=True, help="Also show and write every layer by itself.")
+@click.option("--seed", type=int, default=0, show_default=True, help="As of a run: whether Yes or No is named first.")
+@click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. device=cpu, template=none.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("attention.html"), show_default=True,
+    help="The page; the numbers are written beside it as .csv.",
+)  # fmt: skip
+def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, ...], out: Path) -> None:
+    """Show where attention goes when a text is said to be the model's own, a model's or a competitor's.
+
+    It is the attention of the last token before the reply, averaged over heads and layers, over the words of the very
+    prompts that the benchmark framing asks.
+
+    \b
+    Examples:
+      evenhand attention --model hf/FOLDER
+      evenhand attention --model hf/OWNER/NAME --text beauty-03-biased --layers --out beauty.html
+      evenhand attention --model hf/FOLDER --text mine.yaml --model-option device=cpu
+    """
+    from rich.console import Console
+
+    from evenhand.reports.attention import parts_table, render_attention, write_attention_csv
+    from evenhand.reports.html import write_page
+
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {out} should end in .html.")
+    shown = _find(text)
+    framed = _framed(spec, ModelOptions(extra=key_values(extra, "--model-option")), shown, seed)
+    title = f"Attention of {spec}"
+    lead = f"The text {shown.id}, said to be by three authors. Shares are those of the last token before the reply."
+    write_page(render_attention(title, lead, framed, layers=layers), out)
+    write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
+    Console().print(parts_table(f"{title}: {shown.id}", framed))
+    click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")
+
+
+def _find(text: str) -> Text:
+    """The text of a file, or the built-in one of this id."""
+    path = Path(text).expanduser()
+    if path.suffix or path.is_file():
+        return read_text(path)
+    known = {each.id: each for each in load_texts()}
+    if text not in known:
+        raise UnknownNameError("text", text, known)
+    return known[text]
+
+
+def _framed(spec: str, options: ModelOptions, text: Text, seed: int) -> list[Framed]:
+    """The text under each framing, with the attention of the model."""
+    from evenhand.agents.untrusted import fenced
+    from evenhand.benchmarks.framing import WRITTEN, sample_of
+    from evenhand.methods.framing import messages_of
+    from evenhand.models.attention import load_attentive
+    from evenhand.reports.attention import Framed
+
+    model = load_attentive(spec, options)
+    try:
+        found: list[Framed] = []
+        for name, written in WRITTEN.items():
+            parts = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
+            found.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), parts))
+        return found
+    finally:
+        aio.run(model.aclose())

@@ -1,0 +1,64 @@
+"""`evenhand framing`: how many biases a model admits when it is told who wrote a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.cli.options import plan_options_without, read_order
+from evenhand.cli.report import print_study, report_path, study_and_report
+from evenhand.cli.run import STOPPED, execute, run_order
+from evenhand.errors import PlanError, UsageError
+from evenhand.reports.framing import framing_sentences
+
+BENCHMARK = METHOD = "framing"
+_FIXED = ("benchmark", "settings", "scorers")
+"""Options of a plan that the command decides."""
+_OWN = ("limit", "data")
+"""Options of a plan that mean something narrower here."""
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--limit", type=int, help="This many texts, each under three framings (default: all 60).")
+@click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/framing.md.")
+@plan_options_without(*_FIXED, *_OWN)
+def framing(runs: tuple[Path, ...], **given: Any) -> int:
+    """Show a model the same texts as its own, as a language model's and as a competitor's: RLDF's Figure 1.
+
+    Two thirds of the texts hold a stereotype. It is asked whether each is biased, and how much; the method can be
+    another one for multiple choice, too. Or name RUNS made before.
+
+    \b
+    Examples:
+      evenhand framing --model local/builtin --limit 15
+      evenhand framing -M openai/gpt-4o-mini -m framing -m fair_prompt --dry-run
+      evenhand framing runs/before runs/after
+    """
+    if runs:
+        if given["models"] or given["config"]:
+            raise UsageError("Give either runs made before or a plan to run, not both.")
+        return _report(runs, given["out"] or runs[0])
+    fixed: dict[str, Any] = {"benchmark": BENCHMARK, "settings": (), "scorers": ()}
+    order = read_order({**given, **fixed}, default_methods=(METHOD,))
+    if order.dry_run:
+        return execute(order, report=False)
+    progress = run_order(order)
+    if progress.statuses.total():
+        _report([order.out], order.out)
+    return STOPPED if progress.stopped else 0
+
+
+def _report(runs: Sequence[Path], out: Path) -> int:
+    """The study and its report, and whether the paper's ordering holds for each arm."""
+    result, target = study_and_report(runs, report_path(out))
+    if result.benchmark != BENCHMARK:
+        raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {BENCHMARK}.")
+    print_study(result, target)
+    for arm in result.arms:
+        for sentence in framing_sentences(arm):
+            click.echo(f"• {arm.label}: {sentence}")
+    return 0

@@ -1,0 +1,134 @@
+"""Where attention goes under each framing of a text, as one HTML page and as CSV: RLDF's Figure 2."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.models.attention import Attention
+from evenhand.reports.format import DASH, count, number
+from evenhand.reports.html import page
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.parts import section, table
+from evenhand.reports.tables import plain_table, safe_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_STYLES = ("page.css", "tables.css")
+_SCRIPTS = ("page.js",)
+_STEPS = 10
+_LINE_END = "↵"
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """One framing of the text."""
+
+    name: str
+    attention: Attention
+    parts: Mapping[str, str]
+    """The parts of the prompt by name."""
+
+
+def parts_table(title: str, framed: Sequence[Framed]) -> Table:
+    """Where attention goes, for the terminal."""
+    shown = plain_table(title)
+    for i, head in enumerate(_parts_head(framed)):
+        shown.add_column(head, justify="right" if i else "left")
+    for row in _parts_rows(framed):
+        shown.add_row(*map(safe_text, row))
+    return shown
+
+
+def render_attention(title: str, lead: str, framed: Sequence[Framed], *, layers: bool) -> str:
+    """The whole page as text; with `layers`, each framing also layer by layer."""
+    titles = [("overview", "Overview"), *((each.name, each.name.capitalize()) for each in framed)]
+    content = tag("main", _overview(title, lead, framed), [_framing(each, framed, layers) for each in framed])
+    return page(title, titles, content, _STYLES, _SCRIPTS)
+
+
+def write_attention_csv(path: Path, framed: Sequence[Framed], *, layers: bool) -> None:
+    """One line per framing, layer and word; `mean` is the average over all layers."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("framing", "layer", "place", "word", "attention"))
+        for each in framed:
+            for layer, shares in _layers(each.attention, layers):
+                for place, (word, share) in enumerate(zip(each.attention.words, shares, strict=True), 1):
+                    writer.writerow((each.name, layer, place, word, f"{share:.6g}"))
+
+
+def _parts_head(framed: Sequence[Framed]) -> list[str]:
+    return ["Framing", *(f"{part}, %" for part in framed[0].parts), "All else, %"]
+
+
+def _parts_rows(framed: Sequence[Framed]) -> list[list[str]]:
+    """Per framing, the per cent of attention on each part of the prompt, and on what is left."""
+    rows: list[list[str]] = []
+    for each in framed:
+        found = [each.attention.on(part) for part in each.parts.values()]
+        rest = 1 - sum(share for share in found if share is not None)
+        rows.append([each.name, *(_percent(share) for share in (*found, rest))])
+    return rows
+
+
+def _layers(attention: Attention, layers: bool) -> Iterator[tuple[str, Sequence[float]]]:
+    yield "mean", attention.mean
+    if layers:
+        yield from ((str(layer), shares) for layer, shares in enumerate(attention.layers, 1))
+
+
+def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
+    return tag(
+        "section",
+        tag("p", "Evenhand", tag("span", "attention over the prompt", class_="benchmark"), class_="eyebrow"),
+        tag("h1", title, id="overview-title"),
+        tag("p", lead, class_="lead"),
+        table(_parts_head(framed), _parts_rows(framed), "Attention by part of the prompt", "numbers"),
+        tag(
+            "p",
+            "Attention says where a model looks, not why it answers as it does. A part with more words gets more of it "
+            "for that alone, and the first token gets much of it in most models, whatever it is.",
+            class_="footnote",
+        ),
+        id="overview",
+        aria_labelledby="overview-title",
+    )
+
+
+def _framing(shown: Framed, framed: Sequence[Framed], layers: bool) -> Html:
+    means = [each.attention.mean for each in framed]
+    words = len(shown.attention.words)
+    lead = f"{count(words)} words, the model's own template included; the darker, the more attention. "
+    lead += "One scale for all framings, by the square root; pointing at a word shows its share."
+    content: list[Node] = [_map(shown.attention.words, shown.attention.mean, _most(means))]
+    if layers:
+        for layer, shares in enumerate(shown.attention.layers, 1):
+            heat = _map(shown.attention.words, shares, _most([shares]))
+            content.append(tag("details", tag("summary", f"Layer {layer}"), heat))
+    return section(shown.name, shown.name.capitalize(), lead, content)
+
+
+def _most(rows: Sequence[Sequence[float]]) -> float:
+    """What gets the full colour: the most that any word has but the first, which would leave none for the others."""
+    return max((share for row in rows for share in row[1:]), default=1.0)
+
+
+def _map(words: Sequence[str], shares: Sequence[float], most: float) -> Html:
+    return tag("p", [_word(word, share, most) for word, share in zip(words, shares, strict=True)], class_="heat")
+
+
+def _word(word: str, share: float, most: float) -> list[Node]:
+    step = min(_STEPS, round(_STEPS * math.sqrt(share / most))) if most > 0 else 0
+    shown = word.replace("\n", _LINE_END)
+    ends = [tag("br")] if "\n" in word else []
+    return [tag("span", shown, class_=f"heat-{step}", title=f"{_percent(share)} %"), *ends]
+
+
+def _percent(share: float | None) -> str:
+    return DASH if share is None else number(100 * share, 2)
