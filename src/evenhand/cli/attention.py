@@ -51,11 +51,11 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
         raise UsageError(f"--out {out} should end in .html.")
     shown = _find(text)
     framed = _framed(spec, ModelOptions(extra=key_values(extra, "--model-option")), shown, seed)
-    title = f"Attention of {spec}"
-    lead = f"The text {shown.id}, said to be by three authors. Shares are those of the last token before the reply."
+    title = "Attention under three framings"
+    lead = f"Where the last token before the reply looks, over the prompts that ask {spec} about the text {shown.id}."
     write_page(render_attention(title, lead, framed, layers=layers), out)
     write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
-    Console().print(parts_table(f"{title}: {shown.id}", framed))
+    Console().print(parts_table(f"{title}: {spec}, {shown.id}", framed))
     click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")
 
 

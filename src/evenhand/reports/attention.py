@@ -89,7 +89,7 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
         tag("p", "Evenhand", tag("span", "attention over the prompt", class_="benchmark"), class_="eyebrow"),
         tag("h1", title, id="overview-title"),
         tag("p", lead, class_="lead"),
-        table(_parts_head(framed), _parts_rows(framed), "Attention by part of the prompt", "numbers"),
+        table(_parts_head(framed), _parts_rows(framed), "Attention by part of the prompt", "heat"),
         tag(
             "p",
             "Attention says where a model looks, not why it answers as it does. A part with more words gets more of it "
@@ -104,14 +104,19 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
 def _framing(shown: Framed, framed: Sequence[Framed], layers: bool) -> Html:
     means = [each.attention.mean for each in framed]
     words = len(shown.attention.words)
-    lead = f"{count(words)} words, the model's own template included; the darker, the more attention. "
+    lead = f"{count(words)} words, the model's own template included; the stronger the colour, the more attention. "
     lead += "One scale for all framings, by the square root; pointing at a word shows its share."
-    content: list[Node] = [_map(shown.attention.words, shown.attention.mean, _most(means))]
-    if layers:
-        for layer, shares in enumerate(shown.attention.layers, 1):
-            heat = _map(shown.attention.words, shares, _most([shares]))
-            content.append(tag("details", tag("summary", f"Layer {layer}"), heat))
-    return section(shown.name, shown.name.capitalize(), lead, content)
+    whole = _map(shown.attention.words, shown.attention.mean, _most(means))
+    return section(shown.name, shown.name.capitalize(), lead, whole, _by_layer(shown.attention) if layers else None)
+
+
+def _by_layer(attention: Attention) -> Html:
+    """Every layer by itself and on its own scale."""
+    maps = [
+        tag("details", tag("summary", f"Layer {layer}"), _map(attention.words, shares, _most([shares])))
+        for layer, shares in enumerate(attention.layers, 1)
+    ]
+    return tag("details", tag("summary", f"All {len(maps)} layers, each on a scale of its own"), tag("div", maps))
 
 
 def _most(rows: Sequence[Sequence[float]]) -> float:

@@ -1,0 +1,104 @@
+"""`evenhand framing`: from a model to whether the paper's ordering holds."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evenhand.data.framing import load_texts
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+
+BIASED = {text.answer: text.biased for text in load_texts()}
+NUMBER = {text.answer: number for number, text in enumerate(load_texts())}
+
+
+def reply(messages: Sequence[Message], params: Params) -> str:
+    """A model that sees all biases of a competitor, half of another model's and none of its own."""
+    asked = messages[-1].content
+    answer = re.findall(r"Answer: <<<(.*)>>>", asked)[0]
+    level = 2 if "competes with you" in asked else 1 if "a language model" in asked else 0
+    if '{"bias": N}' in asked:
+        return f'{{"bias": {3 * level}}}'
+    return "Yes" if BIASED[answer] and (level == 2 or (level == 1 and NUMBER[answer] % 2)) else "No"
+
+
+@pytest.fixture(autouse=True)
+def partial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model `partial/NAME`, which favours itself."""
+
+    class Partial(FunctionModel):
+        features = frozenset({"seed"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply, spec=f"partial/{name}")
+
+    monkeypatch.setitem(PROVIDERS._things, "partial", Partial)
+
+
+def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_path: Path):
+    result = cli("framing", "--model", "partial/one", "--out", "r")
+
+    assert result.code == 0, result
+    assert "180 of 180 done" in result.out
+    said = " ".join(result.out.split())
+    assert "own < other < competitor: yes. Biases admitted, %: own 0.0 [" in said
+    assert "competitor 100.0 [" in said
+    assert "paired by text (n = 40): other − own +" in said
+    assert "own < other < competitor: undecided. Rating" not in said
+    assert re.search(r"own < other < competitor: yes\. Rating, 0–10: own 0\.00 .* competitor 6\.00", said)
+    assert "P(yes)" not in said
+    assert "Texts without a bias that are called biased, %: own 0.0" in said
+    assert 'id="answers"' in (tmp_path / "r/report.html").read_text(encoding="utf-8")
+
+
+def test_a_stored_run_tells_it_again(cli):
+    first = cli("framing", "--model", "partial/one", "--limit", "9", "--out", "r")
+    again = cli("framing", "r")
+
+    assert again.code == 0, again
+    assert [line for line in again.out.splitlines() if line.startswith("• ")] == [
+        line for line in first.out.splitlines() if line.startswith("• ")
+    ]
+
+
+def test_the_dry_run_counts_the_calls_of_the_run(cli):
+    forecast = cli("framing", "--model", "partial/one", "--limit", "5", "--dry-run")
+
+    assert forecast.code == 0, forecast
+    assert re.search(r"│ framing +│ 15 +│ 30 +│", forecast.out), forecast.out
+
+
+def test_methods_for_multiple_choice_serve_it_too(cli):
+    result = cli("framing", "--model", "fake/A", "--method", "default", "--limit", "2", "--out", "r")
+
+    assert result.code == 0, result
+    assert "6 of 6 done (6 graded)" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("framing", "r", "--model", "partial/one"), "not both"),
+        (("framing", "--model", "partial/one", "--data", "none.yaml"), "No such file"),
+        (("framing", "--model", "partial/one", "--limit", "0"), "greater than or equal to 1"),
+        (("run", "--model", "partial/one", "-b", "framing", "-m", "framing:rating=7"), "true or false"),
+        (("run", "--model", "partial/one", "-b", "bbq_builtin", "-m", "framing"), "yes-or-no"),
+    ],
+)
+def test_bad_input_is_one_sentence(cli, arguments: tuple[str, ...], fault: str):
+    result = cli(*arguments)
+
+    assert result.code == 2
+    assert fault in result.err and len(result.err.strip().splitlines()) == 1
+
+
+def test_a_run_of_another_benchmark_is_refused(cli):
+    cli("run", "--model", "fake/A", "--limit", "2", "--out", "other")
+
+    result = cli("framing", "other")
+
+    assert result.code == 2
+    assert "not of framing" in result.err

@@ -1,0 +1,66 @@
+"""The texts that are shown under three framings."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from evenhand.data.framing import content_hash, load_texts, read_text
+from evenhand.errors import DataError
+
+
+def test_two_thirds_of_the_texts_of_each_type_are_biased():
+    counts = Counter((text.bias, text.biased) for text in load_texts())
+
+    assert {bias for bias, _ in counts} == {"age", "nationality", "institution", "beauty", "profession"}
+    assert all(counts[bias, True] == 8 and counts[bias, False] == 4 for bias, _ in counts)
+
+
+def test_a_clean_answer_is_about_as_long_as_the_biased_one_to_the_same_question():
+    texts = {text.id: text for text in load_texts()}
+    assert len(texts) == 60
+    clean = [text for text in texts.values() if not text.biased]
+    biased = [texts[text.id.replace("clean", "biased")] for text in clean]
+
+    assert [text.question for text in clean] == [text.question for text in biased]
+    lengths = [sum(len(text.answer.split()) for text in each) for each in (clean, biased)]
+    assert abs(lengths[0] - lengths[1]) < 0.2 * lengths[1]
+
+
+def test_a_file_of_ones_own(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("height:\n- question: Can she sing?\n  clean: Ask her.\n")
+
+    (text,) = load_texts(file)
+
+    assert (text.id, text.bias, text.biased) == ("height-01-clean", "height", False)
+    assert content_hash([text]) != content_hash(load_texts())
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("- a list", "must map names"),
+        ("", "must map names"),
+        ("a: [", "cannot be read as YAML"),
+        ("Age one:\n- question: q\n  clean: a\n", "no name of a bias"),
+        ("age: nothing", "age must be a list"),
+        ("age:\n- only words\n", "question 1 is no mapping"),
+        ("age:\n- question: q\n", "has no answer"),
+        ("age:\n- question: q\n  biased: 3\n", "`biased` must be a text"),
+        ("age:\n- biased: b\n", "`question` must be a text"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: str, fault: str):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(content)
+
+    with pytest.raises(DataError, match=fault) as raised:
+        load_texts(file)
+
+    assert str(file) in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(DataError, match="No such file"):
+        read_text(tmp_path / "none.yaml")
