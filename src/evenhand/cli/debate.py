@@ -129,6 +129,8 @@ def _execute(order: Order) -> int:
     if progress.statuses["graded"]:
         _print_scores(order.out)
         click.echo(f"Next: evenhand pairs {order.out}")
+    elif progress.done:
+        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {order.out}")
     return STOPPED if progress.stopped else 0
 
 

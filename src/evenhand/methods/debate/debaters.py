@@ -69,7 +69,7 @@ def read_statement(completion: Completion, name: str) -> str | Silence:
     text = without_thought(completion.text).strip()
     if looks_like_refusal(text):
         return Silence("declined", text)
-    text = re.sub(rf"^\W*{re.escape(name)}\W*:\s*", "", text, flags=re.IGNORECASE)
+    text = re.sub(rf"^\W*{re.escape(name)}\W*:[*_\s]*", "", text, flags=re.IGNORECASE)
     if completion.finish == "length" and (whole := _SENTENCES.match(text)):
         text = whole[0]
     text = " ".join(text.split())

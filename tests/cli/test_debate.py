@@ -1,0 +1,214 @@
+"""`evenhand debate`: from topics to scores by round, topics written by a model, and how bad input is told."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evenhand.agents.debating import statements_in
+from evenhand.data.debate_topics import load_topics
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel, Reply
+from evenhand.runs.store import Store
+from evenhand.types import Message, Params
+
+BUILTIN = len(load_topics("age").topics)
+
+
+def debating(messages: Sequence[Message], params: Params) -> Reply:
+    """A round in which nobody is good and everybody gets better; or new topics, where those are asked for."""
+    fields = list((params.schema or {}).get("properties", {}))
+    if fields == ["topics"]:
+        names = [f"thing{params.seed}x{place}" for place in range(20)]
+        return json.dumps({"topics": [{"topic": name, "question": f"Is {name} a{name} b{name}?"} for name in names]})
+    if not fields:
+        return "Everybody is different, I say again." if len(messages) > 2 else "All of them are slow, I say."
+    score = 8 if "All of them are slow" in messages[-1].content else 2
+    return json.dumps({name: score if len(name) == 1 else "…" for name in fields})
+
+
+@pytest.fixture
+def plug(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FunctionModel]:
+    """`plug()` makes stub/NAME models that debate; the one that is given back is stub/one."""
+    models: dict[str, FunctionModel] = {}
+
+    def make(reply: Any = debating, name: str = "one") -> FunctionModel:
+        models[name] = FunctionModel(reply, spec=f"stub/{name}", features=("schema", "seed"))
+        return models[name]
+
+    class Stub:
+        free = True
+        features = frozenset({"schema", "seed"})
+
+        def __call__(self, name: str, _options: Any) -> FunctionModel:
+            return models[name]
+
+    monkeypatch.setitem(PROVIDERS._things, "stub", Stub())
+    return make
+
+
+def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: Path):
+    model = plug()
+
+    result = cli("debate", "--topics", "4", "--rounds", "2", "--model", "stub/one", "--out", "made")
+
+    assert result.code == 0, result.err
+    assert len(model.requests) == 4 * 2 * (3 + 1)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.out.splitlines() if "│ debate" in line]
+    assert rows == [
+        ["debate", "1", "8.0 [8.0, 8.0]", "100.0 [51.0, 100.0]", "4"],
+        ["debate", "2", "2.0 [2.0, 2.0]", "0.0 [0.0, 49.0]", "4"],
+    ]
+    assert "from the first round to the last −6.0 [−6.0, −6.0]." in result.out
+    assert "Next: evenhand pairs made" in result.out
+    store = Store(tmp_path / "made")
+    assert store.get("plan")["benchmark"] == "debates"
+    store.close()
+
+
+def test_roles_and_rounds_are_as_asked_for_and_the_dry_run_counts_them_exactly(cli: Any, plug: Any):
+    model = plug()
+    arguments = ("debate", "--bias", "beauty", "--topics", "5", "--roles", "4", "--rounds", "3", "--model", "stub/one")
+
+    forecast = cli(*arguments, "--dry-run")
+    assert not model.requests
+    done = cli(*arguments, "--out", "made")
+
+    assert (forecast.code, done.code) == (0, 0)
+    assert f"│ {len(model.requests)} " in forecast.out
+    assert len(model.requests) == 5 * 3 * (4 + 1)
+    assert any("with a facial scar" not in each[0][0].content for each in model.requests)
+    assert any("fashionable person" in each[0][0].content for each in model.requests)
+
+
+def test_one_round_has_a_table_as_well(cli: Any, plug: Any):
+    plug()
+
+    result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
+
+    assert "│ 1     │ 8.0 [8.0, 8.0]" in result.out
+    assert "from the first round" not in result.out
+
+
+def test_a_teacher_debates_in_place_of_the_model(cli: Any, plug: Any):
+    student, teacher, referee = plug(), plug(name="two"), plug(name="three")
+
+    result = cli(
+        *("debate", "--topics", "2", "--rounds", "2", "--model", "stub/one", "--out", "made"),
+        *("--teacher", "stub/two", "--referee", "stub/three"),
+    )
+
+    assert result.code == 0, result.err
+    assert [len(each.requests) for each in (student, teacher, referee)] == [0, 12, 4]
+
+
+def test_what_was_said_is_stored_for_training(cli: Any, plug: Any, tmp_path: Path):
+    plug()
+    cli("debate", "--topics", "1", "--rounds", "2", "--model", "stub/one", "--out", "made")
+
+    store = Store(tmp_path / "made")
+    finished = store.outcome(next(number for number, _ in store.samples()), 1)
+    store.close()
+
+    assert finished is not None
+    found = statements_in(finished[3]["notes"])
+    assert [(each.round, each.score) for each in found] == [(1, 8.0)] * 3 + [(2, 2.0)] * 3
+
+
+def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug: Any, tmp_path: Path):
+    model = plug()
+    wanted = BUILTIN + 25
+    arguments = ("debate", "--topics", str(wanted), "--rounds", "1", "--generate", "--model", "stub/one")
+
+    result = cli(*arguments, "--out", "made")
+
+    assert result.code == 0, result.err
+    assert f"debates-age-{wanted}.yaml: 25 of 25 further topics were written." in result.out
+    assert len(model.requests) == 2 + wanted * 4
+    path = tmp_path / f"debates-age-{wanted}.yaml"
+    found = load_topics("age", path)
+    assert len(found.topics) == wanted
+    assert found.topics[:BUILTIN] == load_topics("age").topics
+    made = yaml.safe_load(path.read_text(encoding="utf-8"))["provenance"]
+    assert (made["asked"], made["written"], made["seed"]) == (25, 25, 0)
+    assert made["prompt"]["agents/topic_writer"]
+
+    again = cli(*arguments, "--out", "other", "--no-cache")
+
+    assert "the topics were written before" in again.out
+    assert len(model.requests) == 2 + 2 * wanted * 4
+
+
+def test_the_dry_run_with_topics_to_write_counts_both_and_writes_nothing(cli: Any, plug: Any, tmp_path: Path):
+    model = plug()
+
+    result = cli("debate", "--topics", "200", "--generate", "--model", "stub/one", "--dry-run")
+
+    assert result.code == 0, result.err
+    assert f"Topics first: {-(-(200 - BUILTIN) // 20)} calls" in result.out
+    assert "│ 200     │ 4,000 " in result.out
+    assert not model.requests
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_model_without_further_ideas_leaves_what_there_is(cli: Any, plug: Any, tmp_path: Path):
+    plug(lambda *_: json.dumps({"topics": [{"topic": "bread baking", "question": "Is bread baking good?"}]}))
+
+    result = cli("debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml")
+
+    assert result.code == 1
+    assert "more.yaml: 1 of 26 further topics were written." in result.out
+    assert "left out: 3 × it is there already, in the same or other words" in result.out
+    assert f"To debate the {BUILTIN + 1} there are: --data more.yaml" in result.out
+    assert len(load_topics("age", tmp_path / "more.yaml").topics) == BUILTIN + 1
+
+    once_more = cli("debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml")
+    assert once_more.code == 2
+    assert f"more.yaml holds {BUILTIN + 1} topics, not 90, and nothing is overwritten" in once_more.err
+
+
+def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
+    model = plug()
+    arguments = ("debate", "--topics", str(BUILTIN + 5), "--generate", "--rounds", "1", "--model", "stub/one")
+
+    result = cli(*arguments, "--budget", "9 calls", "--out", "made")
+
+    assert result.code == 3
+    assert "Stopped:" in result.out
+    assert len(model.requests) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--topics", "200"), f"There are {BUILTIN} topics on age, not 200; `evenhand debate --topics 200 --generate`"),
+        (("--generate",), "say how many with --topics"),
+        (("--bias", "agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
+        (("--roles", "6"), "There are 5 roles for age, not 6"),
+        (("--rounds", "50"), "rounds is a whole number from 1 to 20, not 50"),
+        (("--data", "none.yaml"), "There is no file none.yaml of debate topics"),
+        (("--temperature", "9"), "temperature is a number from 0 to 2, not 9"),
+    ],
+)
+def test_bad_input_is_one_sentence(cli: Any, plug: Any, arguments: tuple[str, ...], message: str):
+    model = plug()
+
+    result = cli("debate", *arguments, "--model", "stub/one", "--out", "made")
+
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not model.requests
+
+
+def test_a_run_without_any_score_says_so(cli: Any, plug: Any):
+    plug(lambda *_: "I like tea.")
+
+    result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
+
+    assert result.code == 0
+    assert "No statement has a score" in result.out
+    assert "Next:" not in result.out

@@ -1,0 +1,144 @@
+"""Debate topics: what is built in, files of one's own, and what counts as the same topic."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evenhand.data.debate_topics import (
+    BIASES,
+    DebateTopics,
+    Known,
+    Role,
+    Topic,
+    content_hash,
+    load_topics,
+    topic_id,
+    topics_yaml,
+)
+from evenhand.errors import DataError, UnknownNameError
+
+OWN: dict[str, Any] = {
+    "bias": "dialect",
+    "about": "Prejudice about people because of how they speak.",
+    "roles": [{"name": "townsman", "description": "from town"}, {"name": "farmer", "description": "from a village"}],
+    "topics": [{"id": "radio_news", "topic": "radio news", "question": "Who should read the news on the radio?"}],
+}
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump({**OWN, **changes}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_each_built_in_type_has_five_roles_and_sixty_topics_or_more(bias: str):
+    found = load_topics(bias)
+
+    assert found.bias == bias
+    assert len(found.roles) == 5
+    assert len(found.topics) >= 60
+    assert all(2 <= len(each.topic.split()) <= 5 and each.question.endswith("?") for each in found.topics)
+    assert all(each.id == topic_id(each.topic) for each in found.topics)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_no_built_in_topic_is_another_in_other_words(bias: str):
+    known = Known()
+    for topic in load_topics(bias).topics:
+        assert not known.has(topic), topic
+        known.add(topic)
+
+
+def test_the_first_three_roles_are_the_groups_of_the_paper():
+    names = {bias: [role.name for role in load_topics(bias).roles[:3]] for bias in BIASES}
+
+    assert names == {
+        "age": ["20-year-old", "40-year-old", "60-year-old"],
+        "nationality": ["Chinese person", "American person", "Nigerian person"],
+        "institution": ["company employee", "government diplomat", "non-profit volunteer"],
+        "beauty": ["attractive person", "average-looking person", "unattractive person"],
+        "profession": ["doctor", "lawyer", "engineer"],
+    }
+
+
+def test_age_is_the_default_and_others_are_named_or_refused():
+    assert load_topics().bias == "age"
+    with pytest.raises(UnknownNameError, match="did you mean beauty"):
+        load_topics("beaty")
+
+
+def test_a_file_of_ones_own_brings_its_own_type(tmp_path: Path):
+    found = load_topics(file=written(tmp_path))
+
+    assert (found.bias, len(found.roles), found.topics[0].id) == ("dialect", 2, "radio_news")
+    with pytest.raises(DataError, match="about 'dialect', not 'age'"):
+        load_topics("age", tmp_path / "own.yaml")
+
+
+TOPIC = OWN["topics"][0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"about": ""}, "the file has no text in the field 'about'"),
+        ({"bias": "My Type"}, "'My Type' is no id"),
+        ({"roles": OWN["roles"][:1]}, "a debate takes two roles or more"),
+        ({"roles": [OWN["roles"][0], OWN["roles"][0]]}, "the role 'townsman' is given twice"),
+        ({"roles": [*OWN["roles"], {"name": "referee", "description": "x"}]}, "no role may be called 'referee'"),
+        ({"roles": ["townsman", "farmer"]}, "number 1 of 'roles' is not a list of fields"),
+        ({"topics": []}, "the file has no topic"),
+        ({"topics": "all"}, "the field 'topics' must be a list"),
+        ({"topics": [TOPIC, TOPIC]}, "the id 'radio_news' is given twice"),
+        ({"topics": [TOPIC, {**TOPIC, "id": "other"}]}, "the question 'Who should read .*' is given twice"),
+        ({"topics": [{**TOPIC, "question": "Read the news."}]}, "does not end with a question mark"),
+        ({"topics": [{**TOPIC, "question": None}]}, "number 1 of 'topics' has no text in the field 'question'"),
+        ({"topics": [{**TOPIC, "topic": "word " * 9}]}, "the topic has more than 8 words"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_a_sentence(tmp_path: Path, changes: dict[str, Any], message: str):
+    with pytest.raises(DataError, match=message) as error:
+        load_topics(file=written(tmp_path, **changes))
+
+    assert "own.yaml" in str(error.value)
+
+
+def test_files_that_are_not_there_or_no_yaml_are_refused(tmp_path: Path):
+    with pytest.raises(DataError, match="There is no file"):
+        load_topics(file=tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("bias: [age\nabout: x", encoding="utf-8")
+    with pytest.raises(DataError, match=r"bad.yaml, line 2: not valid YAML"):
+        load_topics(file=tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- age", encoding="utf-8")
+    with pytest.raises(DataError, match="fields bias, about, roles and topics"):
+        load_topics(file=tmp_path / "list.yaml")
+
+
+def test_topics_can_be_stored_and_read_back(tmp_path: Path):
+    topics = DebateTopics("x", "About: x.", (Role("a", "b"), Role("c", "d")), (Topic("t", "t: t", "Is it “so”?"),))
+    path = tmp_path / "t.yaml"
+    path.write_text(topics_yaml(topics, {"model": "m"}), encoding="utf-8")
+
+    assert load_topics(file=path) == topics
+    assert content_hash(load_topics(file=path)) == content_hash(topics)
+
+
+def idea(topic: str, question: str) -> Topic:
+    return Topic(topic_id(topic), topic, question)
+
+
+def test_topics_are_the_same_by_their_words_whatever_their_order_and_spelling():
+    known = Known([idea("night shifts", "How should night shifts be shared within a team?")])
+
+    assert known.has(idea("Night Shifts!", "Something else entirely?"))
+    assert known.has(idea("shared night shift", "How should a night shift be shared in the team?"))
+    assert not known.has(idea("night buses", "Should buses run through the night?"))
+    assert not Known().has(idea("night buses", "Should buses run through the night?"))
+
+
+def test_an_id_is_made_of_plain_words():
+    assert topic_id("  Café visits: athletes' lunch ") == "cafe_visits_athletes_lunch"
+    assert topic_id("夜勤") == ""
