@@ -83,7 +83,7 @@ async def test_every_juror_is_heard_by_the_foreperson(sample: Sample):
     last = model.requests[-1][0][-1].content
     assert all(f"- {juror}: <<<It depends on the person.>>>" in last for juror in JURY)
     assert outcome.notes["jury"] == JURY
-    assert outcome.notes["jury_chosen"] is True
+    assert outcome.notes["named"] == 4
 
 
 async def test_jurors_and_foreperson_see_the_options_in_one_order():
@@ -97,12 +97,16 @@ async def test_jurors_and_foreperson_see_the_options_in_one_order():
     assert all(each == shown[0] for each in shown)
 
 
-async def test_a_jury_that_cannot_be_read_is_replaced_and_told():
-    outcome = await run("fairthinking", juror_model(jury="nobody"))
+@pytest.mark.parametrize(
+    ("jury", "named"),
+    [("nobody", 0), (json.dumps({"jurors": ["A", "B", "C", "D"]}), 0), (json.dumps({"jurors": ["a pupil"] * 4}), 1)],
+)
+async def test_whom_the_model_does_not_name_is_replaced_and_told(jury: str, named: int):
+    outcome = await run("fairthinking", juror_model(jury))
 
     assert isinstance(outcome.result, Answer)
-    assert outcome.notes["jury_chosen"] is False
-    assert len(outcome.notes["jury"]) == 4
+    assert outcome.notes["named"] == named
+    assert len(set(outcome.notes["jury"])) == 4
 
 
 async def test_a_jury_that_says_nothing_gives_no_answer():

@@ -40,6 +40,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
     "train": ("evenhand.cli.train:train", "Train a less biased model from pairs: SFT, reward model, PPO."),
+    "annotate": (
+        "evenhand.cli.annotate:annotate",
+        "Have people rate the answers of runs, blind; read their ratings.",
+    ),
     "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
     "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
     "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),

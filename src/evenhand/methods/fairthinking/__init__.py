@@ -2,13 +2,13 @@
 
 1. The model names people whose lives the question touches in different ways (`jurors`, 4). 2. Each of them gives a view
 in a few sentences, without hearing the others. 3. The foreperson reads all views and answers. Calls per sample:
-jurors + 2, of either kind; fewer where the model names the same juror twice.
+jurors + 2, of either kind.
 
 Departures and choices: RLDF, which has this baseline, gives no details of it; numbers, prompts and order are ours. The
-model names the whole jury in one call; where its list cannot be read, a jury of our own stands in (`jury.yaml`), which
-the notes say. A juror who declines, or says nothing, is not heard; without any view there is no answer. In multiple
-choice the jurors see the options in the order in which the foreperson does, and the foreperson's letter is read as for
-all methods. Greedy throughout, so that runs repeat: the jurors differ by who they are.
+model names the whole jury in one call; whom it does not name in a way that can be read is replaced from a jury of our
+own (`jury.yaml`), which the notes count. A juror who declines, or says nothing, is not heard; without any view there is
+no answer. In multiple choice the jurors see the options in the order in which the foreperson does, and the foreperson's
+letter is read as for all methods. Greedy throughout, so that runs repeat: the jurors differ by who they are.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def _check(kind: SampleKind, options: Mapping[str, Any]) -> None:
 @method("fairthinking", kinds={"choice", "chat"}, check=_check, jurors=4, temperature=0.0, max_tokens=128)
 async def fairthinking(sample: Sample, session: Session) -> Outcome:
     """A jury of people whom the question touches gives its views, and a foreperson answers fairly (FairThinking)."""
-    jury, chosen = await _summon(session, sample)
+    jury, named = await _summon(session, sample)
     views = await aio.all_of(_view(session, sample, number, juror) for number, juror in enumerate(jury, 1))
     heard = [(juror, view) for juror, view in zip(jury, views, strict=True) if view]
-    notes = {"jury": list(jury), "jury_chosen": chosen, "views": [view for _, view in heard]}
+    notes = {"jury": list(jury), "named": named, "views": [view for _, view in heard]}
     if not heard:
         return Outcome(Unscored("no juror gave a view"), "no_views", notes=notes)
     told = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
@@ -72,18 +72,18 @@ async def fairthinking(sample: Sample, session: Session) -> Outcome:
     return Outcome(await choose(session, sample, prompt, ask, agent="foreperson"), notes=notes)
 
 
-async def _summon(session: Session, sample: Sample) -> tuple[Sequence[str], bool]:
-    """The jurors, and whether the model chose them."""
+async def _summon(session: Session, sample: Sample) -> tuple[Sequence[str], int]:
+    """The jurors, and how many of them the model named."""
     size = session.options["jurors"]
     prompt = load_prompt(__file__, "summon")
     schema = object_schema(jurors={"type": "array", "items": {"type": "string"}, "minItems": size, "maxItems": size})
     messages = prompt.render(case=_case(session, sample), number=str(size))
     params = Params(temperature=session.options["temperature"], max_tokens=_TOKENS_OF_JUROR * (size + 1))
     found = await ask_json(session, prompt, messages, _Jury, schema, params, agent="clerk")
-    named = [] if isinstance(found, Unscored) else [" ".join(each.split())[:_LONGEST] for each in found.jurors]
-    # Two of the same are one view.
-    jurors = list(dict.fromkeys(each for each in named if each))[:size]
-    return (jurors, True) if len(jurors) > 1 else (_stand_ins()[:size], False)
+    said = [] if isinstance(found, Unscored) else [" ".join(each.split())[:_LONGEST] for each in found.jurors]
+    # One word, such as a letter or a name, says nothing about who that is; and two of the same are one view.
+    named = list(dict.fromkeys(each for each in said if " " in each))[:size]
+    return [*named, *(each for each in _stand_ins() if each not in named)][:size], len(named)
 
 
 async def _view(session: Session, sample: Sample, number: int, juror: str) -> str:

@@ -1,0 +1,1 @@
+"""Ratings by people: blind sheets out, means and agreement back."""

@@ -1,0 +1,75 @@
+"""`evenhand annotate`: ratings by people, as blind sheets out and numbers back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import orjson
+
+from evenhand.annotate.ratings import HumanRatings, import_ratings
+from evenhand.annotate.sheets import KEY, RATERS, export_sheets
+from evenhand.reports.format import interval, number
+from evenhand.reports.tables import plain_table, safe_text
+from evenhand.scorers.opinion import opinion_scales
+
+
+@click.group()
+def annotate() -> None:
+    """Have people rate the answers of runs, blind, on the scales that the scorer `opinion` uses."""
+
+
+@annotate.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@click.option("--raters", type=int, default=5, show_default=True, help="How many sheets.")
+@click.option("--samples", type=int, help="So many questions, drawn by the seed (default all).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws questions, ids and orders.")
+def export(runs: Sequence[Path], out: Path, raters: int, samples: int | None, seed: int) -> None:
+    """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
+
+    \b
+    Example:
+      evenhand annotate export runs/opinions --out ratings --raters 5 --samples 40
+    """
+    key = export_sheets(runs, out, raters=raters, samples=samples, seed=seed)
+    count = len(key["items"])
+    click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {raters} sheets.")
+    if key["left_out"]:
+        click.echo(f"{key['left_out']:,} questions are left out, which not all arms have answered.")
+    click.echo(f"Hand out {out / RATERS} and keep {out / KEY} to yourself. Next: evenhand annotate import {out}")
+
+
+@annotate.command("import")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also as JSON, to this file.")
+def import_(folder: Path, out: Path | None) -> None:
+    """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree."""
+    found = import_ratings(folder)
+    _show(found)
+    if out is not None:
+        out.write_bytes(orjson.dumps(found.note(), option=orjson.OPT_INDENT_2) + b"\n")
+        click.echo(f"Written: {out}")
+
+
+def _show(found: HumanRatings) -> None:
+    from rich.console import Console
+
+    table = plain_table(f"{found.raters} raters, {found.items:,} answers; 0 to 100, with 95 % intervals over questions")
+    for name in ("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa"):
+        table.add_column(safe_text(name), justify="left" if name in ("Scale", "Arm") else "right")
+    for scale in opinion_scales():
+        for each in (each for each in found.ratings if each.scale == scale.short):
+            mean, change = each.mean, each.difference
+            table.add_row(
+                f"{scale.short}, {scale.better} is better",
+                safe_text(each.arm),
+                interval(mean.estimate, mean.low, mean.high),
+                "" if change is None else interval(change.estimate, change.low, change.high),
+                number(each.kappa, 2),
+            )
+        table.add_row(f"{scale.short}, all arms", "", "", "", number(found.kappa[scale.short], 2))
+        table.add_section()
+    Console().print(table)
+    click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")

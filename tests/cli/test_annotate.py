@@ -1,0 +1,215 @@
+"""`evenhand annotate`: sheets that give nothing away, and ratings that come back as numbers or as a clear complaint."""
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+
+LIMIT = 6
+RUN = ("run", "--model", "stub/one", "--benchmark", "opinions", "--scorer", "opinion:fake/x", "--limit", str(LIMIT))
+
+Rate = Callable[[str, int], Mapping[str, Any]]
+"""(arm, number of the rater) → ratings by scale."""
+
+
+@pytest.fixture
+def run(cli: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A stored run of two arms on six questions."""
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        return "=1+1 is fair" if messages[0].role == "user" else "All alike,\n“everybody”."
+
+    monkeypatch.setitem(PROVIDERS._things, "stub", lambda *_: FunctionModel(reply, spec="stub/one"))
+    assert cli(*RUN, "--method", "default", "--method", "fair_prompt", "--out", "o").code == 0
+    return "o"
+
+
+def key(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "key.json").read_text(encoding="utf-8"))
+
+
+def sheet(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill(folder: Path, rate: Rate, *, delimiter: str = ",") -> None:
+    """Fill all sheets as raters would."""
+    arms = {name: about["arm"] for name, about in key(folder)["items"].items()}
+    for number, path in enumerate(sorted((folder / "raters").glob("*.csv")), 1):
+        rows = [{**row, **rate(arms[row["id"]], number)} for row in sheet(path)]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def alike(arm: str, _rater: int) -> Mapping[str, Any]:
+    return {"BS": 60, "CE": 90, "LS": 80} if arm == "default" else {"BS": 20, "CE": 90, "LS": 10}
+
+
+def test_every_rater_gets_all_answers_in_an_order_of_its_own(cli: Any, run: str, tmp_path: Path):
+    result = cli("annotate", "export", run, "--out", "r", "--raters", "3")
+
+    assert result.code == 0
+    assert "12 answers (6 questions × 2 arms), 3 sheets" in result.out
+    sheets = [sheet(path) for path in sorted((tmp_path / "r" / "raters").glob("*.csv"))]
+    orders = [[row["id"] for row in rows] for rows in sheets]
+    assert len(sheets) == 3
+    assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(key(tmp_path / "r")["items"]))}
+    assert len({tuple(order) for order in orders}) == 3
+    assert {row["BS"] + row["CE"] + row["LS"] for row in sheets[0]} == {""}
+
+
+def test_what_is_handed_out_names_no_arm_and_no_model(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r")
+
+    handed = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "r" / "raters").iterdir())
+    assert all(word not in handed for word in ("default", "fair_prompt", "stub", "fake", "age/"))
+    assert all(word in handed for word in ("BS", "Bias score".lower(), "lower is better"))
+
+
+def test_no_answer_is_a_formula(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r")
+
+    answers = {row["answer"] for row in sheet(tmp_path / "r" / "raters" / "rater-1.csv")}
+    assert answers == {"'=1+1 is fair", "All alike,\n“everybody”."}
+
+
+def test_the_same_seed_gives_the_same_folder(cli: Any, run: str, tmp_path: Path):
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        cli("annotate", "export", run, "--out", name, "--seed", seed, "--samples", "4")
+
+    a, b, c = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()} for name in "abc"
+    )
+    assert a == b
+    assert a["key.json"] != c["key.json"]
+    assert key(tmp_path / "a")["samples"] == 4
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_ratings_come_back_by_arm_with_agreement(cli: Any, run: str, tmp_path: Path, delimiter: str):
+    cli("annotate", "export", run, "--out", "r", "--raters", "3")
+    fill(tmp_path / "r", alike, delimiter=delimiter)
+
+    result = cli("annotate", "import", "r", "--out", "found.json")
+
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    means = {(each["scale"], each["arm"]): each["mean"]["estimate"] for each in found["ratings"]}
+    assert result.code == 0
+    assert means[("BS", "default")] == 60
+    assert means[("BS", "fair_prompt")] == 20
+    changes = {each["scale"]: each["difference"] for each in found["ratings"] if each["arm"] == "fair_prompt"}
+    assert changes["BS"] == {"estimate": -40, "low": -40, "high": -40, "n": 6}
+    # Full agreement on two bands; on CE all ratings are in one band, so that agreement says nothing.
+    assert found["kappa"] == {"BS": 1, "CE": None, "LS": 1}
+    assert "BS, lower is better" in result.out
+
+
+def test_kappa_is_that_of_the_bands(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r", "--raters", "2")
+    # Points differ within a band for BS; for LS one rater always says high, so agreement is no better than chance.
+    fill(
+        tmp_path / "r",
+        lambda arm, rater: {
+            "BS": (66 if arm == "default" else 0) + (rater - 2) * (arm == "default"),
+            "CE": 33 + rater,
+            "LS": 100 if rater == 1 else (90 if arm == "default" else 5),
+        },
+    )
+
+    cli("annotate", "import", "r", "--out", "found.json")
+
+    kappa = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["kappa"]
+    assert kappa["BS"] == 1
+    # 12 items, half agreed: P = 1/2; shares 3/4 and 1/4: Pe = 10/16.
+    assert kappa["LS"] == pytest.approx((1 / 2 - 10 / 16) / (1 - 10 / 16))
+    assert kappa["CE"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("", "column CE: the rating is missing"),
+        ("good", "column CE: 'good' is not a number"),
+        ("101", "column CE: 101 is not a whole number from 0 to 100"),
+        ("-1", "column CE: -1 is not a whole number"),
+        ("7.5", "column CE: 7.5 is not a whole number"),
+        ("nan", "column CE: nan is not a whole number"),
+    ],
+)
+def test_a_wrong_rating_is_told_with_row_and_column(cli: Any, run: str, tmp_path: Path, value: str, words: str):
+    cli("annotate", "export", run, "--out", "r", "--raters", "2")
+    fill(tmp_path / "r", lambda arm, rater: {**alike(arm, rater), **({"CE": value} if rater == 2 else {})})
+
+    result = cli("annotate", "import", "r")
+
+    assert result.code == 2
+    assert words in result.err
+    assert "rater-2.csv: row 1 (id " in result.err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[:-1], "is missing (1 in all)"),
+        (lambda lines: [*lines, lines[-1]], "this id is there twice"),
+        (lambda lines: [*lines, "zzz,q,a,1,1,1\n"], "this id is not in the key"),
+        (lambda lines: [lines[0].replace("LS", "XX"), *lines[1:]], "the column LS is missing"),
+        (lambda _lines: [], "the column id is missing"),
+    ],
+)
+def test_a_sheet_that_was_changed_is_refused(
+    cli: Any, run: str, tmp_path: Path, change: Callable[[list[str]], list[str]], words: str
+):
+    cli("annotate", "export", run, "--out", "r", "--raters", "1")
+    path = tmp_path / "r" / "raters" / "rater-1.csv"
+    fill(tmp_path / "r", alike)
+    plain = path.read_text(encoding="utf-8").replace("All alike,\n“everybody”.", "x").splitlines(keepends=True)
+    path.write_text("".join(change(plain)), encoding="utf-8")
+
+    result = cli("annotate", "import", "r")
+
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r", "--raters", "2")
+    fill(tmp_path / "r", alike)
+    (tmp_path / "r" / "raters" / "rater-2.csv").unlink()
+
+    assert "rater-2.csv: the sheet cannot be read" in cli("annotate", "import", "r").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("export", "o", "--out", "o"), "is not empty, and nothing is overwritten"),
+        (("export", "o", "--out", "r", "--raters", "0"), "1 rater at least"),
+        (("export", "o", "--out", "r", "--samples", "7"), "There are 6 questions that all arms have answered"),
+        (("export", "none", "--out", "r"), "holds no run"),
+        (("import", "none"), "name a folder that `evenhand annotate export` wrote"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_sentence(cli: Any, run: str, tmp_path: Path, arguments: tuple[str, ...], words: str):
+    result = cli("annotate", *arguments)
+
+    assert result.code == 2
+    assert words in result.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_choices_are_not_for_raters(cli: Any, tmp_path: Path):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "c")
+
+    assert "people rate texts" in cli("annotate", "export", "c", "--out", "r").err
