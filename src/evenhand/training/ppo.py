@@ -185,8 +185,8 @@ class PPO:
         )
         (policy_loss + value_loss).backward()
         gradient = self.optimizer.update()
-        found = {"policy_loss": policy_loss, "value_loss": value_loss, "clip_fraction": held, "gradient": gradient}
-        return {name: float(value) for name, value in found.items()}
+        found = {"policy_loss": policy_loss, "value_loss": value_loss, "clip_fraction": held}
+        return {"gradient": gradient, **{name: value.item() for name, value in found.items()}}
 
     def _rolled_out(self, policy: Any, prompts: Sequence[Prompt]) -> Rollout:
         longest, temperature = self._options.max_new_tokens, self._options.temperature

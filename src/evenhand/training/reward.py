@@ -130,6 +130,6 @@ class _Work:
             share = ranking_loss(both[:, 0], both[:, 1]) * len(part) / len(rows)
             share.backward()
             gaps = (both[:, 0] - both[:, 1]).detach()
-            loss, right, margin = loss + float(share), right + int((gaps > 0).sum()), margin + float(gaps.sum())
+            loss, right, margin = loss + share.item(), right + int((gaps > 0).sum()), margin + float(gaps.sum())
         measured = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}
         return {**measured, "gradient": self.optimizer.update()}

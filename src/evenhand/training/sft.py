@@ -53,7 +53,7 @@ class _Work:
         for part in stage.parts(rows, self._at_once):
             loss = self._summed_loss(part) / tokens
             loss.backward()
-            total += float(loss)
+            total += loss.item()
         return {"loss": total, "gradient": self.optimizer.update(), "tokens": tokens}
 
     def mean_loss(self, rows: Sequence[Encoded]) -> float:

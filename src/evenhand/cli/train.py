@@ -1,0 +1,188 @@
+"""`evenhand train`: a less biased model from the pairs of debates, stage by stage or all at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from evenhand.cli.progress import shown_share
+from evenhand.errors import UsageError
+from evenhand.training import models
+from evenhand.training.card import shown
+from evenhand.training.loop import Observer
+from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+_RANK = 16
+_STAGES = {"sft": SFTOptions, "reward": RewardOptions, "ppo": PPOOptions}
+_PATH = click.Path(path_type=Path)
+
+_WHERE = (
+    click.argument("data", type=_PATH),
+    click.option("--model", "-M", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
+    click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="Where the model goes."),
+    click.option("--resume", is_flag=True, help="Go on with what was interrupted, or keep what is finished."),
+)
+_PACE = (
+    click.option("--batch", type=int, help="Rows in a step (sft 16, reward 32, ppo 4)."),
+    click.option("--lr", "rate", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6)."),
+    click.option("--epochs", type=float, help="How often all data is seen (default 1)."),
+    click.option("--steps", type=int, help="This many steps, instead of epochs."),
+)
+_SHARED = (
+    click.option("--micro-batch", type=int, help="Rows computed at once, where memory is short; same result."),
+    click.option("--max-length", type=int, help="Tokens of a conversation; prompts are cut from the left (2048)."),
+    click.option("--lora", is_flag=True, help="Train low-rank adapters instead of all weights."),
+    click.option("--lora-rank", type=int, default=_RANK, show_default=True),
+    click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Default: bfloat16 on a GPU."),
+    click.option("--device", help="cpu, cuda, cuda:1, … (default: a GPU where there is one)."),
+    click.option("--seed", type=int, help="Default 0."),
+    click.option("--save-every", type=int, help="Steps between checkpoints (default 100)."),
+    click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
+    click.option("--pad-token", help="One of the tokenizer's tokens, where none can pad."),
+)
+_ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
+
+
+def _with(options: Iterable[Callable[[Any], Any]]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in reversed(tuple(options)):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.group()
+def train() -> None:
+    """Train a less biased model from the pairs of debates.
+
+    DATA is a folder by `evenhand pairs`, or one of its files. A result is a folder of safetensors with a model card;
+    use a policy at once as hf/FOLDER.
+
+    \b
+    Examples:
+      evenhand train recipe pairs/age --model local/builtin --out models/age       all three stages
+      evenhand train sft pairs/age --model local/builtin --out models/sft
+      evenhand train reward pairs/age --model models/sft --out models/reward
+      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
+      evenhand train sft pairs/age --model local/builtin --out models/sft --resume
+      evenhand audit hf/models/ppo
+    """
+    models.need_packages()
+
+
+@train.command()
+@_with((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
+def sft(resume: bool, **given: Any) -> None:
+    """Fine-tune a model on the answers of low bias."""
+    from evenhand.training.sft import train_sft
+
+    options = SFTOptions(**_given(given))
+    with _progress() as announce:
+        record = train_sft(options, resume=resume, observe=announce("sft"))
+    _tell(record, options.out)
+
+
+@train.command()
+@_with((*_WHERE, *_PACE, *_SHARED))
+def reward(resume: bool, **given: Any) -> None:
+    """Train a reward model on pairs: a higher number for the less biased answer."""
+    from evenhand.training.reward import train_reward
+
+    options = RewardOptions(**_given(given))
+    with _progress() as announce:
+        record = train_reward(options, resume=resume, observe=announce("reward"))
+    _tell(record, options.out)
+
+
+@train.command()
+@_with((*_WHERE, *_PACE))
+@click.option("--reward", required=True, metavar="FOLDER", help="The reward model.")
+@click.option("--max-new-tokens", type=int, help="The longest answer that is sampled (default 128).")
+@click.option("--passes", type=int, help="Updates with each batch of answers (default 4).")
+@click.option("--critic-lr", "critic_rate", type=float, help="Learning rate of the critic (default 3e-5).")
+@click.option("--beta", type=float, help="The price of a nat away from the reference (default 0.05).")
+@click.option("--clip", type=float, help="How far a token's probability ratio may move (default 0.2).")
+@click.option("--lam", type=float, help="GAE's λ (default 0.95).")
+@click.option("--gamma", type=float, help="The discount (default 1).")
+@click.option("--temperature", type=float, help="Of the sampled answers (default 1).")
+@click.option("--no-end-penalty", type=float, help="For answers that are cut off (default 0.5).")
+@click.option("--kl-limit", type=float, help="Stop beyond this many nats from the reference (default 20).")
+@_with((*_SHARED, _ADAPTER))
+def ppo(resume: bool, **given: Any) -> None:
+    """Train a fine-tuned model against a reward model, by PPO."""
+    from evenhand.training.ppo import train_ppo
+
+    options = PPOOptions(**_given(given))
+    with _progress() as announce:
+        record = train_ppo(options, resume=resume, observe=announce("ppo"))
+    _tell(record, options.out)
+
+
+@train.command()
+@_with(_WHERE)
+@click.option(
+    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="e.g. ppo.rate=1e-5; names as in the card."
+)
+@_with((*_SHARED, _ADAPTER))
+def recipe(resume: bool, settings: tuple[str, ...], **given: Any) -> None:
+    """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo."""
+    from evenhand.training.recipe import Recipe, train_recipe
+
+    shared = _given(given)
+    model, data, out = (shared.pop(name) for name in ("model", "data", "out"))
+    whole = Recipe(model, data, out, shared, _settings(settings))
+    with _progress() as announce:
+        records = train_recipe(whole, resume=resume, announce=announce)
+    for name, record in records.items():
+        _tell(record, out / name)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given; the others have defaults of their own."""
+    found = {name: value for name, value in values.items() if value is not None}
+    rank = found.pop("lora_rank")
+    found["lora"] = rank if found["lora"] else None
+    return found
+
+
+def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Options of single stages, from STAGE.OPTION=VALUE."""
+    found: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        stage, _, name = key.partition(".")
+        if not equals or stage not in _STAGES or name not in _STAGES[stage].__dataclass_fields__:
+            raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
+        read: Any = yaml.safe_load(value)
+        with contextlib.suppress(ValueError, TypeError):
+            read = float(read) if isinstance(read, str) else read  # YAML takes 1e-5 for a text
+        found.setdefault(stage, {})[name] = read
+    return found
+
+
+@contextlib.contextmanager
+def _progress() -> Generator[Callable[[str], Observer]]:
+    """Announces stages, and shows the steps of each."""
+    with contextlib.ExitStack() as stack:
+
+        def announce(stage: str) -> Observer:
+            stack.close()  # the bar of the stage before
+            click.echo(f"{stage} …", err=True)
+            return stack.enter_context(shown_share())
+
+        yield announce
+
+
+def _tell(record: Mapping[str, Any], folder: Path) -> None:
+    click.echo(f"{folder}: {record['stage']} {record['ended']}")
+    for name, value in record["results"].items():
+        click.echo(f"  {name.replace('_', ' ')}: {shown(value)}")
+    if record["stage"] != "reward":
+        click.echo(f"Use it as hf/{folder}")

@@ -1,0 +1,77 @@
+"""Tiny trainings: a tiny random model, and pairs whose better answers say sun where the worse ones say moon."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from evenhand.training.loop import Observer, read_metrics
+from support.tiny import make_model
+
+FILLERS = [f"w{i}" for i in range(20)]
+
+
+def tiny_model(folder: Path) -> str:
+    make_model(folder)
+    return str(folder)
+
+
+def answer(word: str, draw: random.Random) -> str:
+    words = draw.choices(FILLERS, k=3)
+    words[draw.randrange(3)] = word
+    return " ".join(words)
+
+
+def pairs_folder(folder: Path, *, train: int = 96, test: int = 40) -> Path:
+    """What `evenhand pairs` writes, with separable pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    for split, count in (("train", train), ("test", test)):
+        pairs: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
+        for _ in range(count):
+            user = {"role": "user", "content": " ".join(draw.choices(FILLERS, k=2))}
+            good, bad = ({"role": "assistant", "content": answer(word, draw)} for word in ("sun", "moon"))
+            pairs.append({"prompt": [user], "chosen": [good], "rejected": [bad]})
+            answers.append({"messages": [user, good]})
+        for kind, rows in (("pairs", pairs), ("sft", answers)):
+            (folder / f"{kind}.{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+class Interruption(Exception):  # noqa: N818 - it stands for a power cut
+    """What ends a training in the middle."""
+
+
+def interrupt_after(steps: int) -> Observer:
+    def observe(done: int, total: int) -> None:
+        if done == steps:
+            raise Interruption
+
+    return observe
+
+
+def tensors_of(folder: Path) -> dict[str, Any]:
+    """All weights of a folder."""
+    import safetensors.torch
+
+    return {
+        f"{path.name}/{name}": tensor
+        for path in sorted(folder.glob("*.safetensors"))
+        for name, tensor in safetensors.torch.load_file(path).items()
+    }
+
+
+def numbers(folder: Path) -> list[dict[str, float]]:
+    """The metrics without how long things took."""
+    return [{name: n for name, n in line.items() if "seconds" not in name} for line in read_metrics(folder)]
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Two trainings came to the same weights by the same steps, bit for bit."""
+    import torch
+
+    first, second = tensors_of(one), tensors_of(other)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert numbers(one) == numbers(other)

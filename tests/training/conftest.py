@@ -1,0 +1,28 @@
+"""What tests of training share: a tiny model, separable pairs, and a reward model of them, made once."""
+
+from pathlib import Path
+
+import pytest
+
+from support.toy_training import pairs_folder, tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pairs_folder(tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="session")
+def rewarding(tmp_path_factory: pytest.TempPathFactory, tiny: str, pairs: Path) -> Path:
+    """A reward model that likes `sun` and dislikes `moon`."""
+    from evenhand.training.options import RewardOptions
+    from evenhand.training.reward import train_reward
+
+    out = tmp_path_factory.mktemp("reward") / "model"
+    train_reward(RewardOptions(model=tiny, data=pairs, out=out, rate=3e-3, epochs=10, device="cpu"))
+    return out

@@ -1,0 +1,121 @@
+"""Checkpoints on disk, and folders of trainings that are found again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import PlanError
+from evenhand.training.options import SFTOptions
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training import checkpoints, output  # noqa: E402 - they need torch
+from evenhand.training.optimizer import Schedule  # noqa: E402
+
+
+def tensors(value: float) -> dict[str, Any]:
+    return {"weight/a": torch.tensor([value])}
+
+
+def value_of(folder: Path) -> tuple[int, float]:
+    found = checkpoints.newest(folder)
+    assert found is not None
+    return found[0], float(found[1]["weight/a"])
+
+
+def test_the_newest_is_found_and_two_are_kept(tmp_path: Path):
+    for step in (1, 2, 10):
+        checkpoints.save(tmp_path, step, tensors(step / 2))
+
+    assert value_of(tmp_path) == (10, 5.0)
+    assert len(list((tmp_path / checkpoints.FOLDER).iterdir())) == 2
+
+
+def test_nothing_is_pickled(tmp_path: Path):
+    checkpoints.save(tmp_path, 1, tensors(1))
+
+    files = {path.suffix for path in (tmp_path / checkpoints.FOLDER).rglob("*") if path.is_file()}
+    assert files == {".safetensors", ".json"}
+
+
+@pytest.mark.parametrize("harm", ["truncated", "no json", "partial"])
+def test_a_broken_checkpoint_is_passed_over(tmp_path: Path, harm: str):
+    checkpoints.save(tmp_path, 1, tensors(1))
+    checkpoints.save(tmp_path, 2, tensors(2))
+    last = tmp_path / checkpoints.FOLDER / "step-00000002"
+    if harm == "truncated":
+        file = last / "state.safetensors"
+        file.write_bytes(file.read_bytes()[:-2])
+    elif harm == "no json":
+        (last / "state.json").write_text("{")
+    else:
+        last.rename(last.with_suffix(".partial"))
+
+    assert value_of(tmp_path) == (1, 1.0)
+
+
+def test_an_interrupted_save_leaves_the_last_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    checkpoints.save(tmp_path, 1, tensors(1))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("safetensors.torch.save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(tmp_path, 2, tensors(2))
+
+    assert value_of(tmp_path) == (1, 1.0)
+
+
+def test_the_learning_rate_rises_and_falls():
+    shares = [Schedule(10, warm_up=0.2).share(step) for step in range(10)]
+
+    assert shares == pytest.approx([0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+    assert Schedule(10, warm_up=0.2, falls=False).share(9) == 1
+
+
+def options(out: Path, **changed: Any) -> SFTOptions:
+    return SFTOptions(model="m", data=Path("d"), out=out, **changed)
+
+
+def begin(given: SFTOptions, *, resume: bool, sums: dict[str, str] | None = None) -> bool:
+    return output.begin("sft", given, sums or {"a": "1"}, resume=resume)
+
+
+def test_a_training_is_begun_once_and_then_resumed(tmp_path: Path):
+    out = tmp_path / "out"
+    assert not begin(options(out), resume=False)
+    checkpoints.save(out, 1, tensors(1))
+
+    with pytest.raises(PlanError, match="go on with --resume"):
+        begin(options(out), resume=False)
+    assert not begin(options(out), resume=True)
+    output.finish(out, "done", {}, {})
+    assert begin(options(out), resume=True)
+    assert checkpoints.newest(out) is None
+
+
+def test_a_training_that_has_nothing_to_lose_is_begun_anew(tmp_path: Path):
+    begin(options(tmp_path / "out"), resume=False)
+
+    assert not begin(options(tmp_path / "out", rate=1.0), resume=False)
+    assert output.read(tmp_path / "out")["options"]["rate"] == 1.0
+
+
+def test_it_is_resumed_only_as_it_was_begun(tmp_path: Path):
+    begin(options(tmp_path), resume=False)
+
+    with pytest.raises(PlanError, match=r"began with rate = 2e-05, not 1\.0"):
+        begin(options(tmp_path, rate=1.0), resume=True)
+    with pytest.raises(PlanError, match="data has changed"):
+        begin(options(tmp_path), resume=True, sums={"a": "2"})
+    with pytest.raises(PlanError, match="a training of sft, not ppo"):
+        output.begin("ppo", options(tmp_path), {"a": "1"}, resume=True)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("mine")
+
+    with pytest.raises(PlanError, match="not empty"):
+        begin(options(tmp_path), resume=False)

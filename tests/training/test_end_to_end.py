@@ -1,0 +1,131 @@
+"""Pairs → SFT → reward → PPO → hf/, through the command line, as a user would."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evenhand.cli.main import entry
+
+pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.models.base import ModelOptions, load_model
+from evenhand.training import models
+from evenhand.types import Message, Params
+
+FAST = ("--device", "cpu", "--steps", "2", "--lr", "1e-3")
+SMALL = ("--set", "sft.steps=2", "--set", "reward.steps=2", "--set", "ppo.steps=2", "--set", "ppo.max_new_tokens=4")
+
+
+class Shell:
+    """Runs `evenhand ARGS`; what it printed is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str | Path) -> int:
+        self._monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            entry()
+        self.out, self.err = self._capsys.readouterr()
+        return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    monkeypatch.delenv("EVENHAND_DEBUG", raising=False)
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Shell(monkeypatch, capsys)
+
+
+async def answer_of(folder: str) -> str:
+    async with load_model(f"hf/{folder}", ModelOptions(extra={"device": "cpu"})) as model:
+        return (await model.generate([Message("user", "w1 w2")], Params(temperature=1, seed=1, max_tokens=8))).text
+
+
+def trained(shell: Shell, tiny: str, pairs: Path) -> None:
+    """The three stages, one after the other."""
+    assert shell("train", "sft", pairs, "--model", tiny, "--out", "sft", *FAST) == 0
+    assert shell("train", "reward", pairs, "--model", "sft", "--out", "reward", *FAST) == 0
+
+
+async def test_from_pairs_to_a_model_that_answers(shell: Shell, tiny: str, pairs: Path):
+    trained(shell, tiny, pairs)
+    assert "held out accuracy:" in shell.out
+
+    code = shell("train", "ppo", pairs, "-M", "sft", "--reward", "reward", "-o", "ppo", *FAST, "--max-new-tokens", "4")
+
+    assert code == 0
+    assert "Use it as hf/ppo" in shell.out
+    assert "held out reward after:" in shell.out
+    assert {path.suffix for path in Path("ppo").iterdir() if path.is_file()} == {".json", ".jsonl", ".safetensors",
+                                                                                ".md", ".jinja"}  # fmt: skip
+    assert isinstance(await answer_of("ppo"), str)
+
+
+async def test_an_adapter_alone_answers_as_the_merged_model_does(shell: Shell, tiny: str, pairs: Path):
+    given = ("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--lora-rank", "4")
+    assert shell(*given, "--out", "merged") == 0
+    assert shell(*given, "--out", "adapter", "--keep-adapter") == 0
+
+    assert (Path("adapter") / models.ADAPTER).is_file()
+    assert not (Path("adapter") / "model.safetensors").exists()
+    assert await answer_of("adapter") == await answer_of("merged") != await answer_of(tiny)
+
+
+def test_a_stage_can_begin_with_an_adapter(shell: Shell, tiny: str, pairs: Path):
+    shell("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--keep-adapter", "--out", "adapter")
+
+    assert shell("train", "reward", pairs, "--model", "adapter", *FAST, "--lora", "--out", "reward") == 0
+
+
+def test_the_recipe_makes_all_stages_and_resumes_by_stage(shell: Shell, tiny: str, pairs: Path):
+    given = ("train", "recipe", pairs, "--model", tiny, "--out", "age", "--device", "cpu", *SMALL)
+    assert shell(*given) == 0
+    assert "age/sft: sft done" in shell.out
+    assert "Use it as hf/age/ppo" in shell.out
+    before = Path("age/reward/model.safetensors").stat().st_mtime_ns
+
+    shutil.rmtree("age/ppo")
+    assert shell(*given) == 2
+    assert "go on with --resume" in shell.err
+    assert shell(*given, "--resume") == 0
+
+    assert Path("age/reward/model.safetensors").stat().st_mtime_ns == before
+    record = json.loads(Path("age/ppo/training.json").read_text())
+    assert record["finished"]
+    assert record["options"]["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("sft", "absent", "-M", "m", "-o", "out"), "absent: There is no sft.train.jsonl here"),
+        (("sft", "PAIRS", "-M", "absent.gguf", "-o", "out"), "There is no model folder or GGUF file"),
+        (("ppo", "PAIRS", "-M", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
+        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
+        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch"),
+        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--steps", "0"), "steps must be above 0"),
+        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--keep-adapter"), "only with --lora"),
+    ],
+)
+def test_bad_input_is_one_sentence(shell: Shell, tiny: str, pairs: Path, arguments: tuple[str, ...], sentence: str):
+    places = {"PAIRS": str(pairs), "TINY": tiny}
+
+    code = shell("train", *(places.get(argument, argument) for argument in arguments))
+
+    assert code == 2
+    last = shell.err.splitlines()[-1]
+    assert last.startswith("evenhand: ")
+    assert sentence in last
+
+
+def test_without_the_packages_the_pip_line_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    assert shell("train", "sft", "d", "-M", "m", "-o", "o") == 2
+    assert "pip install 'evenhand[train]'" in shell.err

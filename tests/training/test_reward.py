@@ -1,0 +1,102 @@
+"""The reward model: it learns separable pairs, scores words and not tokens, and can be loaded by others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import DataError, UsageError
+from evenhand.training.options import RewardOptions
+from evenhand.types import Message
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training import models, output  # noqa: E402 - they need torch
+from evenhand.training.reward import RewardModel, train_reward  # noqa: E402
+from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
+
+HERE = models.Machine("cpu", "float32")
+QUESTION = (Message("user", "w1 w2"),)
+
+
+def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> RewardOptions:
+    settings: dict[str, Any] = {"rate": 3e-3, "device": "cpu", **changed}
+    return RewardOptions(model=tiny, data=pairs, out=out, **settings)
+
+
+@pytest.fixture
+def model(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path) -> RewardModel:
+    return RewardModel.load(str(rewarding), options(tiny, pairs, tmp_path), HERE)
+
+
+def test_separable_pairs_are_told_apart_on_held_out_topics(rewarding: Path):
+    results = output.read(rewarding)["results"]
+
+    assert results["held_out_pairs"] == 40
+    assert results["held_out_accuracy"] >= 0.95
+    assert results["held_out_margin"] > 1
+    assert results["held_out_accuracy_low"] < results["held_out_accuracy"]
+
+
+def test_with_adapters_too(tiny: str, pairs: Path, tmp_path: Path):
+    record = train_reward(options(tiny, pairs, tmp_path / "out", lora=8, rate=1e-2, epochs=10))
+
+    assert record["results"]["held_out_accuracy"] >= 0.95
+    assert not (tmp_path / "out" / models.ADAPTER).exists()
+
+
+def test_scores_do_not_depend_on_the_company(model: RewardModel):
+    answers = ["w1 sun w2", "moon", "w1 w2 w3 w4 w5 sun sun"]
+
+    together = model.score([QUESTION] * 3, answers)
+
+    assert together == pytest.approx([model.score([QUESTION], [answer])[0] for answer in answers], abs=1e-4)
+    assert together[0] > together[1]
+
+
+def test_the_score_is_the_head_at_the_last_token_of_the_turn(model: RewardModel):
+    ids = model.chat.tokenizer("<user> w1 w2 <end> <assistant> sun <end>", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        hidden = model.model.base_model(ids).last_hidden_state[0, -1]
+    expected = float(hidden @ model.model.score.weight[0])
+
+    assert model.score([QUESTION], ["sun"]) == pytest.approx([expected], abs=1e-4)
+
+
+def test_transformers_itself_gives_the_same_score(model: RewardModel, rewarding: Path):
+    import transformers
+
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(rewarding)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(rewarding)
+    given = tokenizer("<user> w1 w2 <end> <assistant> w3 sun <end>", return_tensors="pt")
+    with torch.no_grad():
+        logits = theirs(given["input_ids"], attention_mask=given["attention_mask"]).logits
+
+    assert model.score([QUESTION], ["w3 sun"]) == pytest.approx(logits[0].tolist(), abs=1e-4)
+
+
+def test_interrupted_and_resumed_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path):
+    settings = {"steps": 4, "save_every": 2, "batch": 8}
+    train_reward(options(tiny, pairs, tmp_path / "whole", **settings))
+
+    with pytest.raises(Interruption):
+        train_reward(options(tiny, pairs, tmp_path / "parts", **settings), observe=interrupt_after(3))
+    train_reward(options(tiny, pairs, tmp_path / "parts", **settings), resume=True)
+
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_file_with_one_class_is_one_sentence(tiny: str, pairs: Path, tmp_path: Path):
+    row = json.loads((pairs / "pairs.train.jsonl").read_text().splitlines()[0])
+    one = tmp_path / "one.jsonl"
+    one.write_text(json.dumps({**row, "rejected": []}) + "\n")
+
+    with pytest.raises(DataError, match=r"one\.jsonl, line 1: .*rejected is missing"):
+        train_reward(options(tiny, one, tmp_path / "out"))
+
+
+def test_a_language_model_is_no_reward_model(tiny: str, pairs: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"no reward model.*evenhand train reward"):
+        RewardModel.load(tiny, options(tiny, pairs, tmp_path), HERE)

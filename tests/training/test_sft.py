@@ -1,0 +1,132 @@
+"""Fine-tuning: what is learned, what carries loss, and that a resumed training is the same training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import DataError, UsageError
+from evenhand.training.options import SFTOptions
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training import checkpoints, models, output  # noqa: E402 - they need torch
+from evenhand.training.loop import read_metrics  # noqa: E402
+from evenhand.training.sft import train_sft  # noqa: E402
+from support.tiny import make_model  # noqa: E402
+from support.toy_training import Interruption, assert_same, interrupt_after, numbers  # noqa: E402
+
+
+def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> SFTOptions:
+    settings: dict[str, Any] = {"rate": 3e-3, "steps": 6, "save_every": 2, "device": "cpu", **changed}
+    return SFTOptions(model=tiny, data=pairs, out=out, **settings)
+
+
+def test_it_learns_the_answers(tiny: str, pairs: Path, tmp_path: Path):
+    record = train_sft(options(tiny, pairs, tmp_path / "out", steps=None, epochs=4))
+
+    assert record["results"]["loss_last"] < 0.7 * record["results"]["loss_first"]
+    assert record["results"]["held_out_loss"] < record["results"]["loss_first"]
+    assert record["ended"] == "done"
+
+
+def test_the_first_loss_is_that_of_answer_tokens_alone(tiny: str, pairs: Path, tmp_path: Path):
+    one = tmp_path / "one.jsonl"
+    one.write_text((pairs / "sft.train.jsonl").read_text().splitlines(keepends=True)[0])
+    train_sft(options(tiny, one, tmp_path / "out", steps=1))
+
+    at = models.Machine("cpu", "float32")
+    model = models.load_causal(tiny, at, trained=True)
+    user, answer = json.loads(one.read_text())["messages"]
+    tokenizer = models.load_chat(options(tiny, pairs, tmp_path), model).tokenizer
+    ids = tokenizer(f"<user> {user['content']} <end> <assistant> {answer['content']} <end>")["input_ids"]
+    logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    expected = -sum(logprobs[place - 1, ids[place]].item() for place in range(len(ids) - 4, len(ids))) / 4
+    assert read_metrics(tmp_path / "out")[0]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("lora", [None, 4])
+def test_interrupted_and_resumed_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path, lora: int | None):
+    train_sft(options(tiny, pairs, tmp_path / "whole", lora=lora))
+
+    with pytest.raises(Interruption):  # one step after the checkpoint of step 2
+        train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), observe=interrupt_after(3))
+    assert not output.read(tmp_path / "parts")["finished"]
+    train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), resume=True)
+
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_broken_checkpoint_costs_only_the_steps_since_the_one_before(tiny: str, pairs: Path, tmp_path: Path):
+    train_sft(options(tiny, pairs, tmp_path / "whole"))
+    with pytest.raises(Interruption):
+        train_sft(options(tiny, pairs, tmp_path / "parts"), observe=interrupt_after(5))
+    newest = sorted((tmp_path / "parts" / checkpoints.FOLDER).iterdir())[-1]
+    (newest / "state.safetensors").write_bytes(b"half a file")
+
+    train_sft(options(tiny, pairs, tmp_path / "parts"), resume=True)
+
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, tmp_path: Path):
+    train_sft(options(tiny, pairs, tmp_path / "whole", steps=2))
+    train_sft(options(tiny, pairs, tmp_path / "parts", steps=2, micro_batch=5))
+
+    whole, parts = numbers(tmp_path / "whole"), numbers(tmp_path / "parts")
+    assert [line["loss"] for line in parts] == pytest.approx([line["loss"] for line in whole], rel=1e-4)
+
+
+def test_a_finished_training_is_not_made_again(tiny: str, pairs: Path, tmp_path: Path):
+    first = train_sft(options(tiny, pairs, tmp_path / "out", steps=1))
+
+    assert train_sft(options(tiny, pairs, tmp_path / "out", steps=1), resume=True) == first
+
+
+def test_the_card_names_base_data_options_and_results(tiny: str, pairs: Path, tmp_path: Path):
+    train_sft(options(tiny, pairs, tmp_path / "out", steps=1))
+
+    card = (tmp_path / "out" / "README.md").read_text()
+    for part in (f"base_model: {tiny}", "sft.train.jsonl", "| rate | 0.003 |", "held_out_loss", "torch", "## Limits"):
+        assert part in card
+
+
+def test_no_chat_template_is_one_sentence_and_leaves_the_way_free(tiny: str, pairs: Path, tmp_path: Path):
+    make_model(tmp_path / "base", template=None)
+    with pytest.raises(UsageError, match="no chat template"):
+        train_sft(options(str(tmp_path / "base"), pairs, tmp_path / "out"))
+
+    assert train_sft(options(tiny, pairs, tmp_path / "out", steps=1))["finished"]
+
+
+def test_an_empty_split_is_told_before_anything_is_made(tiny: str, pairs: Path, tmp_path: Path):
+    empty = tmp_path / "data"
+    empty.mkdir()
+    (empty / "sft.train.jsonl").write_bytes((pairs / "sft.train.jsonl").read_bytes())
+    (empty / "sft.test.jsonl").touch()
+
+    with pytest.raises(DataError, match=r"sft\.test\.jsonl: The file holds no answers"):
+        train_sft(options(tiny, empty, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_is_not_there_is_one_sentence(pairs: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="no model folder or GGUF file"):
+        train_sft(options("/no/such/model", pairs, tmp_path / "out"))
+    with pytest.raises(UsageError, match="cannot be used"):
+        train_sft(options("x", pairs, tmp_path / "out", device="abacus"))
+
+
+def test_a_loss_that_is_not_a_number_keeps_the_last_checkpoint(tiny: str, pairs: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"stopped at step \d+: The gradient is not a number.*step \d+ is kept"):
+        train_sft(options(tiny, pairs, tmp_path / "out", rate=1e30, save_every=1, steps=50))
+
+    assert checkpoints.newest(tmp_path / "out") is not None
+
+
+def test_options_that_make_no_sense_are_refused(tiny: str, pairs: Path, tmp_path: Path):
+    for changed in ({"batch": 0}, {"epochs": -1}, {"rate": 0.0}, {"keep_adapter": True}):
+        with pytest.raises(UsageError):
+            options(tiny, pairs, tmp_path, **changed)
