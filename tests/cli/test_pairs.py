@@ -1,11 +1,17 @@
 """`evenhand pairs`: the files, what they say of themselves, and how bad input is told."""
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
 from support.debates import statements, store_debates
 
 DEBATES = {f"t{number}": statements(f"t{number}", [(9, 6, 2), (4, 1.5, 0)]) for number in range(20)}
@@ -132,3 +138,33 @@ def test_a_run_without_debates_is_refused(cli: Any, tmp_path: Path):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "other")
 
     assert "holds no debate; make one with `evenhand debate`" in cli("pairs", "other").err
+
+
+def debater(messages: Sequence[Message], _params: Params) -> str:
+    """Speaks harshly at first and gently later; as the referee it hears that."""
+    last = messages[-1].content
+    if "impartial referee" in messages[0].content:
+        found = re.findall(r"Statement ([A-Z]), by [^:]+: <<<(\w+)", last)
+        scores = {letter.lower(): 8 if manner == "Harshly" else 1 for letter, manner in found}
+        rank = sorted(scores, key=lambda letter: scores[letter])
+        return json.dumps({**scores, "rank": ", ".join(rank), **{f"{letter}_why": "so" for letter in scores}})
+    manner = "Gently" if "once more" in last else "Harshly"
+    return f"{manner} put, people are people, say I and {crc32(repr(messages).encode())}."
+
+
+def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(PROVIDERS._things, "stub", lambda *_: FunctionModel(debater, spec="stub/one"))
+    model = ("--model", "stub/one")
+    cli("run", *model, "--benchmark", "debates", "--method", "debate:rounds=2", "--limit", "10", "--out", "d")
+
+    result = cli("pairs", "d", "--out", "p")
+    opinions = ("--benchmark", "opinions", "--set", "data=p", "--scorer", "opinion:fake/x", "--out", "o")
+    asked = cli("run", *model, *opinions)
+
+    assert result.code == 0
+    assert "72 pairs to train on and 8 to test, of 10 of 10 topics" in result.out
+    about = json.loads((tmp_path / "p" / "pairs.json").read_text(encoding="utf-8"))
+    assert [(row["round"], row["mean"]) for row in about["rounds"]] == [(1, 8), (2, 1)]
+    assert about["made"][0]["methods"][0]["options"]["rounds"] == 2
+    assert len(about["made"][0]["prompts"]) == 3
+    assert f"{len(about['held_out'])} of {len(about['held_out'])} done" in asked.out

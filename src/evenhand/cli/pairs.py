@@ -62,7 +62,7 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
     _tell_counts(about)
     if check.unchecked:
         click.echo(check.unchecked)
-    click.echo(f"Written: {out}")
+    click.echo(f"Written: {out}. Next: evenhand train recipe {out} --model MODEL --out FOLDER")
 
 
 def _tell_rounds(rounds: Sequence[Mapping[str, Any]]) -> None:
