@@ -62,13 +62,12 @@ async def test_from_pairs_to_a_model_that_answers(shell: Shell, tiny: str, pairs
     assert code == 0
     assert "Use it as hf/ppo" in shell.out
     assert "held out reward after:" in shell.out
-    assert {path.suffix for path in Path("ppo").iterdir() if path.is_file()} == {".json", ".jsonl", ".safetensors",
-                                                                                ".md", ".jinja"}  # fmt: skip
+    assert not list(Path("ppo").rglob("*.bin")) + list(Path("ppo").rglob("*.pt"))  # noqa: ASYNC240 - a tiny folder
     assert isinstance(await answer_of("ppo"), str)
 
 
 async def test_an_adapter_alone_answers_as_the_merged_model_does(shell: Shell, tiny: str, pairs: Path):
-    given = ("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--lora-rank", "4")
+    given = ("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--lora-rank", "4", "--lr", "0.1")
     assert shell(*given, "--out", "merged") == 0
     assert shell(*given, "--out", "adapter", "--keep-adapter") == 0
 
@@ -108,8 +107,8 @@ def test_the_recipe_makes_all_stages_and_resumes_by_stage(shell: Shell, tiny: st
         (("sft", "PAIRS", "-M", "absent.gguf", "-o", "out"), "There is no model folder or GGUF file"),
         (("ppo", "PAIRS", "-M", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
         (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
-        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch"),
-        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--steps", "0"), "steps must be above 0"),
+        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch must be a whole number"),
+        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--steps", "0"), "steps must be a whole number above 0"),
         (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--keep-adapter"), "only with --lora"),
     ],
 )

@@ -43,10 +43,8 @@ class Options:
     pad_token: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "rate", "epochs", "max_length", "save_every", "micro_batch", "steps", "lora"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"{name.replace('_', '-')} must be above 0, not {value}.")
+        _check_counts(self, "batch", "micro_batch", "steps", "max_length", "lora", "save_every")
+        _check_amounts(self, "rate", "epochs")
         if self.keep_adapter and self.lora is None:
             raise UsageError("There is an adapter to keep only with --lora.")
 
@@ -102,8 +100,21 @@ class PPOOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("critic_rate", "passes", "max_new_tokens", "temperature", "clip", "kl_limit"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name.replace('_', '-')} must be above 0, not {getattr(self, name)}.")
+        _check_counts(self, "passes", "max_new_tokens")
+        _check_amounts(self, "critic_rate", "temperature", "clip", "kl_limit")
         if self.max_new_tokens >= self.max_length:
             raise UsageError(f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in {self.max_length}.")
+
+
+def _check_counts(options: Options, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value!r}.")
+
+
+def _check_amounts(options: Options, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not isinstance(value, int | float) or not value > 0:
+            raise UsageError(f"{name.replace('_', '-')} must be a number above 0, not {value!r}.")
