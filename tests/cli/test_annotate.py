@@ -65,6 +65,8 @@ def test_every_rater_gets_all_answers_in_an_order_of_its_own(cli: Any, run: str,
     assert len(sheets) == 3
     assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(key(tmp_path / "r")["items"]))}
     assert len({tuple(order) for order in orders}) == 3
+    # A spreadsheet would save 12e345 as another number.
+    assert all(name.isalpha() for name in orders[0])
     assert {row["BS"] + row["CE"] + row["LS"] for row in sheets[0]} == {""}
 
 

@@ -28,6 +28,8 @@ FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
 SHORTS = tuple(scale.short for scale in opinion_scales())
 COLUMNS = ("id", "question", "answer", *SHORTS)
+_LETTERS, _LETTERS_OF_ID = "bcdfghjklmnpqrstvwxz", 6
+"""Letters alone: a spreadsheet would turn 12e345 into a number. No vowels: no words."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -113,13 +115,21 @@ def _drawn(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:
 
 def _items(answers: Mapping[str, tuple[Sample, list[str]]], arms: Sequence[str], seed: int) -> list[Item]:
     """Every answer of every arm under an id that says nothing; equal answers of two arms are rated twice."""
-    numbers = random.Random(f"{seed}/ids").sample(range(16**5, 16**6), len(answers) * len(arms))
-    ids = iter(f"{number:x}" for number in numbers)
+    numbers = random.Random(f"{seed}/ids").sample(range(len(_LETTERS) ** _LETTERS_OF_ID), len(answers) * len(arms))
+    ids = map(_id, numbers)
     return [
         Item(next(ids), arm, sample, text)
         for sample, texts in answers.values()
         for arm, text in zip(arms, texts, strict=True)
     ]
+
+
+def _id(number: int) -> str:
+    letters = ""
+    for _ in range(_LETTERS_OF_ID):
+        number, place = divmod(number, len(_LETTERS))
+        letters += _LETTERS[place]
+    return letters
 
 
 def _sheet(items: Sequence[Item]) -> str:

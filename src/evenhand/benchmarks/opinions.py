@@ -121,7 +121,7 @@ def _given(name: str) -> Callable[[Record], float | None]:
 
 
 def _rating(scale: Scale) -> Metric:
-    title = f"{scale.title} ({scale.short}, 0 to 100)"
+    title = f"{scale.title} ({scale.short})"
     return Metric(scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0)
 
 

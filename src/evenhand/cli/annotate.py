@@ -10,7 +10,7 @@ import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
-from evenhand.reports.format import interval, number
+from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
 from evenhand.scorers.opinion import opinion_scales
 
@@ -58,7 +58,8 @@ def _show(found: HumanRatings) -> None:
 
     table = plain_table(f"{found.raters} raters, {found.items:,} answers; 0 to 100, with 95 % intervals over questions")
     for name in ("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa"):
-        table.add_column(safe_text(name), justify="left" if name in ("Scale", "Arm") else "right")
+        numeric = name not in ("Scale", "Arm")
+        table.add_column(safe_text(name), justify="right" if numeric else "left", no_wrap=numeric)
     for scale in opinion_scales():
         for each in (each for each in found.ratings if each.scale == scale.short):
             mean, change = each.mean, each.difference
@@ -66,7 +67,7 @@ def _show(found: HumanRatings) -> None:
                 f"{scale.short}, {scale.better} is better",
                 safe_text(each.arm),
                 interval(mean.estimate, mean.low, mean.high),
-                "" if change is None else interval(change.estimate, change.low, change.high),
+                "" if change is None else f"{signed(change.estimate)} {limits(change.low, change.high)}",
                 number(each.kappa, 2),
             )
         table.add_row(f"{scale.short}, all arms", "", "", "", number(found.kappa[scale.short], 2))
