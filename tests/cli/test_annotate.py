@@ -113,7 +113,7 @@ def test_ratings_come_back_by_arm_with_agreement(cli: Any, run: str, tmp_path: P
     assert changes["BS"] == {"estimate": -40, "low": -40, "high": -40, "n": 6}
     # Full agreement on two bands; on CE all ratings are in one band, so that agreement says nothing.
     assert found["kappa"] == {"BS": 1, "CE": None, "LS": 1}
-    assert "BS, lower is better" in result.out
+    assert "BS (lower)" in result.out
 
 
 def test_kappa_is_that_of_the_bands(cli: Any, run: str, tmp_path: Path):

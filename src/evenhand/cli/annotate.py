@@ -56,21 +56,23 @@ def import_(folder: Path, out: Path | None) -> None:
 def _show(found: HumanRatings) -> None:
     from rich.console import Console
 
-    table = plain_table(f"{found.raters} raters, {found.items:,} answers; 0 to 100, with 95 % intervals over questions")
+    table = plain_table(
+        f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
+    )
     for name in ("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa"):
         numeric = name not in ("Scale", "Arm")
-        table.add_column(safe_text(name), justify="right" if numeric else "left", no_wrap=numeric)
+        table.add_column(safe_text(name), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
     for scale in opinion_scales():
         for each in (each for each in found.ratings if each.scale == scale.short):
             mean, change = each.mean, each.difference
             table.add_row(
-                f"{scale.short}, {scale.better} is better",
+                f"{scale.short} ({scale.better})",
                 safe_text(each.arm),
                 interval(mean.estimate, mean.low, mean.high),
                 "" if change is None else f"{signed(change.estimate)} {limits(change.low, change.high)}",
                 number(each.kappa, 2),
             )
-        table.add_row(f"{scale.short}, all arms", "", "", "", number(found.kappa[scale.short], 2))
+        table.add_row(scale.short, "all arms", "", "", number(found.kappa[scale.short], 2))
         table.add_section()
     Console().print(table)
     click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")
