@@ -11,6 +11,7 @@ import pytest
 
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
+from evenhand.training.data import read_examples, read_pairs
 from evenhand.types import Message, Params
 from support.debates import statements, store_debates
 
@@ -167,4 +168,6 @@ def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyP
     assert [(row["round"], row["mean"]) for row in about["rounds"]] == [(1, 8), (2, 1)]
     assert about["made"][0]["methods"][0]["options"]["rounds"] == 2
     assert len(about["made"][0]["prompts"]) == 3
+    assert len(read_pairs(tmp_path / "p" / "pairs.train.jsonl")) == 72
+    assert len(read_examples(tmp_path / "p" / "sft.test.jsonl")) == 3
     assert f"{len(about['held_out'])} of {len(about['held_out'])} done" in asked.out
