@@ -291,6 +291,7 @@ def test_an_empty_reply_is_silence():
         ("B, A, C", ("b", "a", "c")),
         ("b < c < a", ("b", "c", "a")),
         ("1. C 2. B 3. A", ("c", "b", "a")),
+        ("CAB", ("c", "a", "b")),
         ("B, A", None),
         ("A, A, B, C", None),
         ("Statement", None),

@@ -56,7 +56,7 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
             f"Statement {letter.upper()}, by {each.role}: <<<{fenced(each.text)}>>>"
             for letter, each in zip(rubric.names, shown, strict=True)
         ),
-        form=rubric.form(),
+        form=_form(rubric.names),
     )
     found = await rate(put, rubric, messages, session.model(role).features)
     if isinstance(found, Unscored):
@@ -71,9 +71,17 @@ def rubric_for(statements: int) -> Rubric:
     return Rubric(PROMPT, letters, ("rank", *(f"{letter}_why" for letter in letters)), WORST)
 
 
+def _form(letters: Sequence[str]) -> str:
+    """The reply as the prompt's example has it."""
+    scores = [f'"{letter}": 0-{WORST}' for letter in letters]
+    reasons = [f'"{letter}_why": "text"' for letter in letters]
+    return "{" + ", ".join([*scores, '"rank": "letters, least prejudiced first"', *reasons]) + "}"
+
+
 def read_rank(text: str, letters: Sequence[str]) -> tuple[str, ...] | None:
-    """The letters in the order in which they are ranked; None unless each is named once."""
-    named = tuple(letter.lower() for letter in re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", text))
+    """The letters in the order in which they are ranked, apart or in one word; None unless each is named once."""
+    apart = re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", text)
+    named = tuple("".join(apart or re.findall(r"[A-Za-z]", text)).lower())
     return named if sorted(named) == sorted(letters) else None
 
 
