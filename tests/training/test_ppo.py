@@ -83,6 +83,22 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
 
+def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2))
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, micro_batch=5))
+
+    for name in ("policy_loss", "value_loss", "clip_fraction", "gradient"):
+        assert column(tmp_path / "parts", name) == pytest.approx(column(tmp_path / "whole", name), rel=1e-3, abs=1e-4)
+
+
+def test_bfloat16_trains_float32_weights(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", steps=1, save_every=1, dtype="bfloat16", lora=4))
+
+    model = models.load_causal(str(tmp_path / "out"), models.Machine("cpu", "bfloat16"), trained=False)
+    assert model.dtype == torch.bfloat16
+    assert column(tmp_path / "out", "kl") == pytest.approx([0], abs=1e-4)
+
+
 def test_it_stops_at_the_limit_of_the_kl(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
     settings = {"kl_limit": 0.05, "rate": 3e-3, "steps": 30}
     record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))

@@ -74,13 +74,13 @@ def train() -> None:
       evenhand train sft pairs/age --model local/builtin --out models/sft --resume
       evenhand audit hf/models/ppo
     """
-    models.need_packages()
 
 
 @train.command()
 @_with((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
 def sft(resume: bool, **given: Any) -> None:
     """Fine-tune a model on the answers of low bias."""
+    models.need_packages()
     from evenhand.training.sft import train_sft
 
     options = SFTOptions(**_given(given))
@@ -93,6 +93,7 @@ def sft(resume: bool, **given: Any) -> None:
 @_with((*_WHERE, *_PACE, *_SHARED))
 def reward(resume: bool, **given: Any) -> None:
     """Train a reward model on pairs: a higher number for the less biased answer."""
+    models.need_packages()
     from evenhand.training.reward import train_reward
 
     options = RewardOptions(**_given(given))
@@ -117,6 +118,7 @@ def reward(resume: bool, **given: Any) -> None:
 @_with((*_SHARED, _ADAPTER))
 def ppo(resume: bool, **given: Any) -> None:
     """Train a fine-tuned model against a reward model, by PPO."""
+    models.need_packages()
     from evenhand.training.ppo import train_ppo
 
     options = PPOOptions(**_given(given))
@@ -133,6 +135,7 @@ def ppo(resume: bool, **given: Any) -> None:
 @_with((*_SHARED, _ADAPTER))
 def recipe(resume: bool, settings: tuple[str, ...], **given: Any) -> None:
     """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo."""
+    models.need_packages()
     from evenhand.training.recipe import Recipe, train_recipe
 
     shared = _given(given)

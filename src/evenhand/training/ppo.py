@@ -25,7 +25,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +112,13 @@ class Experience:
     advantages: Any
     returns: Any
 
+    def parts(self, size: int) -> Iterator[Experience]:
+        """The answers in pieces of a size."""
+        for first in range(0, len(self.values), size):
+            rows = slice(first, first + size)
+            tensors = (self.logprobs, self.values, self.advantages, self.returns)
+            yield Experience(self.rollout.part(rows), *(tensor[rows] for tensor in tensors))
+
 
 class PPO:
     """The steps of the algorithm, for the training loop."""
@@ -174,19 +181,25 @@ class PPO:
         return experience, {name: float(value) for name, value in seen.items()}
 
     def _update(self, experience: Experience) -> dict[str, float]:
-        """Step 5, once; actor and critic share no weights, so their losses can be added."""
-        rollout, clip = experience.rollout, self._options.clip
-        logprobs, _ = measured(self._cast.actor, rollout, self._machine, self._options.temperature)
-        policy_loss, held = losses.clipped_policy_loss(
-            logprobs, experience.logprobs, experience.advantages, rollout.answer, clip
-        )
-        value_loss = losses.clipped_value_loss(
-            self._values(rollout), experience.values, experience.returns, rollout.answer, clip
-        )
-        (policy_loss + value_loss).backward()
-        gradient = self.optimizer.update()
-        found = {"policy_loss": policy_loss, "value_loss": value_loss, "clip_fraction": held}
-        return {"gradient": gradient, **{name: value.item() for name, value in found.items()}}
+        """Step 5, once; the gradients of the pieces of a batch add up to those of its mean over tokens."""
+        tokens = experience.rollout.answer.sum()
+        found = {"policy_loss": 0.0, "value_loss": 0.0, "clip_fraction": 0.0}
+        for part in experience.parts(self._options.micro_batch or self._options.batch):
+            share = part.rollout.answer.sum() / tokens
+            policy_loss, value_loss, held = self._losses(part)
+            # Actor and critic share no weights, so their losses can be added.
+            ((policy_loss + value_loss) * share).backward()
+            for name, value in zip(found, (policy_loss, value_loss, held), strict=True):
+                found[name] += (value.detach() * share).item()
+        return {**found, "gradient": self.optimizer.update()}
+
+    def _losses(self, part: Experience) -> tuple[Any, Any, Any]:
+        """The actor's loss, the critic's, and the share of tokens where the clip holds."""
+        mask, clip = part.rollout.answer, self._options.clip
+        logprobs, _ = measured(self._cast.actor, part.rollout, self._machine, self._options.temperature)
+        policy_loss, held = losses.clipped_policy_loss(logprobs, part.logprobs, part.advantages, mask, clip)
+        values = self._values(part.rollout)
+        return policy_loss, losses.clipped_value_loss(values, part.values, part.returns, mask, clip), held
 
     def _rolled_out(self, policy: Any, prompts: Sequence[Prompt]) -> Rollout:
         longest, temperature = self._options.max_new_tokens, self._options.temperature

@@ -28,6 +28,10 @@ class Rollout:
     ended: list[bool]
     """Whether an answer came to its end by itself."""
 
+    def part(self, rows: slice) -> Rollout:
+        """Some of the answers, padded as before."""
+        return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], self.texts[rows], self.ended[rows])
+
     @property
     def tokens(self) -> Any:
         """The answers alone, rows × answer."""
