@@ -14,7 +14,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import train_ppo  # noqa: E402
+from evenhand.training.ppo import gathered, train_ppo  # noqa: E402
 from evenhand.training.reward import RewardModel  # noqa: E402
 from evenhand.training.rollout import measured, roll_out  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
@@ -91,12 +91,24 @@ def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewar
         assert column(tmp_path / "parts", name) == pytest.approx(column(tmp_path / "whole", name), rel=1e-3, abs=1e-4)
 
 
-def test_bfloat16_trains_float32_weights(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", steps=1, save_every=1, dtype="bfloat16", lora=4))
+@pytest.mark.parametrize("lora", [None, 4])
+def test_bfloat16_is_computed_and_saved(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None):
+    settings = {"steps": 1, "dtype": "bfloat16", "lora": lora, "keep_adapter": False}
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     model = models.load_causal(str(tmp_path / "out"), models.Machine("cpu", "bfloat16"), trained=False)
     assert model.dtype == torch.bfloat16
     assert column(tmp_path / "out", "kl") == pytest.approx([0], abs=1e-4)
+
+
+def test_whatever_is_trained_is_float32(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    for lora in (None, 4):
+        given = options(tiny, pairs, rewarding, tmp_path, dtype="bfloat16", lora=lora)
+        cast, _ = gathered(given, models.machine(given))
+
+        moving = [*models.trainable(cast.actor).values(), *models.trainable(cast.critic).values()]
+        assert {weight.dtype for weight in moving} == {torch.float32}
+        assert not models.trainable(cast.reward.model)
 
 
 def test_it_stops_at_the_limit_of_the_kl(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):

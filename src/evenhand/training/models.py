@@ -85,8 +85,9 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     return model.to(at.device)  # in evaluation mode, without dropout: a step is then the same at every pass
 
 
-def classifier_of(causal: Any, chat: Chat) -> Any:
+def classifier_of(causal: Any, chat: Chat, seed: int) -> Any:
     """A classifier with one output and a new head, on the trunk of a language model."""
+    torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     config = copy.deepcopy(causal.config)
     config.num_labels = 1
@@ -97,7 +98,10 @@ def classifier_of(causal: Any, chat: Chat) -> Any:
         model.base_model.load_state_dict(causal.base_model.state_dict())
     except (ValueError, RuntimeError) as error:
         raise UsageError(f"No reward model can be made of this kind of model: {str(error).splitlines()[0]}") from None
-    return _with_float_head(model.to(causal.device)).eval()
+    drawn = torch.Generator().manual_seed(seed)
+    weight = torch.randn(model.score.weight.shape, generator=drawn) / (model.score.in_features + 1) ** 0.5
+    model.score.weight.data = weight  # drawn here, not by transformers: a seed gives the same head for years
+    return model.to(causal.device).eval()
 
 
 def load_classifier(name: str, at: Machine) -> Any:
@@ -106,12 +110,8 @@ def load_classifier(name: str, at: Machine) -> Any:
     model = _from("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
     if model.config.num_labels != 1 or not hasattr(model, HEAD):
         raise UsageError(f"{name} holds no reward model; make one with `evenhand train reward`.")
-    return _with_float_head(model).to(at.device).eval()
-
-
-def _with_float_head(model: Any) -> Any:
     model.score.float()
-    return model
+    return model.to(at.device).eval()
 
 
 def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:

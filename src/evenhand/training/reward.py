@@ -105,7 +105,7 @@ def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
     """A classifier on the trunk of a language model, with a new head."""
     causal = models.load_causal(options.model, machine, trained=options.lora is None)
     chat = models.load_chat(options, causal)
-    model = models.classifier_of(causal, chat)
+    model = models.classifier_of(causal, chat, options.seed)
     return (model if options.lora is None else models.with_adapters(model, options.lora, head=models.HEAD)), chat
 
 

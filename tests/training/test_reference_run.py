@@ -1,0 +1,50 @@
+"""A pinned tiny training: numbers that change here have changed for every user, and need a reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
+
+pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training.loop import read_metrics
+from evenhand.training.ppo import train_ppo
+from evenhand.training.reward import train_reward
+from evenhand.training.sft import train_sft
+from support.toy_training import pinned_model
+
+PINNED: dict[str, dict[str, list[float]]] = {
+    "sft": {
+        "loss": [4.32287, 4.70001, 4.5969],
+        "gradient": [6.87918, 7.93694, 6.12381],
+    },
+    "reward": {
+        "loss": [0.456829, 0.701664, 0.454495],
+        "margin": [0.690958, 0.202282, 0.823788],
+    },
+    "ppo": {
+        "reward": [0.922219, 0.44404, 1.04595],
+        "kl": [0.0, -0.0184828, 0.371496],
+        "entropy": [2.62081, 2.69129, 2.71086],
+        "length": [5.375, 6.0, 5.25],
+        "values": [-0.498675, -0.247298, 0.256949],
+        "policy_loss": [-0.111701, -0.099234, -0.0948949],
+        "value_loss": [1.3666, 1.01055, 1.05096],
+    },
+}
+
+
+def test_the_reference_run(pairs: Path, tmp_path: Path):
+    shared: dict[str, Any] = {"data": pairs, "steps": 3, "batch": 8, "rate": 1e-3, "device": "cpu"}
+    sft, reward = str(tmp_path / "sft"), str(tmp_path / "reward")
+    train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
+    train_reward(RewardOptions(model=sft, out=Path(reward), **shared))
+    train_ppo(PPOOptions(model=sft, reward=reward, out=tmp_path / "ppo", max_new_tokens=6, **shared))
+
+    for stage, columns in PINNED.items():
+        lines = read_metrics(tmp_path / stage)
+        for name, values in columns.items():
+            assert [line[name] for line in lines] == pytest.approx(values, rel=1e-3, abs=1e-4), (stage, name)
