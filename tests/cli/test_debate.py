@@ -27,7 +27,7 @@ def debating(messages: Sequence[Message], params: Params) -> Reply:
     if not fields:
         return "Everybody is different, I say again." if len(messages) > 2 else "All of them are slow, I say."
     score = 8 if "All of them are slow" in messages[-1].content else 2
-    return json.dumps({name: score if len(name) == 1 else "…" for name in fields})
+    return json.dumps({name: score if name.startswith("prejudice") else "…" for name in fields})
 
 
 @pytest.fixture

@@ -68,8 +68,9 @@ class Round:
         shown = table(messages)
         scores = {letter: self._score(name, number) for letter, name in shown.items()}
         rank = ", ".join(sorted(scores, key=lambda letter: scores[letter])).upper()
-        reasons = {f"{letter}_why": f"{name} {number} is unfair" for letter, name in shown.items()}
-        return self._verdict({**scores, "rank": rank, **reasons}, number)
+        found = {f"prejudice_{letter}": score for letter, score in scores.items()}
+        reasons = {f"why_{letter}": f"{name} {number} is unfair" for letter, name in shown.items()}
+        return self._verdict({**found, "rank": rank, **reasons}, number)
 
 
 async def hold(reply: Any, models: Mapping[str, Any] | None = None, **options: Any) -> Outcome:
@@ -154,7 +155,7 @@ async def test_the_referee_sees_statements_in_changing_orders():
 async def test_scores_are_expected_values_where_the_model_gives_logprobs():
     def verdict(found: dict[str, Any], _number: int) -> Completion:
         text = json.dumps(found)
-        at = text.index('"a": ') + 5
+        at = text.index('"prejudice_a": ') + 15
         top = (("2", math.log(0.5)), ("6", math.log(0.5)))
         tokens = (
             TokenLogprob(text[:at], 0.0),
@@ -219,7 +220,7 @@ async def test_statements_of_a_round_that_cannot_be_judged_stay_without_a_score(
     assert [each.score for each in found] == [None] * 3 + [7.0] * 3
     assert isinstance(outcome.snapshots[0].result, Unscored)
     assert isinstance(outcome.result, Answer)
-    assert outcome.notes["problems"] == ["the judge gave no rating of a"]
+    assert outcome.notes["problems"] == ["the judge gave no rating of prejudice_a"]
 
 
 async def test_a_rank_that_cannot_be_read_costs_only_the_rank():
