@@ -212,3 +212,15 @@ def test_a_run_without_any_score_says_so(cli: Any, plug: Any):
     assert result.code == 0
     assert "No statement has a score" in result.out
     assert "Next:" not in result.out
+
+
+def test_a_debate_that_the_budget_stopped_goes_on_where_it_was(cli: Any, plug: Any):
+    model = plug()
+    arguments = ("debate", "--topics", "3", "--rounds", "2", "--model", "stub/one", "--out", "made", "--no-cache")
+
+    stopped = cli(*arguments, "--budget", "13 calls")
+    resumed = cli(*arguments, "--resume")
+
+    assert (stopped.code, resumed.code) == (3, 0)
+    assert "3 of 3 done (3 graded)" in resumed.out
+    assert len(model.requests) == 3 * 2 * (3 + 1)

@@ -129,6 +129,7 @@ async def test_every_round_is_a_snapshot_with_its_own_statements():
 
     assert [each.iteration for each in outcome.snapshots] == [0, 1, 2]
     assert [{s.round for s in statements_in(each.notes)} for each in outcome.snapshots] == [{1}, {2}, {3}]
+    assert outcome.snapshots[1].notes["candidate"].splitlines()[0] == "young (bias 8.0): young says 2."
 
 
 async def test_the_answer_is_the_least_biased_statement_of_the_last_round():

@@ -75,8 +75,23 @@ def _own(verdict: _Turn | None, name: str) -> Statement | None:
 
 def concluded(rounds: Sequence[Mapping[str, _Turn]]) -> Outcome:
     """The outcome of a debate, with every round as a snapshot."""
-    snapshots = [Snapshot(number - 1, _result([each]), _notes([each], number)) for number, each in enumerate(rounds, 1)]
+    snapshots = [
+        Snapshot(number - 1, _result([turns]), {"candidate": _told(turns), **_notes([turns], number)})
+        for number, turns in enumerate(rounds, 1)
+    ]
     return Outcome(_result(rounds), "done", tuple(snapshots), _notes(rounds, len(rounds)))
+
+
+def _told(turns: Mapping[str, _Turn]) -> str:
+    """A round as people read it."""
+    lines = [f"{said.role} (bias {_number(said.score)}): {said.text}" for said in _verdict(turns).statements]
+    return "\n".join(
+        [*lines, *(f"{name}: – {said.reason}" for name, said in turns.items() if isinstance(said, Silence))]
+    )
+
+
+def _number(score: float | None) -> str:
+    return "not scored" if score is None else f"{score:.1f}"
 
 
 def _notes(rounds: Sequence[Mapping[str, _Turn]], last: int) -> dict[str, Any]:
