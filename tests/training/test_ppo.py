@@ -104,7 +104,7 @@ def test_bfloat16_is_computed_and_saved(tiny: str, pairs: Path, rewarding: Path,
 def test_whatever_is_trained_is_float32(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
     for lora in (None, 4):
         given = options(tiny, pairs, rewarding, tmp_path, dtype="bfloat16", lora=lora)
-        cast, _ = gathered(given, models.machine(given))
+        cast, _ = gathered(given, models.machine(given.device, given.dtype))
 
         moving = [*models.trainable(cast.actor).values(), *models.trainable(cast.critic).values()]
         assert {weight.dtype for weight in moving} == {torch.float32}
@@ -140,9 +140,9 @@ def test_a_reward_that_is_not_a_number_stops_and_keeps_the_last_checkpoint(
     assert found[0] == 2
 
 
-def test_answers_have_ends_and_a_mask(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+def test_answers_have_ends_and_a_mask(tiny: str):
     policy = models.load_causal(tiny, HERE, trained=True)
-    chat = models.load_chat(options(tiny, pairs, rewarding, tmp_path), policy)
+    chat = models.load_chat(tiny, policy)
     torch.manual_seed(0)
 
     rollout = roll_out(policy, chat, PROMPTS * 20, HERE, longest=6)
@@ -157,9 +157,9 @@ def test_answers_have_ends_and_a_mask(tiny: str, pairs: Path, rewarding: Path, t
         assert chat.text(row[:kept]) == text
 
 
-def test_log_probabilities_do_not_depend_on_padding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+def test_log_probabilities_do_not_depend_on_padding(tiny: str):
     policy = models.load_causal(tiny, HERE, trained=True)
-    chat = models.load_chat(options(tiny, pairs, rewarding, tmp_path), policy)
+    chat = models.load_chat(tiny, policy)
     torch.manual_seed(1)
     rollout = roll_out(policy, chat, PROMPTS, HERE, longest=5)
 

@@ -27,8 +27,8 @@ def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> RewardOptions:
 
 
 @pytest.fixture
-def model(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path) -> RewardModel:
-    return RewardModel.load(str(rewarding), options(tiny, pairs, tmp_path), HERE)
+def model(rewarding: Path) -> RewardModel:
+    return RewardModel.load(str(rewarding), HERE)
 
 
 def test_separable_pairs_are_told_apart_on_held_out_topics(rewarding: Path):
@@ -97,6 +97,6 @@ def test_a_file_with_one_class_is_one_sentence(tiny: str, pairs: Path, tmp_path:
         train_reward(options(tiny, one, tmp_path / "out"))
 
 
-def test_a_language_model_is_no_reward_model(tiny: str, pairs: Path, tmp_path: Path):
+def test_a_language_model_is_no_reward_model(tiny: str):
     with pytest.raises(UsageError, match=r"no reward model.*evenhand train reward"):
-        RewardModel.load(tiny, options(tiny, pairs, tmp_path), HERE)
+        RewardModel.load(tiny, HERE)

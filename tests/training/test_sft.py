@@ -40,7 +40,7 @@ def test_the_first_loss_is_that_of_answer_tokens_alone(tiny: str, pairs: Path, t
     at = models.Machine("cpu", "float32")
     model = models.load_causal(tiny, at, trained=True)
     user, answer = json.loads(one.read_text())["messages"]
-    tokenizer = models.load_chat(options(tiny, pairs, tmp_path), model).tokenizer
+    tokenizer = models.load_chat(tiny, model).tokenizer
     ids = tokenizer(f"<user> {user['content']} <end> <assistant> {answer['content']} <end>")["input_ids"]
     logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     expected = -sum(logprobs[place - 1, ids[place]].item() for place in range(len(ids) - 4, len(ids))) / 4
@@ -69,6 +69,31 @@ def test_a_broken_checkpoint_costs_only_the_steps_since_the_one_before(tiny: str
     train_sft(options(tiny, pairs, tmp_path / "parts"), resume=True)
 
     assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_an_interruption_while_the_result_is_saved_loses_nothing(
+    tiny: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    train_sft(options(tiny, pairs, tmp_path / "whole"))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interruption
+
+    with monkeypatch.context() as patch:
+        patch.setattr(models, "save", interrupted)
+        with pytest.raises(Interruption):
+            train_sft(options(tiny, pairs, tmp_path / "parts"))
+    train_sft(options(tiny, pairs, tmp_path / "parts"), resume=True)
+
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_tensorboard_gets_what_the_metrics_have(tiny: str, pairs: Path, tmp_path: Path):
+    pytest.importorskip("tensorboard", reason="needs pip install tensorboard")
+    train_sft(options(tiny, pairs, tmp_path / "out", steps=2))
+
+    (events,) = (tmp_path / "out" / "tensorboard").iterdir()
+    assert b"gradient" in events.read_bytes()
 
 
 def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, tmp_path: Path):

@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
-from evenhand.training.chat import Chat, prepared
+from evenhand.training.chat import MAX_LENGTH, Chat, prepared
 from evenhand.training.options import Options
 
 ADAPTER = "adapter_config.json"
@@ -43,22 +43,34 @@ class Machine:
         return torch.autocast(self.device.partition(":")[0], dtype=getattr(torch, self.dtype))
 
 
-def machine(options: Options) -> Machine:
-    """What the options say, else a GPU with bfloat16 where there is one."""
+def machine(device: str | None = None, dtype: str | None = None) -> Machine:
+    """What is asked for, else a GPU with bfloat16 where there is one."""
     torch: Any = importlib.import_module("torch")
-    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
-    return Machine(device, options.dtype or ("float32" if device == "cpu" else "bfloat16"))
+    return Machine(device, dtype or ("float32" if device == "cpu" else "bfloat16"))
 
 
-def load_chat(options: Options, model: Any) -> Chat:
+def load_chat(
+    name: str, model: Any, *, max_length: int = MAX_LENGTH, template: Path | None = None, pad: str | None = None
+) -> Chat:
     """The tokenizer of a loaded model, ready to train with."""
-    tokenizer = _from("AutoTokenizer", options.model)
-    prepared(tokenizer, options.model, template=options.chat_template, pad=options.pad_token)
-    return Chat(tokenizer, _ends(model, tokenizer), min(options.max_length, context_of(model)))
+    tokenizer = prepared(_from("AutoTokenizer", name), name, template=template, pad=pad)
+    return Chat(tokenizer, _ends(model, tokenizer), min(max_length, context_of(model)))
+
+
+def chat_of(options: Options, model: Any) -> Chat:
+    """The tokenizer of the model that the options name."""
+    return load_chat(
+        options.model,
+        model,
+        max_length=options.max_length,
+        template=options.chat_template,
+        pad=options.pad_token,
+    )
 
 
 def load_policy(options: Options, at: Machine) -> Any:

@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.errors import DataError, UsageError
+from evenhand.errors import UsageError
 from evenhand.training import data, losses, models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
@@ -87,7 +87,9 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
 
 def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
     """All models that the options name, each where it begins."""
-    reward = RewardModel.load(options.reward, options, machine)
+    reward = RewardModel.load(
+        options.reward, machine, max_length=options.max_length, at_once=options.micro_batch or options.batch
+    )
     critic = copy.deepcopy(reward.model)
     if options.lora is None:
         critic.float().requires_grad_(True)
@@ -95,10 +97,10 @@ def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
         critic = models.with_adapters(critic, options.lora, head=models.HEAD)
     actor = models.load_policy(options, machine)
     reference = models.frozen(copy.deepcopy(actor)) if options.lora is None else None
-    chat = models.load_chat(options, actor)
+    chat = models.chat_of(options, actor)
     if chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
-        raise DataError("The policy and the reward model have different tokenizers; train both from one base model.")
+        raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
     return Cast(actor, reference, critic, reward), chat
 
 

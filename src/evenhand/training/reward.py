@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from evenhand.stats.intervals import wilson
 from evenhand.training import data, models, stage
-from evenhand.training.chat import Chat, Encoded
+from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Pair, Prompt
 from evenhand.training.loop import Observer, Order, nobody, train
 from evenhand.training.losses import ranking_loss
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
-from evenhand.training.options import Options, RewardOptions
+from evenhand.training.options import RewardOptions
 
 
 def token_values(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
@@ -42,11 +41,13 @@ class RewardModel:
         self._at_once = at_once
 
     @classmethod
-    def load(cls, folder: str, options: Options, machine: Machine) -> RewardModel:
+    def load(
+        cls, folder: str, machine: Machine | None = None, *, max_length: int = MAX_LENGTH, at_once: int = 32
+    ) -> RewardModel:
         """A trained reward model, frozen."""
+        machine = machine or models.machine()
         model = models.load_classifier(folder, machine)
-        chat = models.load_chat(replace(options, model=folder, chat_template=None, pad_token=None), model)
-        return cls(models.frozen(model), chat, machine, options.micro_batch or 32)
+        return cls(models.frozen(model), models.load_chat(folder, model, max_length=max_length), machine, at_once)
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
         """The reward of each answer to its prompt."""
@@ -104,7 +105,7 @@ def judged(reward: RewardModel, pairs: Sequence[Pair]) -> dict[str, Any]:
 def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
     """A classifier on the trunk of a language model, with a new head."""
     causal = models.load_causal(options.model, machine, trained=options.lora is None)
-    chat = models.load_chat(options, causal)
+    chat = models.chat_of(options, causal)
     model = models.classifier_of(causal, chat, options.seed)
     return (model if options.lora is None else models.with_adapters(model, options.lora, head=models.HEAD)), chat
 

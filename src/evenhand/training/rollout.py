@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.errors import UsageError
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import token_entropies, token_logprobs
@@ -53,6 +54,8 @@ def roll_out(
             given = {"input_ids": fed, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
             output = policy(**given, use_cache=True, logits_to_keep=1)
             cache = output.past_key_values
+            if not answer and not bool(torch.isfinite(output.logits).all()):
+                raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
             chances = (output.logits[:, -1].float() / temperature).softmax(-1)
             token = torch.multinomial(chances, 1).masked_fill(~going[:, None], pad)
             answer.append(going.clone())

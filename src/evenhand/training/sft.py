@@ -24,7 +24,7 @@ def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = 
         if run.finished:
             return run.record
         model = models.load_policy(options, run.machine)
-        chat = models.load_chat(options, model)
+        chat = models.chat_of(options, model)
         work = _Work(options, model, chat, [chat.encode(each.prompt, each.answer) for each in examples], run.machine)
         test = [chat.encode(each.prompt, each.answer) for each in held_out]
         steps = options.total_steps(len(examples))

@@ -50,7 +50,7 @@ class Run:
 def begun(name: str, options: Options, sums: Mapping[str, str], *, resume: bool) -> Generator[Run]:
     """A run in its folder; what goes wrong on the device is told in one sentence."""
     torch: Any = importlib.import_module("torch")
-    machine = models.machine(options)
+    machine = models.machine(options.device, options.dtype)
     finished = output.begin(name, options, sums, resume=resume)
     torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are drawn before the first step
     try:
