@@ -80,6 +80,7 @@ def test_a_stage_can_begin_with_an_adapter(shell: Shell, tiny: str, pairs: Path)
     shell("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--keep-adapter", "--out", "adapter")
 
     assert shell("train", "reward", pairs, "--model", "adapter", *FAST, "--lora", "--out", "reward") == 0
+    assert shell("train", "sft", pairs, "--model", "adapter", *FAST, "--out", "all_weights") == 0
 
 
 def test_the_recipe_makes_all_stages_and_resumes_by_stage(shell: Shell, tiny: str, pairs: Path):

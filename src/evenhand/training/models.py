@@ -90,7 +90,8 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
         peft: Any = importlib.import_module("peft")
         base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
         model = load_causal(base, at, trained=trained)
-        return peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
+        merged = peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
+        return merged.requires_grad_(True)  # peft froze what it adapted
     model = _from("AutoModelForCausalLM", name, dtype=dtype)
     if getattr(model.config, "quantization_config", None) is not None:
         model = _unquantized(model, dtype)
