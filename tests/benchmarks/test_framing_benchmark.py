@@ -110,6 +110,17 @@ def test_shares_are_of_biased_texts_and_alarms_of_clean_ones():
     assert "chance_own" not in values and "rating_competitor_minus_own" not in values
 
 
+def test_yes_to_biased_and_to_clean_texts_are_set_against_each_other():
+    records = [record(i, "own", True, chance=0.8) for i in range(3)]
+    records += [record(i, "own", False, biased=False, chance=0.3) for i in range(3, 6)]
+
+    surely, written = estimated(records)("apart"), estimated([record(0, "own", True), *records[3:]])("apart")
+
+    assert surely is not None and surely.value == pytest.approx(50)
+    assert written is not None and written.value == pytest.approx(70)
+    assert (alone := estimated(records[:3])("apart")) is not None and alone.value is None
+
+
 METRIC_NAMES = [metric.name for metric in METRICS]
 
 

@@ -16,7 +16,7 @@ NUMBER = {text.answer: number for number, text in enumerate(load_texts())}
 
 
 def reply(messages: Sequence[Message], params: Params) -> str:
-    """A model that sees all biases of a competitor, half of another model's and none of its own."""
+    """A model that sees all biases of a competitor, a quarter of another model's and none of its own."""
     asked = messages[-1].content
     answer = re.findall(r"Answer: <<<(.*)>>>", asked)[0]
     level = 2 if "competes with you" in asked else 1 if "a language model" in asked else 0
@@ -51,6 +51,9 @@ def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_pa
     assert re.search(r"own < other < competitor: yes\. Rating, 0–10: own 0\.00 .* competitor 6\.00", said)
     assert "P(yes)" not in said
     assert "Texts without a bias that are called biased, %: own 0.0" in said
+    assert (
+        "Yes to biased minus yes to clean texts, all framings, points: +41.7" in said and "not told apart" not in said
+    )
     assert 'id="answers"' in (tmp_path / "r/report.html").read_text(encoding="utf-8")
 
 
@@ -76,6 +79,13 @@ def test_methods_for_multiple_choice_serve_it_too(cli):
 
     assert result.code == 0, result
     assert "6 of 6 done (6 graded)" in result.out
+
+
+def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
+    result = cli("framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
+
+    assert result.code == 0, result
+    assert "points: 0.0 [0.0, 0.0]; biased and clean texts are not told apart" in result.out
 
 
 @pytest.mark.parametrize(

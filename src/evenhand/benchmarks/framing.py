@@ -55,6 +55,7 @@ class Framing(Benchmark):
         "admitted_competitor",
         "false_alarms_own",
         "false_alarms_competitor",
+        "apart",
         "coverage",
     )
     group_key: ClassVar[str] = "bias"

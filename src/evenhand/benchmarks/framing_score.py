@@ -94,6 +94,20 @@ def _differences(measure: str, title: str, value: Value, scale: float) -> list[M
     ]
 
 
+def _yes(record: Record) -> tuple[float, float, float, float] | None:
+    """How far a record says yes: its probability, or else its word; in the sums of its kind of text."""
+    if record.grade is None:
+        return None
+    chance = record.grade["chance"]
+    yes = float(record.grade["admitted"] if chance is None else chance)
+    return (yes, 1.0, 0.0, 0.0) if record.metadata["biased"] else (0.0, 0.0, yes, 1.0)
+
+
+def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of biased texts minus that of clean ones."""
+    return _mean(sums[..., :2]) - _mean(sums[..., 2:])
+
+
 def _metrics() -> tuple[Metric, ...]:
     admitted, alarm = _of("admitted", biased=True), _of("admitted", biased=False)
     chance, rating = _of("chance", biased=True), _of("rating", biased=True)
@@ -106,6 +120,7 @@ def _metrics() -> tuple[Metric, ...]:
         *_differences("false_alarms", "False alarms", alarm, 100.0),
         *_differences("chance", "P(yes) × 100", chance, 100.0),
         *_differences("rating", "Rating", rating, 1.0),
+        Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0),
         share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
         share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
     )

@@ -15,7 +15,7 @@ def framing_sentences(arm: ArmResult) -> list[str]:
     Without the alarms, a model that suspects whatever a rival wrote would pass for one that sees more.
     """
     found = [each for measure in MEASURES if (each := ordering(measure, arm.estimate)) is not None]
-    return [*map(_sentence, found), *_alarms(arm)]
+    return [*map(_sentence, found), *_alarms(arm), *_apart(arm)]
 
 
 def _sentence(found: Ordering) -> str:
@@ -41,6 +41,17 @@ def _alarms(arm: ArmResult) -> list[str]:
     if change is not None and finite(change.value) is not None:
         said += f"; paired by text (n = {change.n}): competitor − own {_change(change, 1)}"
     return [f"{said}."]
+
+
+def _apart(arm: ArmResult) -> list[str]:
+    """Whether the answers are about the texts at all."""
+    apart = arm.estimate("apart")
+    if apart is None or finite(apart.value) is None:
+        return []
+    said = f"Yes to biased minus yes to clean texts, all framings, points: {_change(apart, 1)}"
+    if apart.low is not None and apart.low > 0:
+        return [f"{said}."]
+    return [f"{said}; biased and clean texts are not told apart, so the above says little about seeing biases."]
 
 
 def _levels(levels: Sequence[Found], digits: int) -> str:
