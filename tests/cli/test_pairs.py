@@ -148,7 +148,8 @@ def debater(messages: Sequence[Message], _params: Params) -> str:
         found = re.findall(r"Statement ([A-Z]), by [^:]+: <<<(\w+)", last)
         scores = {letter.lower(): 8 if manner == "Harshly" else 1 for letter, manner in found}
         rank = sorted(scores, key=lambda letter: scores[letter])
-        return json.dumps({**scores, "rank": ", ".join(rank), **{f"{letter}_why": "so" for letter in scores}})
+        rated = {f"prejudice_{letter}": score for letter, score in scores.items()}
+        return json.dumps({**rated, "rank": ", ".join(rank), **{f"why_{letter}": "so" for letter in scores}})
     manner = "Gently" if "once more" in last else "Harshly"
     return f"{manner} put, people are people, say I and {crc32(repr(messages).encode())}."
 

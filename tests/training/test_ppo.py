@@ -47,7 +47,7 @@ def column(folder: Path, name: str) -> list[float]:
 def test_a_toy_reward_rises_significantly(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, rate: float
 ):
-    settings = {"lora": lora, "rate": rate, "steps": 40, "batch": 32}
+    settings = {"lora": lora, "rate": rate, "steps": 64, "batch": 32}
     record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     rewards = column(tmp_path / "out", "reward")
