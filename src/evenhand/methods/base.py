@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,20 @@ def method(
         return METHODS.register(name)(made)
 
     return wrap
+
+
+def check_numbers(
+    whose: str, options: Mapping[str, Any], bounds: Mapping[str, tuple[float, float]], fractions: Collection[str] = ()
+) -> None:
+    """Refuse numbers out of their bounds, and fractions where whole numbers are meant; options not given are fine."""
+    for name, (least, most) in bounds.items():
+        if name not in options:
+            continue
+        value = options[name]
+        number = isinstance(value, int) or (isinstance(value, float) and name in fractions)
+        if not number or isinstance(value, bool) or not least <= value <= most:
+            what = "a number" if name in fractions else "a whole number"
+            raise PlanError(f"{whose} option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
 
 
 def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import PlanError
+from evenhand.methods.base import check_numbers
 from evenhand.search.base import check_spec
 from evenhand.types import SampleKind
 
@@ -23,14 +24,7 @@ _FRACTIONS = ("accept", "temperature")
 def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
     """Refuses options that make no sense, and a search that cannot be."""
     del kind
-    for name, (least, most) in _BOUNDS.items():
-        if name not in options:
-            continue
-        value = options[name]
-        number = isinstance(value, int) or (isinstance(value, float) and name in _FRACTIONS)
-        if not number or isinstance(value, bool) or not least <= value <= most:
-            what = "a number" if name in _FRACTIONS else "a whole number"
-            raise PlanError(f"MABRF's option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
+    check_numbers("MABRF's", options, _BOUNDS, _FRACTIONS)
     for name in ("look", "domain"):
         if not isinstance(options[name], bool):
             raise PlanError(f"MABRF's option {name} is true or false, not {options[name]!r}.")

@@ -11,6 +11,7 @@ import yaml
 
 from evenhand.agents.panel import ORDERS, TOPOLOGIES
 from evenhand.errors import DataError, PlanError
+from evenhand.methods.base import check_numbers
 from evenhand.types import SampleKind
 
 MOST_JUDGES = 8
@@ -32,14 +33,7 @@ _FRACTIONS = ("temperature",)
 def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
     """Refuses options that make no sense, and personas that are not there."""
     del kind
-    for name, (least, most) in _BOUNDS.items():
-        if name not in options:
-            continue
-        value = options[name]
-        number = isinstance(value, int) or (isinstance(value, float) and name in _FRACTIONS)
-        if not number or isinstance(value, bool) or not least <= value <= most:
-            what = "a number" if name in _FRACTIONS else "a whole number"
-            raise PlanError(f"The panel's option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
+    check_numbers("The panel's", options, _BOUNDS, _FRACTIONS)
     for name, words in _WORDS.items():
         if name in options and options[name] not in words:
             raise PlanError(f"The panel's option {name} is {' or '.join(words)}, not {options[name]!r}.")
