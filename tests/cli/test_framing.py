@@ -105,10 +105,11 @@ def test_bad_input_is_one_sentence(cli, arguments: tuple[str, ...], fault: str):
     assert fault in result.err and len(result.err.strip().splitlines()) == 1
 
 
-def test_a_run_of_another_benchmark_is_refused(cli):
+def test_a_run_of_another_benchmark_is_refused_and_its_report_left_alone(cli, tmp_path: Path):
     cli("run", "--model", "fake/A", "--limit", "2", "--out", "other")
 
     result = cli("framing", "other")
 
     assert result.code == 2
     assert "not of framing" in result.err
+    assert not (tmp_path / "other" / "report.html").exists()

@@ -11,7 +11,7 @@ import click
 from evenhand.cli.options import plan_options_without, read_order
 from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.cli.run import STOPPED, execute, run_order
-from evenhand.errors import PlanError, UsageError
+from evenhand.errors import UsageError
 from evenhand.reports.framing import framing_sentences
 
 BENCHMARK = METHOD = "framing"
@@ -54,9 +54,7 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
 
 def _report(runs: Sequence[Path], out: Path) -> int:
     """The study and its report, and whether the paper's ordering holds for each arm."""
-    result, target = study_and_report(runs, report_path(out))
-    if result.benchmark != BENCHMARK:
-        raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {BENCHMARK}.")
+    result, target = study_and_report(runs, report_path(out), benchmark=BENCHMARK)
     print_study(result, target)
     for arm in result.arms:
         for sentence in framing_sentences(arm):

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evenhand.errors import PlanError
 from evenhand.runs.results import StudyResult
 from evenhand.runs.show import shown_samples
 from evenhand.runs.study import study
@@ -34,12 +35,20 @@ def report_path(directory: Path) -> Path:
 
 
 def study_and_report(
-    runs: Sequence[Path], target: Path, *, samples: int = 300, scorers: Sequence[str] = (), **how: Any
+    runs: Sequence[Path],
+    target: Path,
+    *,
+    samples: int = 300,
+    scorers: Sequence[str] = (),
+    benchmark: str | None = None,
+    **how: Any,
 ) -> tuple[StudyResult, Path]:
-    """Compute the study, `how` its options say, and write its report to `target`."""
+    """Compute the study, `how` its options say, and write its report to `target`; of one benchmark alone, if named."""
     from evenhand.reports.html import write_report
 
     result = study(runs, scorers=scorers, **how)
+    if benchmark not in (None, result.benchmark):
+        raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {benchmark}.")
     target.parent.mkdir(parents=True, exist_ok=True)
     write_report(result, shown_samples(runs, samples, scorers=scorers), target)
     return result, target

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 import orjson
 import yaml
 
+from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, UnknownNameError
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
@@ -187,16 +188,7 @@ def _each(row: Mapping[Any, Any], key: str, path: str, read: Callable[[Mapping[A
 
 
 def _yaml(file: Traversable) -> dict[Any, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        content: Any = yaml.load(file.read_text("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}.", file=str(file)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
-        problem = getattr(error, "problem", None) or "unreadable"
-        raise DataError(f"not valid YAML ({problem}).", file=str(file), line=line) from error
+    content = read_yaml(file)
     if not isinstance(content, dict):
         raise DataError("debate topics are the fields bias, about, roles and topics.", file=str(file))
     return cast(dict[Any, Any], content)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
-import yaml
 
 from evenhand.data.malibu_words import identity_words
+from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError
 
 BUILTIN, IDENTITIES, PROVENANCE = "malibu_builtin", "malibu_identities.yaml", "provenance.json"
@@ -199,18 +199,7 @@ def _scenarios(rows: Sequence[Any], path: str, tags: Sequence[str]) -> Iterator[
 
 def _yaml(file: Traversable) -> dict[Any, Any]:
     """The mapping in a YAML file."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        content: Any = yaml.load(file.read_text("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}.", file=str(file)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
-        raise DataError(
-            f"not valid YAML ({getattr(error, 'problem', None) or 'unreadable'}).", file=str(file), line=line
-        ) from error
-    return _fields(content, "the file", str(file))
+    return _fields(read_yaml(file), "the file", str(file))
 
 
 def _fields(row: Any, what: str, path: str) -> dict[Any, Any]:

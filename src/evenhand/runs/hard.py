@@ -91,7 +91,7 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "models": {
             role: {"spec": model.spec, "fingerprint": fingerprints[model_key(model)]} for role, model in models.items()
         },
-        "prompts": _prompts(store),
+        "prompts": prompts_used(store),
         "seed": plan.seeds[0],
         "limit": plan.limit,
         "data": store.get("benchmark"),
@@ -99,7 +99,7 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
     }
 
 
-def _prompts(store: Store) -> dict[str, str]:
+def prompts_used(store: Store) -> dict[str, str]:
     """The hash of every prompt that was used, by id."""
     turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
     return dict(sorted((turn["prompt_id"], turn["prompt_hash"]) for turn in turns))

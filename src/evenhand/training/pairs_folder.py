@@ -18,8 +18,7 @@ from evenhand.agents.debating import STATEMENTS, WORST, statements_in
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
-from evenhand.models.request import unpack
-from evenhand.runs.store import Store
+from evenhand.runs.hard import prompts_used
 from evenhand.runs.study import StoredRun
 from evenhand.stats import mean_interval
 from evenhand.training.leaks import LeakCheck
@@ -200,12 +199,6 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "models": [{role: model.spec for role, model in models.items()} for models in plan.models],
         "fingerprints": store.get("models"),
         "seeds": plan.seeds,
-        "prompts": _prompts(store),
+        "prompts": prompts_used(store),
         "versions": store.get("versions"),
     }
-
-
-def _prompts(store: Store) -> dict[str, str]:
-    """The hash of every prompt that was used, by id."""
-    turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
-    return dict(sorted((turn["prompt_id"], turn["prompt_hash"]) for turn in turns))

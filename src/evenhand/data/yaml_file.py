@@ -1,0 +1,24 @@
+"""YAML files of users and of our own, read safely, with faults told by file and line."""
+
+from __future__ import annotations
+
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import yaml
+
+from evenhand.errors import DataError
+
+
+def read_yaml(file: Traversable) -> Any:
+    """The content, whatever it is."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(file.read_text("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read: {error}.", file=str(file)) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        problem = getattr(error, "problem", None) or "unreadable"
+        raise DataError(f"not valid YAML ({problem}).", file=str(file), line=line) from error
