@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evenhand.errors import UsageError
 from evenhand.training.chat import MAX_LENGTH
 
 Precision = Literal["float32", "bfloat16"]
+Algorithm = Literal["ppo", "rloo", "grpo", "remax"]
+GROUPED = ("rloo", "grpo")
+"""Algorithms that compare several answers to each prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +79,29 @@ class RewardOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DPOOptions(Options):
+    """Direct preference optimization: the policy learns from the pairs themselves, without a reward model."""
+
+    batch: int = 16
+    rate: float = 1e-6
+    beta: float = 0.1
+    """The price of a nat of divergence from the reference."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_amounts(self, "beta")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PPOOptions(Options):
-    """Proximal policy optimization against a reward model."""
+    """Proximal policy optimization against a reward model, and its relatives without a critic."""
 
     reward: str
     """The folder of the reward model."""
+    algorithm: Algorithm = "ppo"
+    """What an answer's advantage is measured against."""
+    answers: int | None = None
+    """Answers to each prompt of a batch; only rloo and grpo compare several (None: 4)."""
     batch: int = 4
     rate: float = 5e-6
     critic_rate: float = 3e-5
@@ -97,13 +118,31 @@ class PPOOptions(Options):
     """Taken from the reward of an answer that was cut off before it ended."""
     kl_limit: float = 20.0
     """Training stops once answers diverge by more than this many nats."""
+    sample_every: int | None = None
+    """Steps between answers that are kept for reading (None: as between checkpoints)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_counts(self, "passes", "max_new_tokens")
+        _check_counts(self, "passes", "max_new_tokens", "answers", "sample_every")
         _check_amounts(self, "critic_rate", "temperature", "clip", "kl_limit")
         if self.max_new_tokens >= self.max_length:
             raise UsageError(f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in {self.max_length}.")
+        if self.algorithm not in get_args(Algorithm):
+            raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
+        if self.answers is not None and self.algorithm not in GROUPED:
+            raise UsageError(f"Several answers to a prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
+        if self.per_prompt == 1 and self.algorithm in GROUPED:
+            raise UsageError(f"{self.algorithm} compares the answers to a prompt, so it needs 2 or more.")
+
+    @property
+    def per_prompt(self) -> int:
+        """How many answers each prompt gets."""
+        return (self.answers or 4) if self.algorithm in GROUPED else 1
+
+    @property
+    def at_once(self) -> int:
+        """How many answers are computed at once."""
+        return self.micro_batch or self.batch * self.per_prompt
 
 
 def _check_counts(options: Options, *names: str) -> None:

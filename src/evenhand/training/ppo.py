@@ -17,11 +17,17 @@ diverge from the reference by more than `kl_limit` nats on average.
 
 Departures from the paper, which names PPO, the batch size, the learning rate and one epoch: β, ε, γ, λ are DECISIONS';
 the number of passes, the critic's learning rate and the penalty for answers without an end are ours.
+
+Relatives (`algorithm`) differ in step 4 alone. They have no critic: an answer's return R is the sum of its r_t, and all
+its tokens have the same advantage, not whitened (see `baselines`):
+ - `rloo`: R less the mean R of the other answers to the prompt, of which several are sampled.
+ - `grpo`: R less the mean R of all answers to the prompt, in standard deviations. Its authors have the KL in the loss.
+ - `remax`: R less the score of the answer that takes the likeliest token every time.
+Like PPO they update by clipped ratios of single tokens, averaged over all tokens of the batch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import time
@@ -31,7 +37,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.training import data, losses, models, stage
+from evenhand.training import baselines, data, losses, models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.gae import advantages
@@ -40,8 +46,10 @@ from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import PPOOptions
+from evenhand.training.reference import as_reference, reference_of
 from evenhand.training.reward import RewardModel, token_values
 from evenhand.training.rollout import Rollout, measured, roll_out
+from evenhand.training.samples import Samples
 
 _HELD_OUT = 64
 """The most held-out prompts that are answered before and after."""
@@ -55,13 +63,12 @@ class Cast:
     reference: Any
     """None where the actor without its adapters is the reference."""
     critic: Any
+    """None where the algorithm does without."""
     reward: RewardModel
 
     def as_reference(self) -> tuple[Any, AbstractContextManager[Any]]:
         """The reference, and what must be entered while it computes."""
-        if self.reference is None:
-            return self.actor, self.actor.disable_adapter()
-        return self.reference, contextlib.nullcontext()
+        return as_reference(self.actor, self.reference)
 
 
 def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
@@ -87,21 +94,21 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
 
 def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
     """All models that the options name, each where it begins."""
-    reward = RewardModel.load(
-        options.reward, machine, max_length=options.max_length, at_once=options.micro_batch or options.batch
-    )
-    critic = copy.deepcopy(reward.model)
-    if options.lora is None:
-        critic.float().requires_grad_(True)
-    else:
-        critic = models.with_adapters(critic, options.lora, head=models.HEAD)
+    reward = RewardModel.load(options.reward, machine, max_length=options.max_length, at_once=options.at_once)
+    critic = _critic_of(reward, options.lora) if options.algorithm == "ppo" else None
     actor = models.load_policy(options, machine)
-    reference = models.frozen(copy.deepcopy(actor)) if options.lora is None else None
     chat = models.chat_of(options, actor)
-    if chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
+    if critic is not None and chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
-    return Cast(actor, reference, critic, reward), chat
+    return Cast(actor, reference_of(actor, options.lora), critic, reward), chat
+
+
+def _critic_of(reward: RewardModel, lora: int | None) -> Any:
+    critic = copy.deepcopy(reward.model)
+    if lora is not None:
+        return models.with_adapters(critic, lora, head=models.HEAD)
+    return critic.float().requires_grad_(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +117,17 @@ class Experience:
 
     rollout: Rollout
     logprobs: Any
-    values: Any
     advantages: Any
-    returns: Any
+    values: Any = None
+    """Like the returns, only where there is a critic."""
+    returns: Any = None
 
     def parts(self, size: int) -> Iterator[Experience]:
         """The answers in pieces of a size."""
-        for first in range(0, len(self.values), size):
+        for first in range(0, len(self.logprobs), size):
             rows = slice(first, first + size)
-            tensors = (self.logprobs, self.values, self.advantages, self.returns)
-            yield Experience(self.rollout.part(rows), *(tensor[rows] for tensor in tensors))
+            tensors = (self.logprobs, self.advantages, self.values, self.returns)
+            yield Experience(self.rollout.part(rows), *(None if each is None else each[rows] for each in tensors))
 
 
 class PPO:
@@ -131,15 +139,16 @@ class PPO:
         self._options, self._cast, self._chat = options, cast, chat
         self._prompts, self._machine = prompts, machine
         self._order = Order(len(prompts), options.batch, options.seed)
-        groups = [
-            (models.trainable(cast.actor, "actor."), options.rate),
-            (models.trainable(cast.critic, "critic."), options.critic_rate),
-        ]
-        self.optimizer = Optimizer(groups, Schedule(options.total_steps(len(prompts)), falls=False))
+        self._samples = Samples(options.out)
+        self._steps = options.total_steps(len(prompts))
+        groups = [(models.trainable(cast.actor, "actor."), options.rate)]
+        if cast.critic is not None:
+            groups.append((models.trainable(cast.critic, "critic."), options.critic_rate))
+        self.optimizer = Optimizer(groups, Schedule(self._steps, falls=False))
 
     def step(self, number: int) -> Mapping[str, float]:
         prompts = [self._prompts[i] for i in self._order.rows(number)]
-        experience, seen = self._experience(prompts)
+        experience, seen = self._experience(number, prompts)
         if seen["kl"] > self._options.kl_limit:
             raise StopTraining(f"at step {number + 1}, a KL of {seen['kl']:.1f} above the limit")
         updates = [self._update(experience) for _ in range(self._options.passes)]
@@ -153,58 +162,88 @@ class PPO:
         return {"held_out_reward_before": before, "held_out_reward_after": self._mean_score(self._cast.actor, prompts)}
 
     @torch.no_grad()
-    def _experience(self, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
+    def _experience(self, number: int, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
         """Steps 1 to 4, and what is worth to be logged of them."""
         o = self._options
+        asked = [prompt for prompt in prompts for _ in range(o.per_prompt)]
         started = time.perf_counter()
-        rollout = self._rolled_out(self._cast.actor, prompts)
+        rollout = self._rolled_out(self._cast.actor, asked)
         seconds = time.perf_counter() - started
         mask = rollout.answer
-        scores = self._scores(prompts, rollout)
-        ended = torch.tensor(rollout.ended, device=scores.device)
+        scores, earned = self._scores(asked, rollout)
         logprobs, entropies = measured(self._cast.actor, rollout, self._machine, o.temperature)
         reference, acting = self._cast.as_reference()
         with acting:
             before, _ = measured(reference, rollout, self._machine, o.temperature)
-        values = self._values(rollout)
-        rewards = losses.token_rewards(scores - o.no_end_penalty * ~ended, logprobs, before, mask, o.beta)
-        gains = advantages(rewards, values, mask, gamma=o.gamma, lam=o.lam)
+        divergences = ((logprobs - before) * mask).sum(1)
+        rewards = losses.token_rewards(earned, logprobs, before, mask, o.beta)
+        experience = Experience(rollout, logprobs, *self._advantages(prompts, rollout, rewards))
         seen = {
             "reward": scores.mean(),
-            "kl": ((logprobs - before) * mask).sum(1).mean(),
+            "kl": divergences.mean(),
             "entropy": losses.masked_mean(entropies, mask),
-            "no_end": (~ended).float().mean(),
+            "no_end": 1 - sum(rollout.ended) / len(rollout.ended),
             "length": mask.sum(1).mean(),
-            "values": losses.masked_mean(values, mask),
             "tokens": mask.sum(),
             "rollout_seconds": seconds,
         }
-        experience = Experience(rollout, logprobs, values, losses.whitened(gains, mask), gains + values)
+        if experience.values is not None:
+            seen["values"] = losses.masked_mean(experience.values, mask)
+        if self._is_read(number + 1) or seen["kl"] > o.kl_limit:
+            ones = slice(None, None, o.per_prompt)  # one answer to each prompt
+            found = (scores[ones].tolist(), divergences[ones].tolist())
+            self._samples.write(number + 1, prompts, rollout.texts[ones], *found)
         return experience, {name: float(value) for name, value in seen.items()}
+
+    def _advantages(self, prompts: Sequence[Prompt], rollout: Rollout, rewards: Any) -> tuple[Any, Any, Any]:
+        """Step 4: advantages and, where there is a critic, its values and the returns that it is to predict."""
+        o, mask = self._options, rollout.answer
+        if self._cast.critic is not None:
+            values = self._values(rollout)
+            gains = advantages(rewards, values, mask, gamma=o.gamma, lam=o.lam)
+            return losses.whitened(gains, mask), values, gains + values
+        returns = rewards.sum(1)
+        if o.algorithm == "rloo":
+            gains = baselines.leave_one_out(returns, o.per_prompt)
+        elif o.algorithm == "grpo":
+            gains = baselines.group_normalized(returns, o.per_prompt)
+        else:
+            _, greedy = self._scores(prompts, self._rolled_out(self._cast.actor, prompts, temperature=0))
+            gains = baselines.over_greedy(returns, greedy)
+        return gains[:, None] * mask, None, None
+
+    def _is_read(self, step: int) -> bool:
+        """Whether answers of a step (numbered from 1) are kept for reading."""
+        return step % (self._options.sample_every or self._options.save_every) == 0 or step == self._steps
 
     def _update(self, experience: Experience) -> dict[str, float]:
         """Step 5, once; the gradients of the pieces of a batch add up to those of its mean over tokens."""
         tokens = experience.rollout.answer.sum()
-        found = {"policy_loss": 0.0, "value_loss": 0.0, "clip_fraction": 0.0}
-        for part in experience.parts(self._options.micro_batch or self._options.batch):
+        found: dict[str, float] = {}
+        for part in experience.parts(self._options.at_once):
             share = part.rollout.answer.sum() / tokens
-            policy_loss, value_loss, held = self._losses(part)
-            # Actor and critic share no weights, so their losses can be added.
-            ((policy_loss + value_loss) * share).backward()
-            for name, value in zip(found, (policy_loss, value_loss, held), strict=True):
-                found[name] += (value.detach() * share).item()
+            loss, measures = self._losses(part)
+            (loss * share).backward()
+            for name, value in measures.items():
+                found[name] = found.get(name, 0.0) + (value.detach() * share).item()
         return {**found, "gradient": self.optimizer.update()}
 
-    def _losses(self, part: Experience) -> tuple[Any, Any, Any]:
-        """The actor's loss, the critic's, and the share of tokens where the clip holds."""
+    def _losses(self, part: Experience) -> tuple[Any, dict[str, Any]]:
+        """The loss of all that is trained, and what is logged of it."""
         mask, clip = part.rollout.answer, self._options.clip
         logprobs, _ = measured(self._cast.actor, part.rollout, self._machine, self._options.temperature)
-        policy_loss, held = losses.clipped_policy_loss(logprobs, part.logprobs, part.advantages, mask, clip)
-        values = self._values(part.rollout)
-        return policy_loss, losses.clipped_value_loss(values, part.values, part.returns, mask, clip), held
+        loss, held = losses.clipped_policy_loss(logprobs, part.logprobs, part.advantages, mask, clip)
+        measures = {"policy_loss": loss, "clip_fraction": held}
+        if self._cast.critic is not None:
+            values = self._values(part.rollout)
+            measures["value_loss"] = losses.clipped_value_loss(values, part.values, part.returns, mask, clip)
+            loss = loss + measures["value_loss"]  # actor and critic share no weights, so their losses can be added
+        return loss, measures
 
-    def _rolled_out(self, policy: Any, prompts: Sequence[Prompt]) -> Rollout:
-        longest, temperature = self._options.max_new_tokens, self._options.temperature
+    def _rolled_out(self, policy: Any, prompts: Sequence[Prompt], temperature: float | None = None) -> Rollout:
+        if temperature is None:
+            temperature = self._options.temperature
+        longest = self._options.max_new_tokens
         return roll_out(policy, self._chat, prompts, self._machine, longest=longest, temperature=temperature)
 
     def _values(self, rollout: Rollout) -> Any:
@@ -213,15 +252,18 @@ class PPO:
         width = rollout.answer.shape[1]
         return values[:, -width - 1 : -1] * rollout.answer
 
-    def _scores(self, prompts: Sequence[Prompt], rollout: Rollout) -> Any:
-        scores = self._cast.reward.score(prompts, rollout.texts)
-        if not all(math.isfinite(score) for score in scores):
+    def _scores(self, prompts: Sequence[Prompt], rollout: Rollout) -> tuple[Any, Any]:
+        """Step 2: what the reward model says, and what of it is earned."""
+        found = self._cast.reward.score(prompts, rollout.texts)
+        if not all(math.isfinite(score) for score in found):
             raise UsageError("The reward model gave an answer no number; check it, or train it again.")
-        return torch.tensor(scores, device=self._machine.device)
+        scores = torch.tensor(found, device=self._machine.device)
+        ended = torch.tensor(rollout.ended, device=self._machine.device)
+        return scores, scores - self._options.no_end_penalty * ~ended
 
     def _mean_score(self, policy: Any, prompts: Sequence[Prompt]) -> float:
         torch.manual_seed(step_seed(self._options.seed, 0))
         scores: list[float] = []
         for part in stage.parts(prompts, self._options.batch):
-            scores += self._scores(part, self._rolled_out(policy, part)).tolist()
+            scores += self._scores(part, self._rolled_out(policy, part))[0].tolist()
         return sum(scores) / len(scores)

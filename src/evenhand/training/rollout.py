@@ -42,7 +42,10 @@ class Rollout:
 def roll_out(
     policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: Machine, *, longest: int, temperature: float = 1.0
 ) -> Rollout:
-    """Sample an answer to each prompt from the policy's whole distribution, with torch's own random numbers."""
+    """Sample an answer to each prompt from the policy's whole distribution, with torch's own random numbers.
+
+    A temperature of 0 takes the likeliest token every time, and no random numbers.
+    """
     ids, mask = _left_padded(chat, prompts, longest, machine.device)
     pad = chat.tokenizer.pad_token_id
     ends = torch.tensor(sorted(chat.ends), device=machine.device)
@@ -56,8 +59,7 @@ def roll_out(
             cache = output.past_key_values
             if not answer and not bool(torch.isfinite(output.logits).all()):
                 raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
-            chances = (output.logits[:, -1].float() / temperature).softmax(-1)
-            token = torch.multinomial(chances, 1).masked_fill(~going[:, None], pad)
+            token = _chosen(output.logits[:, -1].float(), temperature).masked_fill(~going[:, None], pad)
             answer.append(going.clone())
             ids, mask = torch.cat([ids, token], 1), torch.cat([mask, going[:, None].long()], 1)
             going = going & ~torch.isin(token[:, 0], ends)
@@ -77,6 +79,13 @@ def measured(policy: Any, rollout: Rollout, machine: Machine, temperature: float
         logits = policy(**given, use_cache=False, logits_to_keep=width + 1).logits[:, :-1]
     logits = logits.float() / temperature
     return token_logprobs(logits, rollout.tokens), token_entropies(logits)
+
+
+def _chosen(logits: Any, temperature: float) -> Any:
+    """The next token of each row (rows × 1)."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(-1), 1)
 
 
 def _left_padded(chat: Chat, prompts: Sequence[Prompt], room: int, device: str) -> tuple[Any, Any]:
