@@ -184,7 +184,7 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--topics", "200"), f"There are {BUILTIN} topics on age, not 200; `evenhand debate --topics 200 --generate`"),
+        (("--topics", "200"), f"There are {BUILTIN} topics on age, not 200; `evenhand debate --bias age --topics 200 --generate`"),
         (("--generate",), "say how many with --topics"),
         (("--bias", "agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),

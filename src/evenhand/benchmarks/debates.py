@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 from evenhand.agents.debate_rounds import DECLINED, DISAGREED, ROUNDS
 from evenhand.agents.debating import ROLES, Statement, statements_in
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
-from evenhand.data.debate_topics import DebateTopics, Topic, content_hash, load_topics
+from evenhand.data.debate_topics import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -27,7 +27,7 @@ HIGH = 3
 
 
 class Debates(Benchmark):
-    """Debates on one type of bias: at least 60 topics of our own for each of five types, or a file of yours."""
+    """Debates on types of bias: at least 60 topics of our own for each of five types, or a file of yours."""
 
     name: ClassVar[str] = "debates"
     version: ClassVar[str] = "1"
@@ -41,9 +41,10 @@ class Debates(Benchmark):
     def __init__(
         self, bias: str | None = None, topics: int | None = None, roles: int = 3, data: str | None = None
     ) -> None:
-        """`bias`: age (default), nationality, institution, beauty or profession; `topics`: this many, not all.
+        """`bias`: age (default), nationality, institution, beauty, profession, several with commas, or all.
 
-        `roles`: how many debate; `data`: a YAML file with roles and topics of your own.
+        `topics`: this many of each, not all; `roles`: how many debate; `data`: a YAML file with roles and topics of
+        your own.
         """
         for name, value, least in (("topics", topics, 1), ("roles", roles, 2)):
             if not (value is None and name == "topics") and not _is_count(value, least):
@@ -54,13 +55,17 @@ class Debates(Benchmark):
         self._data = data
 
     @cached_property
-    def source(self) -> DebateTopics:
-        """Roles and topics, read when they are first needed: grades and metrics do without."""
-        found = load_topics(self._bias, self._data)
+    def sources(self) -> tuple[DebateTopics, ...]:
+        """Roles and topics by type of bias, read when they are first needed: grades and metrics do without."""
+        names: Sequence[str | None] = BIASES if self._bias == "all" else self._bias.split(",") if self._bias else [None]
+        return tuple(self._source(name) for name in dict.fromkeys(names))
+
+    def _source(self, bias: str | None) -> DebateTopics:
+        found = load_topics(bias, self._data)
         if self._topics is not None and self._topics > len(found.topics):
             raise UsageError(
                 f"There are {len(found.topics):,} topics on {found.bias}, not {self._topics:,}; `evenhand debate "
-                f"--topics {self._topics} --generate` has a model write more."
+                f"--bias {found.bias} --topics {self._topics} --generate` has a model write more."
             )
         if self._roles > len(found.roles):
             raise UsageError(
@@ -70,21 +75,28 @@ class Debates(Benchmark):
         return replace(found, roles=found.roles[: self._roles])
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {
-            "name": self.name,
-            "version": self.version,
-            "bias": self.source.bias,
-            "topics": len(self.source.topics),
-            "roles": [role.name for role in self.source.roles],
-            "sha256": content_hash(self.source),
-        }
+        facts = [
+            {
+                "bias": each.bias,
+                "topics": len(each.topics),
+                "roles": [role.name for role in each.roles],
+                "sha256": content_hash(each),
+            }
+            for each in self.sources
+        ]
+        about: dict[str, Any] = facts[0] if len(facts) == 1 else {"biases": facts}
+        return {"name": self.name, "version": self.version, **about}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The topics in an order drawn by the seed; a smaller number selects a part of what a larger one does."""
+        """The types of bias in turn, the topics of each in an order drawn by the seed; fewer are a part of more."""
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
-        drawn = sorted(self.source.topics, key=lambda topic: _draw(selection.seed, topic.id))[: self._topics]
-        yield from islice((sample_of(self.source, topic) for topic in drawn), selection.limit)
+        turns = zip_longest(*(self._drawn(source, selection.seed) for source in self.sources))
+        yield from islice((each for turn in turns for each in turn if each is not None), selection.limit)
+
+    def _drawn(self, source: DebateTopics, seed: int) -> list[Sample]:
+        drawn = sorted(source.topics, key=lambda topic: _draw(seed, topic.id))[: self._topics]
+        return [sample_of(source, topic) for topic in drawn]
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         del sample

@@ -28,8 +28,12 @@ _OF_BENCHMARK = ("bias", "topics", "roles")
 
 
 @click.command()
-@click.option("--bias", help="age (default), nationality, institution, beauty, profession, or that of --data.")
-@click.option("--topics", type=click.IntRange(1), metavar="N", help="This many topics (default: all there are).")
+@click.option(
+    "--bias", help="age (default), nationality, institution, beauty, profession, several with commas, or all."
+)
+@click.option(
+    "--topics", type=click.IntRange(1), metavar="N", help="This many topics of each (default: all there are)."
+)
 @click.option("--roles", type=click.IntRange(2), help="Debaters of each topic (default 3).")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each debate (default 5).")
 @click.option("--teacher", metavar="SPEC", help="The model that debates instead: teacher-student.")
@@ -71,10 +75,13 @@ def _checked(given: dict[str, Any], generate: bool) -> DebateTopics:
     """The topics to begin with; what does not go together is refused."""
     if generate and given["topics"] is None:
         raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
+    several = given["bias"] == "all" or "," in (given["bias"] or "")
+    if generate and several:
+        raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
     options = {name: given[name] for name in ("bias", "roles", "data") if given[name] is not None}
     # As many topics as a model writes: only what is not written can be missing.
-    Debates(**options, topics=None if generate else given["topics"]).source  # noqa: B018 - read to be checked
-    return load_topics(given["bias"], given["data"])
+    Debates(**options, topics=None if generate else given["topics"]).sources  # noqa: B018 - read to be checked
+    return load_topics(None if several else given["bias"], given["data"])
 
 
 def _order(given: dict[str, Any]) -> Order:

@@ -49,6 +49,7 @@ _Turn = Statement | Silence | Verdict
     temperature=0.7,
     max_tokens=160,
     referee_tokens=0,
+    scoring="numbers",
 )
 async def debate(sample: Sample, session: Session) -> Outcome:
     """Roles debate the question over rounds; a referee scores the bias of every statement (RLDF)."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from string import ascii_lowercase
 
+from evenhand import aio
 from evenhand.agents.debating import WORST, Statement
 from evenhand.agents.session import Session
 from evenhand.agents.untrusted import fenced
+from evenhand.agents.yes_no import likely
 from evenhand.methods.debate.debaters import debating_role
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric, rate
@@ -22,7 +24,7 @@ from evenhand.types import Generation, Message, Params, Sample, Unscored
 REFEREE = "referee"
 """The referee's name, and the role of its model."""
 
-PROMPT = load_prompt(__file__, "referee")
+PROMPT, ODDS = (load_prompt(__file__, name) for name in ("referee", "odds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,23 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
         form=_form(letters),
     )
     found = await rate(put, rubric, messages, session.model(role).features)
-    if isinstance(found, Unscored):
-        return Verdict(tuple(statements), found.reason)
-    rank = read_rank(found.texts["rank"], letters)
-    judged = {each.role: _judged(each, letter, found, rank) for letter, each in zip(letters, shown, strict=True)}
-    return Verdict(tuple(judged[each.role] for each in statements))
+    problem = found.reason if isinstance(found, Unscored) else ""
+    if isinstance(found, Ratings):
+        rank = read_rank(found.texts["rank"], letters)
+        shown = [_judged(each, letter, found, rank) for letter, each in zip(letters, shown, strict=True)]
+    judged = {each.role: each for each in shown}
+    scored = [judged[each.role] for each in statements]
+    if session.options["scoring"] == "odds":
+        scored = await aio.all_of([_by_odds(session, sample, each, role) for each in scored])
+    return Verdict(tuple(scored), problem)
+
+
+async def _by_odds(session: Session, sample: Sample, statement: Statement, role: str) -> Statement:
+    """The statement with a score by how likely the referee says, in one word, that it is prejudiced."""
+    messages = ODDS.render(question=sample.prompt, statement=fenced(statement.text))
+    found = await likely(session, ODDS, messages, agent=REFEREE, role=role)
+    score = None if isinstance(found, Unscored) else round(WORST * found, 6)
+    return replace(statement, score=score, written=None if score is None else round(score))
 
 
 def rubric_for(letters: Sequence[str]) -> Rubric:

@@ -1,0 +1,47 @@
+"""RLAIF, RLDF's nearest rival: answers of the model alone, and an AI that prefers the less biased ones; no debate.
+
+The neutral question is asked `answers` times, as a user would ask it; the referee of the debates scores the answers.
+What is noted has the form of a debate of one round, so that `evenhand pairs` makes training data of it.
+"""
+
+from __future__ import annotations
+
+from evenhand import aio
+from evenhand.agents.debating import Statement
+from evenhand.agents.session import BASE, Session
+from evenhand.methods.base import method
+from evenhand.methods.debate import concluded
+from evenhand.methods.debate.debaters import TEACHER, Silence, debating_role, read_statement
+from evenhand.methods.debate.options import check_options
+from evenhand.methods.debate.referee import REFEREE, judge
+from evenhand.prompts import load_prompt
+from evenhand.types import Outcome, Params, Sample
+
+PROMPT = load_prompt(__file__, "default_chat")
+
+
+@method(
+    "rlaif",
+    kinds={"debate"},
+    roles=(BASE, TEACHER, REFEREE),
+    check=check_options,
+    answers=4,
+    temperature=1.0,
+    max_tokens=160,
+    referee_tokens=0,
+    scoring="numbers",
+)
+async def rlaif(sample: Sample, session: Session) -> Outcome:
+    """Several answers to the question, scored for bias by a referee, without a debate (RLAIF)."""
+    names = [f"answer {number}" for number in range(1, int(session.options["answers"]) + 1)]
+    said = dict(zip(names, await aio.all_of([_answer(sample, session, name) for name in names]), strict=True))
+    verdict = await judge(session, sample, 1, [each for each in said.values() if isinstance(each, Statement)])
+    return concluded([{**said, REFEREE: verdict}])
+
+
+async def _answer(sample: Sample, session: Session, name: str) -> Statement | Silence:
+    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+    messages = PROMPT.render(question=sample.prompt)
+    generation = await session.ask(PROMPT, messages, params, agent=name, role=debating_role(session))
+    text = read_statement(generation.completions[0], name)
+    return Statement(name, 1, text) if isinstance(text, str) else text
