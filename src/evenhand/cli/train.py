@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 import yaml
@@ -15,11 +15,11 @@ from evenhand.errors import UsageError
 from evenhand.training import models
 from evenhand.training.card import shown
 from evenhand.training.loop import Observer
-from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RANK = 16
-_STAGES = {"sft": SFTOptions, "reward": RewardOptions, "ppo": PPOOptions}
+_STAGES = {"sft": SFTOptions, "reward": RewardOptions, "ppo": PPOOptions, "dpo": DPOOptions}
 _PATH = click.Path(path_type=Path)
 
 _WHERE = (
@@ -29,8 +29,8 @@ _WHERE = (
     click.option("--resume", is_flag=True, help="Go on with what was interrupted, or keep what is finished."),
 )
 _PACE = (
-    click.option("--batch", type=int, help="Rows in a step (sft 16, reward 32, ppo 4)."),
-    click.option("--lr", "rate", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6)."),
+    click.option("--batch", type=int, help="Rows in a step (sft 16, reward 32, ppo 4, dpo 16)."),
+    click.option("--lr", "rate", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6, dpo 1e-6)."),
     click.option("--epochs", type=float, help="How often all data is seen (default 1)."),
     click.option("--steps", type=int, help="This many steps, instead of epochs."),
 )
@@ -71,6 +71,8 @@ def train() -> None:
       evenhand train sft pairs/age --model local/builtin --out models/sft
       evenhand train reward pairs/age --model models/sft --out models/reward
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
+      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
+      evenhand train dpo pairs/age --model models/sft --out models/dpo
       evenhand train sft pairs/age --model local/builtin --out models/sft --resume
       evenhand audit hf/models/ppo
     """
@@ -105,6 +107,8 @@ def reward(resume: bool, **given: Any) -> None:
 @train.command()
 @_with((*_WHERE, *_PACE))
 @click.option("--reward", required=True, metavar="FOLDER", help="The reward model.")
+@click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="What to compare answers with (ppo).")
+@click.option("--answers", type=int, help="To each prompt of a batch, for rloo and grpo (default 4).")
 @click.option("--max-new-tokens", type=int, help="The longest answer that is sampled (default 128).")
 @click.option("--passes", type=int, help="Updates with each batch of answers (default 4).")
 @click.option("--critic-lr", "critic_rate", type=float, help="Learning rate of the critic (default 3e-5).")
@@ -115,15 +119,31 @@ def reward(resume: bool, **given: Any) -> None:
 @click.option("--temperature", type=float, help="Of the sampled answers (default 1).")
 @click.option("--no-end-penalty", type=float, help="For answers that are cut off (default 0.5).")
 @click.option("--kl-limit", type=float, help="Stop beyond this many nats from the reference (default 20).")
+@click.option("--sample-every", type=int, help="Steps between answers kept for reading (default: as --save-every).")
 @_with((*_SHARED, _ADAPTER))
 def ppo(resume: bool, **given: Any) -> None:
-    """Train a fine-tuned model against a reward model, by PPO."""
+    """Train a fine-tuned model against a reward model, by PPO, or by RLOO, GRPO or ReMax, which need no critic."""
     models.need_packages()
     from evenhand.training.ppo import train_ppo
 
     options = PPOOptions(**_given(given))
     with _progress() as announce:
         record = train_ppo(options, resume=resume, observe=announce("ppo"))
+    _tell(record, options.out)
+
+
+@train.command()
+@_with((*_WHERE, *_PACE))
+@click.option("--beta", type=float, help="The price of a nat away from the reference (default 0.1).")
+@_with((*_SHARED, _ADAPTER))
+def dpo(resume: bool, **given: Any) -> None:
+    """Train a fine-tuned model on the pairs themselves, by DPO; it needs no reward model."""
+    models.need_packages()
+    from evenhand.training.dpo import train_dpo
+
+    options = DPOOptions(**_given(given))
+    with _progress() as announce:
+        record = train_dpo(options, resume=resume, observe=announce("dpo"))
     _tell(record, options.out)
 
 

@@ -10,8 +10,10 @@ CARD = "README.md"
 _KINDS = {
     "sft": "a language model, fine-tuned on answers with a low bias score",
     "reward": "a reward model: a sequence classifier with one output, higher for the less biased answer",
-    "ppo": "a language model, trained by PPO against a reward model that prefers the less biased answer",
+    "ppo": "a language model, trained by {algorithm} against a reward model that prefers the less biased answer",
+    "dpo": "a language model, trained by DPO to prefer the less biased answer of pairs",
 }
+_ALGORITHMS = {"ppo": "PPO", "rloo": "RLOO", "grpo": "GRPO", "remax": "ReMax"}
 _LIMITS = (
     "It was trained on debates between roles that a language model played and a language model judged. What that "
     "judge does not see as bias was not trained away, and topics far from the data may be no better than before. "
@@ -24,15 +26,17 @@ def write(folder: Path, record: Mapping[str, Any]) -> None:
     options: Mapping[str, Any] = record["options"]
     used = {name: value for name, value in options.items() if value is not None and name not in ("model", "data")}
     use = "" if record["stage"] == "reward" else f"\nUse it as `hf/{folder.name}` from the folder that it lies in.\n"
+    algorithm = options.get("algorithm", record["stage"])
+    kind = _KINDS[record["stage"]].format(algorithm=_ALGORITHMS.get(algorithm))
     text = f"""---
 base_model: {options["model"]}
 library_name: transformers
-tags: [evenhand, rldf, {record["stage"]}]
+tags: [evenhand, rldf, {algorithm}]
 ---
 
 # {folder.name}
 
-This is {_KINDS[record["stage"]]}. Made by Evenhand from `{options["model"]}`; training ended: {record["ended"]}.
+This is {kind}. Made by Evenhand from `{options["model"]}`; training ended: {record["ended"]}.
 {use}
 ## Results
 

@@ -90,11 +90,16 @@ def judged(reward: RewardModel, pairs: Sequence[Pair]) -> dict[str, Any]:
     prompts = [pair.prompt for pair in pairs]
     chosen = reward.score(prompts, [pair.chosen for pair in pairs])
     rejected = reward.score(prompts, [pair.rejected for pair in pairs])
+    return told_apart(chosen, rejected)
+
+
+def told_apart(chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:
+    """The share of pairs whose better answer has the higher reward, with its interval, and the mean difference."""
     margins = [better - worse for better, worse in zip(chosen, rejected, strict=True)]
     right = sum(margin > 0 for margin in margins)
     interval = wilson(right, len(margins))
     return {
-        "pairs": len(pairs),
+        "pairs": len(margins),
         "accuracy": right / len(margins),
         "accuracy_low": interval.low,
         "accuracy_high": interval.high,

@@ -8,8 +8,8 @@ from typing import Any
 
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
+from evenhand.training.likelihood import answer_logprobs
 from evenhand.training.loop import Observer, Order, nobody, train
-from evenhand.training.losses import token_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import SFTOptions
@@ -63,8 +63,4 @@ class _Work:
         return total / sum(len(row.answer) for row in rows)
 
     def _summed_loss(self, rows: Sequence[Encoded]) -> Any:
-        batch = self._chat.padded(rows, self._machine.device)
-        with self._machine.autocast():
-            logits = self._model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False).logits
-        logprobs = token_logprobs(logits[:, :-1], batch.ids[:, 1:])
-        return -(logprobs * batch.answer[:, 1:]).sum()
+        return -answer_logprobs(self._model, self._chat, rows, self._machine).sum()
