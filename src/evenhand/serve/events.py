@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 
 from evenhand.guarding.types import Check
@@ -89,7 +89,7 @@ class Events:
             follower.put_nowait(short)
 
     @contextlib.contextmanager
-    def follow(self) -> Iterator[asyncio.Queue[Event]]:
+    def follow(self) -> Generator[asyncio.Queue[Event]]:
         """The events from now on; a reader that is too slow misses the oldest."""
         queue: asyncio.Queue[Event] = asyncio.Queue(WAITING)
         self._followers.add(queue)
