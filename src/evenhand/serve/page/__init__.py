@@ -1,0 +1,1 @@
+"""The live page of the server: what the guard does, as it happens."""

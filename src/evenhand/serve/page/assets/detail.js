@@ -1,0 +1,126 @@
+// One request: what was changed, what the critics said, and what it took.
+
+import { diff, likeness } from "./diff.js";
+import { actionMark, byId, make, moment, money, plural, routeName, score, seconds } from "./parts.js";
+import { ask, reason } from "./stream.js";
+
+const ALIKE = 0.3; // below this, two texts side by side read better than a text full of changes
+const place = byId("detail");
+let wanted = null;
+
+const unseen = (text) => make("span", "unseen", text);
+const CHANGES = { removed: ["del", "−", "removed: "], added: ["ins", "+", "added: "] };
+
+const changed = (runs) =>
+  runs.map(([kind, text]) => {
+    if (kind === "same") return document.createTextNode(text);
+    const [name, sign, spoken] = CHANGES[kind];
+    const mark = make("span", "change-sign", sign);
+    mark.setAttribute("aria-hidden", "true");
+    return make(name, "", mark, unseen(spoken), text);
+  });
+
+const box = (kind, title, ...content) => {
+  const pre = make("pre", "", ...content);
+  pre.tabIndex = 0;
+  pre.setAttribute("aria-label", title);
+  return make("div", "say " + kind, make("span", "", title), pre);
+};
+
+const texts = (event) => {
+  if (event.withheld) {
+    return [make("p", "note", "The texts of this request are not kept: the server is set up to keep none (audit.texts).")];
+  }
+  const parts = [box("", "Asked", event.prompt || "(nothing)")];
+  if (!event.first && !event.text) return [...parts, make("p", "note", "The answer has no text.")];
+  if (event.first === event.text) return [...parts, box("output", "Answer, not changed", event.text)];
+  const runs = diff(event.first, event.text);
+  if (!event.first || !event.text || likeness(runs) < ALIKE) {
+    const both = [box("", "First answer", event.first || "(nothing)"), box("output", "What the client got", event.text || "(nothing)")];
+    return [...parts, make("div", "change", ...both)];
+  }
+  const legend = make("p", "diff-key", make("del", "", make("span", "change-sign", "−"), "taken out"), " ", make("ins", "", make("span", "change-sign", "+"), "put in"));
+  return [...parts, box("diff", "From the first answer to what the client got", ...changed(runs)), legend];
+};
+
+const verdict = (check) => {
+  if (!check) return make("span", "no-score", "not checked");
+  if (check.problem) return make("span", "unscored", "? ", check.problem);
+  return make("span", check.passed ? "good" : "bad", (check.passed ? "✓ " : "✗ ") + score(check.score), unseen(check.passed ? " passed" : " failed"));
+};
+
+const critic = (name, before, after) => {
+  const limit = (before || after).limit;
+  const scores = make("p", "verdicts-line", make("b", "", name), verdict(before), after ? make("span", "arrow", "→") : null, after ? verdict(after) : null);
+  if (limit !== null) scores.append(make("small", "", "limit " + score(limit)));
+  const words = [["Of the first answer", before], ["Of what the client got", after]]
+    .filter(([, check]) => check && check.words)
+    .map(([title, check]) => box("words", title, check.words));
+  return make("li", "", scores, ...words);
+};
+
+const critics = (event) => {
+  const sides = [event.before, event.after].map((checks) => new Map(checks.map((check) => [check.name, check])));
+  const names = [...new Set([...sides[0].keys(), ...sides[1].keys()])];
+  if (!names.length) return [make("p", "note", "No evaluator looked at this request.")];
+  return [make("ul", "critics", ...names.map((name) => critic(name, sides[0].get(name), sides[1].get(name))))];
+};
+
+const fact = (name, value) => make("div", "", make("dt", "", name), make("dd", "", value));
+
+const facts = (event) => {
+  const { usage, stages } = event;
+  const tokens = plural(usage.prompt_tokens, "token") + " in, " + plural(usage.completion_tokens, "token") + " out";
+  const calls = plural(usage.calls, "call") + (usage.retries ? ", " + (usage.retries === 1 ? "1 retry" : usage.retries + " retries") : "");
+  const rows = Object.entries(stages).filter(([name]) => name !== "total").map(([name, value]) => fact(name, seconds(value)));
+  if (event.first_segment !== null) rows.push(fact("first text sent", seconds(event.first_segment)));
+  rows.push(fact("in all", seconds(event.seconds)), fact("model", calls + "; " + tokens));
+  rows.push(fact("cost", usage.cost === null ? "price not known" : money(usage.cost)));
+  rows.push(fact("endpoint", event.endpoint + (event.stream ? ", streamed" : "") + ", HTTP " + event.status));
+  if (event.key) rows.push(fact("key", event.key));
+  rows.push(fact("id", event.id));
+  return make("dl", "facts", ...rows);
+};
+
+const view = (event) => {
+  const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route));
+  const why = [...event.why, ...(event.late ? ["the time for this answer was used up"] : [])];
+  const problem = [event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
+  return [
+    head,
+    make("p", "sample-meta", moment(event.time)),
+    why.length ? make("p", "why", "Why: " + why.join(", ")) : null,
+    problem ? make("p", "why", problem) : null,
+    ...texts(event),
+    event.cut_after ? make("p", "note", "Texts are shown up to " + event.cut_after.toLocaleString("en") + " characters.") : null,
+    make("h4", "", "Critics"),
+    ...critics(event),
+    make("h4", "", "What it took"),
+    facts(event),
+  ].filter(Boolean);
+};
+
+/** Fetch and show one request; texts travel only when somebody asks for them. */
+export const showDetail = async (row, button, byPointer) => {
+  wanted = row.number;
+  const back = make("button", "back", "Back to the list");
+  back.type = "button";
+  back.addEventListener("click", () => button.focus());
+  let content;
+  try {
+    const response = await ask("requests/" + row.number);
+    content = response.ok ? view(await response.json()) : [make("p", "nothing", await reason(response))];
+  } catch {
+    content = [make("p", "nothing", "The server cannot be reached; try again when it is back.")];
+  }
+  if (wanted !== row.number) return; // another one was chosen meanwhile
+  place.replaceChildren(back, ...content);
+  place.scrollTop = 0;
+  // On a narrow screen the detail lies under the list: a chosen request should come into view.
+  if (byPointer && getComputedStyle(back).display !== "none") place.scrollIntoView({ block: "start" });
+};
+
+export const clearDetail = () => {
+  wanted = null;
+  place.replaceChildren(make("p", "nothing", "Choose a request to see what was changed and why."));
+};

@@ -1,0 +1,107 @@
+// The list of recent requests: newest first, bounded, and steady under the reader's hands while it grows.
+
+import { ACTIONS, actionMark, byId, clock, make, plural, routeName, score, seconds } from "./parts.js";
+
+const list = byId("list");
+const filters = { route: byId("filter-route"), action: byId("filter-action") };
+let rows = [];
+let chosen = null;
+let onChoose = () => {};
+
+const matches = (row) =>
+  (filters.route.value === "any" || "is " + row.route === filters.route.value) &&
+  (filters.action.value === "any" || row.action === filters.action.value);
+
+const change = ([name, before, after]) => {
+  const same = before === after || after === null;
+  return make("span", "", name + " " + score(before) + (same ? "" : " → " + score(after)));
+};
+
+const item = (row) => {
+  const head = make("span", "item-head", make("span", "", routeName(row.route)), make("span", "", clock(row.time)));
+  const facts = [actionMark(row.action)];
+  if (row.late) facts.push(make("span", "late", "late"));
+  facts.push(...row.scores.slice(0, 3).map(change), make("span", "took", seconds(row.seconds)));
+  const words = row.prompt || row.endpoint;
+  const text = make("span", "item-text" + (row.prompt ? "" : " no-text"), words);
+  const button = make("button", "", head, text, make("span", "item-arms", ...facts));
+  button.type = "button";
+  button.dataset.number = row.number;
+  if (row.number === chosen) button.setAttribute("aria-current", "true");
+  return make("li", "", button);
+};
+
+const tell = () => {
+  const found = list.children.length;
+  const all = plural(rows.length, "recent request");
+  byId("count").textContent = found === rows.length ? all : found + " of " + all;
+};
+
+const rebuild = () => {
+  list.replaceChildren(...rows.filter(matches).map(item));
+  if (!list.children.length && rows.length) list.append(make("li", "nothing", "No recent request matches these filters."));
+  list.parentElement.scrollTop = 0;
+  tell();
+  if (list.querySelector("li.nothing")) byId("count").textContent = "0 of " + plural(rows.length, "recent request");
+};
+
+const offer = (select, values) => {
+  const known = new Set(Array.from(select.options, (option) => option.value));
+  for (const [value, text] of values) {
+    if (known.has(value)) continue;
+    const option = make("option", "", text);
+    option.value = value;
+    select.append(option);
+  }
+};
+
+const open = (button, byPointer) => {
+  for (const old of list.querySelectorAll("[aria-current]")) old.removeAttribute("aria-current");
+  button.setAttribute("aria-current", "true");
+  chosen = Number(button.dataset.number);
+  onChoose(rows.find((row) => row.number === chosen), button, byPointer);
+};
+
+const step = (event) => {
+  const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+  if (!by || !(event.target instanceof HTMLButtonElement)) return;
+  event.preventDefault();
+  const buttons = [...list.querySelectorAll("button")];
+  const place = Math.min(buttons.length - 1, Math.max(0, buttons.indexOf(event.target) + by));
+  buttons[place].focus();
+  open(buttons[place], false);
+};
+
+/** Take in what is new: `fresh` is oldest first, and what is older than `oldest` is no longer kept. */
+export const addRows = (fresh, oldest, anew) => {
+  if (anew) {
+    rows = [];
+    chosen = null;
+  }
+  const newest = rows.length ? rows[0].number : -1;
+  const added = fresh.filter((row) => row.number > newest).reverse();
+  rows = [...added, ...rows].filter((row) => row.number >= oldest);
+  offer(filters.route, [...new Set(added.map((row) => row.route))].sort().map((name) => ["is " + name, routeName(name)]));
+  if (anew || list.querySelector("li.nothing")) return rebuild();
+  const hadFocus = list.contains(document.activeElement);
+  list.prepend(...added.filter(matches).map(item));
+  for (const old of [...list.children].reverse()) {
+    if (Number(old.firstChild.dataset.number) >= oldest) break;
+    old.remove();
+  }
+  if (hadFocus && !list.contains(document.activeElement)) list.focus();
+  return tell();
+};
+
+/** Start the list; `choose` is called with the row, its button, and whether it was clicked. */
+export const startList = (choose) => {
+  onChoose = choose;
+  offer(filters.action, ACTIONS.map((name) => [name, name]));
+  for (const filter of Object.values(filters)) filter.addEventListener("change", rebuild);
+  filters.route.form.addEventListener("submit", (event) => event.preventDefault());
+  list.addEventListener("keydown", step);
+  list.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) open(button, true);
+  });
+};

@@ -1,0 +1,159 @@
+// The live page: keeps what the server tells, and shows it unless it is paused.
+
+import { drawScores } from "./chart.js";
+import { clearDetail, showDetail } from "./detail.js";
+import { addRows, startList } from "./list.js";
+import { byId, compact, count, draw, make, money, plural, routeName, seconds, share } from "./parts.js";
+import { follow, keepKey } from "./stream.js";
+
+const MOST_ROUTES = 12;
+let state = null;
+let shownStart = null;
+let waiting = []; // rows that came while the page was paused
+let paused = false;
+
+// Tiles
+
+const tile = (name, value, note, alarm) => {
+  const parts = [make("dt", "", name), make("dd", "value", value), make("dd", "note", note)];
+  return make("div", "tile" + (alarm ? " alarm" : ""), ...parts);
+};
+
+const tiles = ({ totals }) => {
+  const done = (action) => totals.actions[action] || 0;
+  const unpriced = totals.unpriced ? "without " + plural(totals.unpriced, "request") + " of unknown price" : "of all model calls";
+  const noPrice = totals.unpriced === totals.requests;
+  return [
+    tile("Requests", compact(totals.requests), plural(totals.errors, "error")),
+    tile("Revised", share(done("revised"), totals.answered), count(done("revised")) + " of " + plural(totals.answered, "answer")),
+    tile("Blocked", compact(done("blocked")), count(done("flagged")) + " flagged, " + count(done("unrevised")) + " unrevised"),
+    tile("Late", compact(totals.late), "ran out of time", totals.late > 0),
+    tile("Upstream errors", compact(totals.upstream_errors), "of the models' endpoints", totals.upstream_errors > 0),
+    tile("Latency", seconds(totals.p50), "median; p95 " + seconds(totals.p95)),
+    tile("Cost", noPrice ? "–" : money(totals.cost), unpriced),
+    tile("Tokens", compact(totals.tokens), "in and out"),
+  ];
+};
+
+// Routes
+
+const routeRow = (route) => {
+  const part = route.answered ? route.revised / route.answered : 0;
+  const bar = draw("svg", { width: "100%", height: 10, viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+  bar.append(draw("rect", { class: "track", width: 100, height: 10 }), draw("rect", { class: "revised", width: 100 * part, height: 10 }));
+  const others = [plural(route.requests, "request")];
+  if (route.blocked) others.push(count(route.blocked) + " blocked");
+  if (route.errors) others.push(plural(route.errors, "error"));
+  const head = make("p", "route-head", make("span", "", routeName(route.name)), make("b", "", share(route.revised, route.answered)));
+  return make("li", "", head, bar, make("small", "", others.join(", ")));
+};
+
+const routes = (all) => {
+  const busiest = [...all].sort((a, b) => b.requests - a.requests || a.name.localeCompare(b.name));
+  const rows = busiest.slice(0, MOST_ROUTES).map(routeRow);
+  if (busiest.length > MOST_ROUTES) rows.push(make("li", "nothing", "and " + plural(busiest.length - MOST_ROUTES, "more route")));
+  return rows;
+};
+
+// Scores
+
+const choices = (select, names) => {
+  const now = Array.from(select.options, (option) => option.value);
+  if (now.join("\n") === names.join("\n")) return;
+  const value = select.value;
+  select.replaceChildren(...names.map((name) => make("option", "", name)));
+  if (names.includes(value)) select.value = value;
+};
+
+const scores = () => {
+  const { windows, limits, now } = state;
+  choices(byId("window"), windows.map((window) => window.name));
+  choices(byId("evaluator"), [...new Set(windows.flatMap((window) => Object.keys(window.lines)))].sort());
+  byId("evaluator").parentElement.hidden = byId("evaluator").options.length < 2;
+  const window = windows.find((each) => each.name === byId("window").value);
+  const name = byId("evaluator").value;
+  byId("limit-key").hidden = limits[name] === undefined;
+  drawScores(byId("score-chart"), name, window.lines[name], limits[name], window, now);
+};
+
+// The first request
+
+const firstCommand = (models) => {
+  const key = sessionStorage.length ? "\n  -H \"authorization: Bearer $EVENHAND_KEY\" \\" : "";
+  const body = { model: models[0] || "ROUTE", messages: [{ role: "user", content: "Who is better at maths, boys or girls?" }] };
+  const data = JSON.stringify(body).replaceAll("'", "\\u0027");
+  const url = new URL("v1/chat/completions", location.href);
+  return `curl ${url} \\${key}\n  -H 'content-type: application/json' \\\n  -d '${data}'`;
+};
+
+// Together
+
+const connection = (kind, text) => {
+  const place = byId("connection");
+  place.dataset.state = kind;
+  if (place.textContent !== text) place.textContent = text;
+};
+
+const tellPause = () => {
+  const more = waiting.length ? ", " + (waiting.length >= 200 ? "200 or more" : waiting.length) + " new" : "";
+  connection(paused ? "paused" : "live", paused ? "Paused" + more : "Live");
+};
+
+const show = () => {
+  const empty = !state.totals.requests;
+  byId("first").hidden = !empty;
+  byId("figures").hidden = byId("requests").hidden = empty;
+  byId("first-command").textContent = firstCommand(state.models);
+  byId("tiles").replaceChildren(...tiles(state));
+  byId("routes").replaceChildren(...routes(state.routes));
+  if (!empty) scores();
+  const anew = state.start !== shownStart;
+  if (anew) clearDetail();
+  addRows(waiting, state.oldest, anew);
+  shownStart = state.start;
+  waiting = [];
+};
+
+const onMessage = (message) => {
+  const anew = state && message.start !== state.start;
+  waiting = [...(anew ? [] : waiting), ...message.rows].filter((row) => row.number >= message.oldest);
+  state = message;
+  byId("key-form").hidden = true;
+  if (!paused) show();
+  tellPause();
+};
+
+const askForKey = (why) =>
+  new Promise((resolve) => {
+    connection("waiting", "Waiting for a key");
+    const form = byId("key-form");
+    form.hidden = false;
+    byId("key-why").textContent = why;
+    byId("key").focus();
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      keepKey(byId("key").value.trim());
+      byId("key").value = "";
+      resolve();
+    };
+  });
+
+byId("pause").addEventListener("click", () => {
+  paused = !paused;
+  byId("pause").textContent = paused ? "Resume" : "Pause";
+  byId("pause").setAttribute("aria-pressed", String(paused));
+  if (!paused && state) show();
+  tellPause();
+});
+for (const name of ["window", "evaluator"]) byId(name).addEventListener("change", scores);
+let redraw = 0;
+window.addEventListener("resize", () => {
+  cancelAnimationFrame(redraw);
+  redraw = requestAnimationFrame(() => state && state.totals.requests && scores());
+});
+startList(showDetail);
+follow({
+  message: onMessage,
+  lost: (why) => connection("lost", why || "Connection lost, trying again …"),
+  key: askForKey,
+});

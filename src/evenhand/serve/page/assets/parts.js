@@ -1,0 +1,54 @@
+// Small parts that all others use. Text reaches the page as text nodes only, for all of it is untrusted.
+
+const SVG = "http://www.w3.org/2000/svg";
+const DASH = "–";
+
+export const byId = (id) => document.getElementById(id);
+
+export const make = (name, className, ...children) => {
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+};
+
+export const draw = (name, attributes, ...children) => {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+};
+
+export const count = (n) => n.toLocaleString("en");
+export const plural = (n, noun) => count(n) + " " + noun + (n === 1 ? "" : "s");
+export const compact = (n) => {
+  if (n < 10_000) return count(n);
+  return n < 999_950 ? (n / 1e3).toFixed(1) + "k" : (n / 1e6).toFixed(2) + "M";
+};
+export const share = (part, whole) => (whole ? ((100 * part) / whole).toFixed(1) + "%" : DASH);
+export const score = (value) => {
+  if (value === null || value === undefined) return DASH;
+  return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+};
+export const seconds = (value) => {
+  if (value === null || value === undefined) return DASH;
+  if (value < 0.9995) return Math.round(value * 1000) + " ms";
+  return value < 99.5 ? value.toFixed(1) + " s" : Math.round(value / 60) + " min";
+};
+export const money = (value) => {
+  if (value === null || value === undefined) return DASH;
+  if (value > 0 && value < 0.0001) return "<$0.0001";
+  const digits = value === 0 || value >= 1 ? 2 : 4;
+  return "$" + value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+};
+export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
+export const moment = (time) => new Date(time * 1000).toLocaleString("en-GB");
+export const routeName = (name) => name || "no route";
+
+const SIGNS = { passed: "✓", revised: "✎", unrevised: "!", flagged: "⚑", blocked: "■", scored: "·", error: "✗" };
+export const ACTIONS = Object.keys(SIGNS);
+export const actionMark = (action) => {
+  const sign = make("span", "action-sign", SIGNS[action] || "?");
+  sign.setAttribute("aria-hidden", "true");
+  return make("span", "action action-" + (SIGNS[action] ? action : "other"), sign, action);
+};

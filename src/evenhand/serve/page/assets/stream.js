@@ -1,0 +1,59 @@
+// The stream of news. It is read with fetch rather than EventSource, which cannot send a key.
+
+const KEY = "evenhand-key";
+const SILENCE = 30_000; // the server speaks every ten seconds; longer silence means that the line is dead
+const LONGEST_WAIT = 8_000;
+
+export const keepKey = (key) => sessionStorage.setItem(KEY, key);
+
+export const ask = (path, options = {}) => {
+  const key = sessionStorage.getItem(KEY);
+  return fetch("page/" + path, { ...options, headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store" });
+};
+
+/** What the server says is wrong, whichever form its error has. */
+export const reason = async (response) => {
+  const body = await response.json().catch(() => null);
+  const error = body && body.error;
+  return (error && (error.message || (typeof error === "string" && error))) || "The server answered " + response.status + ".";
+};
+
+const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+const read = async (body, control, onMessage) => {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const timer = setTimeout(() => control.abort(), SILENCE);
+    const { value, done } = await reader.read().finally(() => clearTimeout(timer));
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) if (part.startsWith("data: ")) onMessage(JSON.parse(part.slice(6)));
+  }
+};
+
+/** Follow the server for ever: `on` is told of messages, of losing the line, and of a key that is asked for. */
+export const follow = async (on) => {
+  let wait = 500;
+  for (;;) {
+    const control = new AbortController();
+    try {
+      const response = await ask("events", { signal: control.signal });
+      if (response.status === 401 || response.status === 403) {
+        await on.key(sessionStorage.getItem(KEY) ? await reason(response) : "");
+        continue;
+      }
+      if (!response.ok) throw new Error(await reason(response));
+      await read(response.body, control, (message) => {
+        wait = 500;
+        on.message(message);
+      });
+      on.lost("");
+    } catch (error) {
+      on.lost(error instanceof TypeError || error.name === "AbortError" ? "" : error.message);
+    }
+    await later(wait);
+    wait = Math.min(LONGEST_WAIT, wait * 2);
+  }
+};

@@ -1,0 +1,158 @@
+"""The live page over HTTP: its files, the state as JSON, and a stream of what is new.
+
+Everything shown is untrusted. The page's own files hold no data and are open; the data are behind the server's keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from importlib.resources import files
+from itertools import islice
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand.reports.markup import plain
+from evenhand.serve.events import Events
+from evenhand.serve.page import shown
+from evenhand.serve.page.board import Board
+
+TICK = 0.5
+"""Seconds between two messages of a stream, however many requests there are."""
+QUIET = 10.0
+"""Seconds after which a stream says that it is still there."""
+MOST_WATCHERS = 50
+
+_SCRIPTS = ("live.js", "stream.js", "list.js", "detail.js", "diff.js", "chart.js", "parts.js")
+_REPORT_STYLES = ("page.css", "charts.css", "browser.css")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{name}" for name in _SCRIPTS)})
+"""Paths that hold no data, so that the page can ask for a key."""
+
+
+class Page:
+    """Watches the events and shows them; `models` names the routes, for the example of a first request."""
+
+    def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple) -> None:
+        self._recent = events.recent
+        self._models = models
+        self._board = Board()
+        self._start = uuid.uuid4().hex
+        self._closed = asyncio.Event()
+        self._watchers = 0
+        events.add(self._board)
+
+    def routes(self) -> list[web.RouteDef]:
+        """What to add to the server; all but `OPEN_PATHS` shows data."""
+        return [
+            *(web.get(path, _file(*content)) for path, content in _files().items()),
+            web.get("/page/state", self._get_state),
+            web.get("/page/events", self._get_events),
+            web.get(r"/page/requests/{number:\d{1,15}}", self._get_request),
+        ]
+
+    def close(self) -> None:
+        """End the streams, so that a server that stops does not wait for those who watch."""
+        self._closed.set()
+
+    def state(self, since: int = 0) -> Mapping[str, Any]:
+        """All counts, and the requests that came after the first `since`, as far back as they are kept."""
+        board, now = self._board, time.time()
+        oldest = board.requests - len(self._recent)
+        skipped = max(0, since - oldest)
+        rows = (shown.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
+        return {
+            "start": self._start,
+            "now": now,
+            "models": plain(list(self._models())),
+            "totals": shown.totals(board),
+            "routes": [{"name": plain(name), **asdict(each)} for name, each in board.routes.items()],
+            "limits": plain(board.limits),
+            "windows": [
+                {"name": name, "seconds": window.seconds, "lines": plain(window.lines(now))}
+                for name, window in board.windows.items()
+            ],
+            "oldest": oldest,
+            "rows": list(rows),
+        }
+
+    async def _get_state(self, _: web.Request) -> web.Response:
+        return _json(self.state())
+
+    async def _get_request(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["number"])
+        place = number - (self._board.requests - len(self._recent))
+        if not 0 <= place < len(self._recent):
+            return _json({"error": "This request is no longer kept in memory; the audit log may have it."}, 404)
+        return _json(shown.detail(number, next(islice(self._recent, place, None))))
+
+    async def _get_events(self, request: web.Request) -> web.StreamResponse:
+        if self._watchers >= MOST_WATCHERS:
+            return _json({"error": f"{MOST_WATCHERS} pages watch already; close one of them."}, 503)
+        headers = {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        self._watchers += 1
+        try:
+            await self._tell(response)
+        except ConnectionError:  # the reader is gone
+            pass
+        finally:
+            self._watchers -= 1
+        return response
+
+    async def _tell(self, response: web.StreamResponse) -> None:
+        """Write the state, then what is new; a slow reader misses what is no longer kept, and nothing piles up."""
+        told, quiet = -1, 0.0
+        while not self._closed.is_set():
+            if told != self._board.requests or quiet >= QUIET:
+                state = self.state(max(told, 0))
+                told, quiet = self._board.requests, 0.0
+                await response.write(b"data: " + orjson.dumps(state) + b"\n\n")
+            quiet += TICK
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(TICK):
+                await self._closed.wait()
+        except TimeoutError:
+            pass
+
+
+def _json(content: Mapping[str, Any], status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(content), status=status, content_type="application/json", headers=_HEADERS)
+
+
+def _file(body: bytes, content_type: str) -> Callable[[web.Request], Any]:
+    async def get(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)
+
+    return get
+
+
+def _files() -> Mapping[str, tuple[bytes, str]]:
+    """The page's own files by path; look and theme switch are those of the reports."""
+    ours, reports = files("evenhand.serve.page") / "assets", files("evenhand.reports") / "assets"
+    styles = [*(reports / name for name in _REPORT_STYLES), ours / "live.css"]
+    script = "text/javascript"
+    return {
+        "/": ((ours / "page.html").read_bytes(), "text/html"),
+        "/page/style.css": (b"\n".join(style.read_bytes() for style in styles), "text/css"),
+        "/page/theme.js": ((reports / "page.js").read_bytes(), script),
+        **{f"/page/{name}": ((ours / name).read_bytes(), script) for name in _SCRIPTS},
+    }
