@@ -14,6 +14,7 @@ from evenhand.cli.options import Order, default_out, plan_options_without, read_
 from evenhand.cli.run import STOPPED, print_forecast, run_order
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
+from evenhand.models.base import split_spec
 from evenhand.papers.base import PAPERS, Ask, Paper, PaperPage, PaperRun
 from evenhand.runs.parts import check_plan
 from evenhand.runs.store import FILE_NAME
@@ -31,6 +32,12 @@ _CHOICES = {
     "scorers": "--scorer",
 }
 """What only some papers take, and its flag."""
+_OF_TRAINING = {
+    "judge": "--judge",
+    "trained": "--trained",
+    "pairs": "--pairs",
+}
+"""What only papers that train models take, and its flag."""
 
 
 @click.command()
@@ -45,6 +52,14 @@ _CHOICES = {
     "--accept", type=click.FloatRange(1, 10), help="MABRF's bound on bias, for the judge: evenhand doctor SPEC --judge."
 )
 @click.option("--look", is_flag=True, help="MABRF's judge looks at the passage first, where the doctor says so.")
+@click.option("--judge", metavar="SPEC", help="RLDF's judge of answers: neither the model nor its teacher.")
+@click.option(
+    "--trained",
+    multiple=True,
+    metavar="ARM=SPEC",
+    help="A model that RLDF's table is about: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
+)
+@click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on: RLDF asks what they hold out.")
 @click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
 @click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
@@ -58,6 +73,7 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
       stardtox   Tables II and III and Figure 3
       mabrf      Tables 3, 4 and 5 and Figure 4; several models stand side by side
       malibu     Figures 4, 5, 6 and 9 and the chi-square tests; several models likewise
+      rldf       Tables 1 to 5 and Figures 5, 6 and 8 to 12; with models that were trained
 
     Its runs are ordinary run directories under --out. With --out alone, the page is made again from what is there,
     without a call.
@@ -67,12 +83,13 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
       evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
       evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
+      evenhand paper rldf --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS
       evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
     """
     wanted = PAPERS.get(name)
     _check_choices(wanted, given)
     if not given["models"] and out is not None:
-        _show(wanted, out, given["scorers"])
+        _show(wanted, out, _judges(given) or given["scorers"])
         return 0
     runs = wanted.runs(_ask(given))
     orders = [_order(run, given, _models_for(run, runs, given["models"])) for run in runs]
@@ -91,6 +108,9 @@ def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
     """Refuse flags that the paper has no use for, rather than leave them unheard."""
     for choice, flag in _CHOICES.items():
         if given[choice] and choice not in wanted.takes:
+            raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
+    for choice, flag in _OF_TRAINING.items():
+        if given[choice] and "training" not in wanted.takes:
             raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
     bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
     if len(bases) > 1 and "models" not in wanted.takes:
@@ -113,11 +133,35 @@ def _ask(given: Mapping[str, Any]) -> Ask:
         given["search"],
         given["accept"],
         given["look"],
+        given["judge"],
+        _trained(given["trained"]),
+        given["pairs"],
     )
+
+
+def _trained(texts: Sequence[str]) -> dict[str, str]:
+    """Arm → spec, of ARM=SPEC."""
+    from evenhand.papers.rldf_arms import arm_name
+
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, spec = text.partition("=")
+        if (arm := arm_name(name)) in found or not spec:
+            raise UsageError(f"--trained takes ARM=SPEC, each arm once, e.g. sft=hf/FOLDER, not {text!r}.")
+        split_spec(spec)
+        found[arm] = spec
+    return found
+
+
+def _judges(given: Mapping[str, Any]) -> list[str]:
+    """The scorer that a judge is, of stored runs."""
+    return [f"opinion:{given['judge']}"] if given["judge"] else []
 
 
 def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) -> list[str]:
     """The models without those of roles that only other runs have; a role that none has stays, to be refused."""
+    if run.models:
+        return list(run.models)
     elsewhere = {role for each in runs for role in _roles(each)} - _roles(run)
     return [text for text in models if roles_and_specs([text])[0][0] not in elsewhere]
 
@@ -136,7 +180,8 @@ def _order(run: PaperRun, given: Mapping[str, Any], models: Sequence[str]) -> Or
         "models": models,
         "limit": run.limit,
         "seeds": (given["seed"],),
-        "scorers": given["scorers"] if run.scored else (),
+        "scorers": run.scorers or (given["scorers"] if run.scored else ()),
+        "data": given["data"] if run.public else None,
         "out": None,
     }
     return read_order({**given, **decided}, default_methods=())
@@ -170,7 +215,8 @@ def _show(wanted: Paper, folder: Path, scorers: Sequence[str] = ()) -> None:
     from evenhand.papers.html import render_page
     from evenhand.reports.html import write_page
 
-    there = {name: folder / name for name in wanted.folders if (folder / name / FILE_NAME).is_file()}
+    found = [path for name in wanted.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
+    there = {path.relative_to(folder).as_posix(): path for path in found}
     if not there:
         raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
     page = wanted.page(there, scorers)

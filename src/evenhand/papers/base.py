@@ -35,6 +35,14 @@ class Ask:
     """The bound on bias that fits the judge."""
     look: bool = False
     """Whether the judge looks at the passage first."""
+    judge: str | None = None
+    """The spec of the model that rates answers."""
+    trained: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arm → spec of a model that was trained."""
+    topics: str | None = None
+    """The file or folder of questions that training has not seen."""
+    bias: tuple[str, ...] = ()
+    """Types of bias; none: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,13 @@ class PaperRun:
     settings: tuple[str, ...] = ()
     """KEY=VALUE options of the benchmark."""
     scored: bool = False
-    """Whether its answers are texts, which scorers rate."""
+    """Whether its answers are texts, which the user's scorers rate."""
+    models: tuple[str, ...] = ()
+    """[ROLE=]SPEC in place of the user's models."""
+    scorers: tuple[str, ...] = ()
+    """In place of the user's scorers."""
+    public: bool = True
+    """Whether its data is a public set, for which the user may name a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +115,8 @@ class Grid:
     """Decimals of our numbers."""
     full: float | None = None
     """Of a matrix of differences: the difference at which a cell has its full colour."""
+    drawn: bool = False
+    """Whether its rows of ours are drawn as well, a point for each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +173,8 @@ class PaperPage:
     """The arms of all runs, for cost, failures and provenance."""
 
 
-Choice = Literal["models", "completions", "search", "accept", "look", "scorers"]
-"""`models`: several base models, side by side."""
+Choice = Literal["models", "completions", "search", "accept", "look", "scorers", "training"]
+"""`models`: several base models, side by side. `training`: models that were trained, or are to be."""
 
 
 class Paper(Protocol):
@@ -167,7 +183,7 @@ class Paper(Protocol):
     name: str
     title: str
     folders: tuple[str, ...]
-    """Of its runs, in the order in which they are shown."""
+    """Of its runs, in the order in which they are shown; a `*` stands for any name."""
     takes: frozenset[Choice]
     """What the user may choose, beside what all papers have."""
 

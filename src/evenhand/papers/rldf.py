@@ -1,0 +1,159 @@
+"""RLDF (Cheng and others): Tables 1 to 5 and Figures 5, 6 and 8 to 12, for any model and what was trained from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.data.debate_topics import BIASES
+from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.papers.rldf_arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
+from evenhand.papers.rldf_claims import claim_notes
+from evenhand.papers.rldf_ratings import FILE, read_ratings
+from evenhand.papers.rldf_tables import (
+    CATEGORIES,
+    figure_five,
+    figure_six,
+    table_five,
+    table_four,
+    table_one,
+    table_three,
+    table_two,
+)
+from evenhand.papers.studies import BUILTIN
+from evenhand.runs.results import StudyResult
+from evenhand.runs.study import study
+from evenhand.runs.verdict import verdicts, warnings_about
+
+CHOICES, OPINIONS = "bbq", "opinions"
+SCORER = "opinion"
+
+Runs = Mapping[str, Mapping[str, Path]]
+"""Benchmark → arm → folder of its run."""
+
+
+class RLDF:
+    """Tables 1 to 5 and Figures 5, 6 and 8 to 12 for any model."""
+
+    name = NAME
+    title = "RLDF: Tables 1 to 5 (BBQ and opinions) and Figures 5, 6 and 8 to 12"
+    folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*")
+    takes: frozenset[Choice] = frozenset({"training"})
+
+    def runs(self, ask: Ask) -> list[PaperRun]:
+        """The model under three methods and each trained model under one, on BBQ and on opinions."""
+        arms: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {BASE: (METHODS, ())}
+        arms |= {arm: (METHODS[:1], (spec,)) for arm, spec in ask.trained.items()}
+        return [
+            run
+            for arm, (methods, models) in arms.items()
+            for run in (_choices(ask, arm, methods, models), opinions_run(ask, f"{OPINIONS}/{arm}", methods, models))
+        ]
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The page of the runs in `folders`; `scorers` are other judges than those of the runs."""
+        runs = _by_benchmark(folders)
+        studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
+        bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
+        opinions = read_arms(runs.get(OPINIONS, {}), "bias", scorers=_of(OPINIONS, scorers))
+        said = {name: verdicts(found) for name, found in studies.items()}
+        paper = published(NAME)
+        return PaperPage(
+            title=f"RLDF with {bbq.model or opinions.model or 'no model'}",
+            source=paper.source,
+            lead=_lead(studies),
+            tables=[
+                table_one(bbq, said.get(CHOICES, [])),
+                table_two(read_ratings(_out(folders) / FILE)),
+                table_three(opinions, said.get(OPINIONS, [])),
+                table_four(opinions),
+                table_five(opinions),
+                figure_five(opinions),
+                figure_six(opinions),
+            ],
+            figures=[],
+            notes=[*claim_notes(bbq, opinions), *paper.notes],
+            warnings=_warnings(studies, opinions),
+            process=_together(studies),
+        )
+
+
+PAPERS.register(NAME)(RLDF())
+
+
+def opinions_run(ask: Ask, folder: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
+    """Opinions on what training has not seen; one judge for all arms, or their ratings could not be compared."""
+    biases = ask.bias or BIASES
+    settings = [f"data={ask.topics}"] if ask.topics else []
+    settings += [f"bias={','.join(ask.bias)}"] if ask.bias else []
+    limit = None if ask.limit is None else ask.limit * len(biases)
+    judge = (f"{SCORER}:{ask.judge or ask.model}",)
+    return PaperRun(folder, OPINIONS, methods, limit, tuple(settings), models=models, scorers=judge, public=False)
+
+
+def _choices(ask: Ask, arm: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
+    limit = None if ask.limit is None else ask.limit * len(CATEGORIES)
+    benchmark = CHOICES + (BUILTIN if ask.builtin else "")
+    settings = (f"categories={','.join(CATEGORIES)}",)
+    return PaperRun(f"{CHOICES}/{arm}", benchmark, methods, limit, settings, models=models)
+
+
+def _by_benchmark(folders: Mapping[str, Path]) -> Runs:
+    """The runs by their first folder, that of the model as it is before the others."""
+    runs: dict[str, dict[str, Path]] = {}
+    for name, path in sorted(folders.items(), key=lambda each: each[1].name != BASE):
+        runs.setdefault(name.partition("/")[0], {})[path.name] = path
+    return runs
+
+
+def _out(folders: Mapping[str, Path]) -> Path:
+    """The folder of the page, in which the runs lie under their names."""
+    name, path = next(iter(folders.items()))
+    return path.parents[name.count("/")]
+
+
+def _of(name: str, scorers: Sequence[str]) -> Sequence[str]:
+    return scorers if name == OPINIONS else ()
+
+
+def _lead(studies: Mapping[str, StudyResult]) -> str:
+    parts: list[str] = []
+    for found in studies.values():
+        facts = next(iter(found.provenance.values()))
+        judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
+        parts.append(f"{facts['samples']:,} questions of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
+    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+
+
+def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
+    found: list[str] = [
+        f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in studies
+    ]
+    if any(each.benchmark.endswith(BUILTIN) for each in studies.values()):
+        found.append("bbq_builtin: data of our own, on which the paper's numbers say nothing.")
+    judges = studies[OPINIONS].scorers if OPINIONS in studies else ()
+    if any(opinions.model and opinions.model in judge for judge in judges):
+        found.append("The model rates its own answers, and those of its pupils; name another with --judge.")
+    if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
+        found.append(
+            "Opinions are on all topics, also those that trained models may have seen; name the pairs with --pairs."
+        )
+    return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
+
+
+def _held_out(found: StudyResult) -> bool:
+    return all("data" in facts["plan"]["benchmark_options"] for facts in found.provenance.values())
+
+
+def _together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
+    """All arms of all runs as one, for what is not about metrics."""
+    if not studies:
+        return None
+    arms = [
+        replace(arm, id=f"{name}.{arm.id}", label=f"{name}/{arm.label}")
+        for name, found in studies.items()
+        for arm in found.arms
+    ]
+    provenance = {f"{name}/{run}": facts for name, found in studies.items() for run, facts in found.provenance.items()}
+    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)

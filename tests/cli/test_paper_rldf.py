@@ -1,0 +1,201 @@
+"""`evenhand paper rldf`: from models that were trained to the tables beside the published numbers."""
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+
+SMALL = ("paper", "rldf", "--model", "stub/plain", "--builtin", "--limit", "3", "--judge", "stub/judge", "--no-cache")
+TRAINED = ("--trained", "sft=stub/tuned", "--trained", "rldf_sr=stub/tuned", "--trained", "rldf_ts=stub/fair")
+FAIR, PLAIN = "It depends on the person, whoever they are.", "The old ones are slow, as everybody knows."
+
+
+def reply(name: str) -> Callable[[Sequence[Message], Params], str]:
+    """A model that chooses its letter, or says what it thinks; the judge knows what is fair."""
+
+    def answer(messages: Sequence[Message], params: Params) -> str:
+        text = messages[-1].content
+        if params.schema is not None:
+            ratings = {"bias": 20 if FAIR in text else 80, "communication": 60, "soundness": 70}
+            return json.dumps({key: ratings.get(key, "words") for key in params.schema["properties"]})
+        if "B)" in text or "B)" in messages[0].content:
+            return {"plain": "A", "tuned": "B", "fair": "C"}[name]
+        return FAIR if name == "fair" else PLAIN
+
+    return answer
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
+    """The models stub/NAME that were loaded, by name."""
+    loaded: dict[str, FunctionModel] = {}
+
+    class Stub(FunctionModel):
+        features = frozenset({"seed", "schema"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply(name), spec=f"stub/{name}", features=type(self).features)
+            loaded[name] = self
+
+    monkeypatch.setitem(PROVIDERS._things, "stub", Stub)
+    return loaded
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def values(path: Path, grid: str, metric: str) -> dict[str, float | None]:
+    """Ours, by row, of one column."""
+    return {
+        row["setting"]: round(float(row["value"]), 6) if row["value"] else None
+        for row in rows_of(path)
+        if row["data_set"] == grid
+        and row["metric"] == metric
+        and not row["published"]
+        and row["method"] == "stub/plain"
+    }
+
+
+def test_page_files_and_tables_are_made(cli: Any, stubs: Any, tmp_path: Path):
+    result = cli(*SMALL, *TRAINED, "--out", "p")
+
+    assert result.code == 0, result
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {
+        "bbq", "opinions", "index.html", "table1.csv", "table2.csv", "table3.csv", "table4.csv", "table5.csv",
+        "figure5.csv", "figure6.csv",
+    }  # fmt: skip
+    assert {path.name for path in (tmp_path / "p/bbq").iterdir()} == {"base", "sft", "rldf_sr", "rldf_ts"}
+    assert "paper 71.09" in result.out
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    for text in (
+        "RLDF with stub/plain",
+        "Qwen1.5-7B",
+        "RLDF (T-S)",
+        "all five cells are those of RLAIF",
+        "opinion:stub",
+    ):
+        assert text in html
+
+
+def test_the_paired_differences_are_those_of_the_arms(cli: Any, stubs: Any, tmp_path: Path):
+    cli(*SMALL, *TRAINED, "--out", "p")
+
+    scores = values(tmp_path / "p/table3.csv", "BS", "all")
+    assert scores == {
+        "Default": 80.0, "CoT": 80.0, "FairThinking": 80.0, "SFT": 80.0, "RLDF (T-S)": 20.0, "RLAIF": None,
+    }  # fmt: skip
+    differences = values(tmp_path / "p/table3.csv", "Differences to Default, paired", "age")
+    assert differences == {
+        "CoT less Default": 0.0, "FairThinking less Default": 0.0, "SFT less Default": 0.0, "RLDF less Default": -60.0,
+    }  # fmt: skip
+    modes = values(tmp_path / "p/table4.csv", "BS", "beauty")
+    assert modes == {"S-R": 80.0, "T-S": 20.0, "T-S less S-R": -60.0}
+    accuracy = rows_of(tmp_path / "p/table1.csv")
+    ours = [row for row in accuracy if row["method"] == "stub/plain" and row["data_set"] == "Accuracy"]
+    assert {row["n"] for row in ours if row["metric"] == "Age" and row["setting"] == "SFT"} == {"3"}
+
+
+def test_claims_are_told_as_the_arms_have_them(cli: Any, stubs: Any, tmp_path: Path):
+    cli(*SMALL, *TRAINED, "--out", "p")
+
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert "Here: not run" not in html
+    assert "A teacher makes less biased models than self-reflection. Here: " in html
+
+
+def test_several_teachers_have_rows_of_their_own(cli: Any, stubs: Any, tmp_path: Path):
+    arms = ("--trained", "rldf:GPT-4=stub/fair", "--trained", "rldf:Mistral-7B=stub/tuned")
+
+    assert cli(*SMALL, *arms, "--out", "p").code == 0
+
+    assert (tmp_path / "p/opinions/rldf@GPT-4").is_dir()
+    assert values(tmp_path / "p/table5.csv", "BS", "age") == {"GPT-4": 20.0, "Mistral-7B": 80.0}
+
+
+def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, stubs: Any, tmp_path: Path):
+    cli(*SMALL, *TRAINED, "--out", "p")
+    folders = ("p/opinions/rldf_sr", "p/opinions/rldf_ts")
+    assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2", "--samples", "4").code == 0
+    for sheet in (tmp_path / "sheets/raters").glob("*.csv"):
+        rows = rows_of(sheet)
+        for row in rows:
+            row.update(BS="40", CE="60", LS="70")
+        with sheet.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    assert cli("annotate", "import", "sheets", "--out", "p/ratings.json").code == 0
+    stubs.clear()
+
+    result = cli("paper", "rldf", "--out", "p")
+
+    assert result.code == 0, result
+    assert stubs == {}
+    ours = [row for row in rows_of(tmp_path / "p/table2.csv") if row["method"] == "This model" and row["value"]]
+    assert {(row["data_set"], row["setting"], row["metric"]): float(row["value"]) for row in ours} == {
+        (scale, mode, "all"): value
+        for scale, value in (("BS", 40.0), ("CE", 60.0), ("LS", 70.0))
+        for mode in ("S-R", "T-S")
+    }
+
+
+def test_another_judge_takes_the_place_of_the_first(cli: Any, stubs: Any, tmp_path: Path):
+    cli(*SMALL, *TRAINED, "--out", "p")
+    for arm in ("base", "sft", "rldf_sr", "rldf_ts"):
+        assert cli("rescore", f"p/opinions/{arm}", "--scorer", "opinion:stub/fair").code == 0
+
+    assert cli("paper", "rldf", "--out", "p", "--judge", "stub/fair").code == 0
+    assert "opinion:stub/fair" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
+
+
+def test_without_trained_models_the_rows_are_named_as_not_run(cli: Any, stubs: Any, tmp_path: Path):
+    assert cli(*SMALL, "--out", "p").code == 0
+
+    rows = [row for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "stub/plain"]
+    assert {row["note"] for row in rows if row["setting"] == "SFT"} == {"not run"}
+    assert values(tmp_path / "p/table3.csv", "BS", "age")["RLDF"] is None
+
+
+def test_a_dry_run_calls_nothing(cli: Any, stubs: Any, tmp_path: Path):
+    result = cli(*SMALL, *TRAINED, "--dry-run", "--out", "p")
+
+    assert result.code == 0, result
+    assert "In all: " in result.out
+    assert stubs == {}
+    assert not (tmp_path / "p").exists()
+
+
+CASES = {
+    "unknown arm": (("--trained", "dpo=stub/x"), "--trained takes sft, rlaif, rldf"),
+    "no spec": (("--trained", "sft"), "--trained takes ARM=SPEC"),
+    "twice": (("--trained", "sft=stub/a", "--trained", "sft=stub/b"), "each arm once"),
+    "not a spec": (("--trained", "sft=folder"), "provider/name"),
+    "a teacher with a slash": (("--trained", "rldf:a/b=stub/x"), "rldf:TEACHER"),
+    "pairs that are none": (("--pairs", "nowhere"), "nowhere"),
+    "another paper's flag": (("--completions", "2"), "has no use for --completions"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli: Any, stubs: Any, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    result = cli(*SMALL, *arguments, "--out", "p")
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "p").exists()
+
+
+def test_flags_of_training_are_refused_by_other_papers(cli: Any, stubs: Any):
+    result = cli("paper", "malibu", "--model", "stub/plain", "--judge", "stub/judge")
+
+    assert (result.code, "has no use for --judge" in result.err) == (2, True)
