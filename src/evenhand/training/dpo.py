@@ -34,7 +34,7 @@ def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
-        work = DPO(options, model, chat, pairs, run.machine)
+        work = DPO(options, model, reference_of(model, options.lora), chat, pairs, run.machine)
         steps = options.total_steps(len(pairs))
         ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
         results = {"pairs": len(pairs), "steps": steps, **run.last("loss", steps), **run.last("margin", steps)}
@@ -46,38 +46,41 @@ def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Observer = 
 class DPO:
     """The ranking loss of implicit rewards, averaged over the pairs of a batch, for the training loop."""
 
-    def __init__(self, options: DPOOptions, model: Any, chat: Chat, pairs: Sequence[Pair], machine: Machine) -> None:
-        self._model, self._chat, self._machine, self._beta = model, chat, machine, options.beta
-        self._reference = reference_of(model, options.lora)
-        self._rows = self._encoded(pairs)
+    def __init__(
+        self, options: DPOOptions, model: Any, reference: Any, chat: Chat, pairs: Sequence[Pair], machine: Machine
+    ) -> None:
+        self._model, self._reference, self._chat = model, reference, chat
+        self._machine, self._beta = machine, options.beta
+        self.rows = self._encoded(pairs)
         self._at_once = options.micro_batch or options.batch
         self._order = Order(len(pairs), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(pairs)))
-        self.optimizer = Optimizer([(models.trainable(model), options.rate)], schedule)
+        self.optimizer = Optimizer([(models.trainable(model), options.rate)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
-        rows = [self._rows[i] for i in self._order.rows(number)]
+        rows = [self.rows[i] for i in self._order.rows(number)]
         measured = dict.fromkeys(("loss", "accuracy", "margin", "chosen", "rejected"), 0.0)
-        for part in stage.parts(rows, self._at_once):
+        for part, weight in self._machine.team.parts(rows, self._at_once):
             chosen, rejected = self.rewards(part)
-            share = len(part) / len(rows)
+            share = len(part) / len(rows) * weight
             loss = ranking_loss(chosen, rejected)
             (loss * share).backward()
             means = (loss, (chosen > rejected).float(), chosen - rejected, chosen, rejected)
             for name, values in zip(measured, means, strict=True):
                 measured[name] += float(values.detach().mean()) * share
+        measured = dict(zip(measured, self._machine.team.summed(*measured.values()), strict=True))
         return {**measured, "gradient": self.optimizer.update()}
 
     def judged(self, pairs: Sequence[Pair]) -> dict[str, float]:
         """How the implicit rewards tell pairs apart."""
         if not pairs:
             return {}
-        chosen, rejected = list[float](), list[float]()
+        team, rows = self._machine.team, self._encoded(pairs)
+        mine = [rows[i] for i in team.rows(len(rows))]
         with torch.no_grad():
-            for part in stage.parts(self._encoded(pairs), self._at_once):
-                better, worse = self.rewards(part)
-                chosen += better.tolist()
-                rejected += worse.tolist()
+            found = [self.rewards(part) for part in stage.parts(mine, self._at_once)]
+        both = team.gathered(len(rows), *(torch.cat(each) for each in zip(*found, strict=True)))
+        chosen, rejected = (each.tolist() for each in both)
         means = {"chosen": sum(chosen) / len(chosen), "rejected": sum(rejected) / len(rejected)}
         return {**told_apart(chosen, rejected), **means}
 

@@ -1,0 +1,152 @@
+"""PPO's relatives: that each raises a reward without a critic and can be interrupted, and what they leave to read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.errors import UsageError
+from evenhand.training.options import PPOOptions
+from evenhand.types import Message
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
+from evenhand.training.loop import read_metrics  # noqa: E402
+from evenhand.training.ppo import gathered, train_ppo  # noqa: E402
+from evenhand.training.rollout import roll_out  # noqa: E402
+from evenhand.training.samples import SAMPLES, Samples  # noqa: E402
+from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
+
+HERE = models.Machine("cpu", "float32")
+WITHOUT_CRITIC = ("rloo", "grpo", "remax")
+ASKED = (Message("user", "w1"),)
+
+
+def options(tiny: str, pairs: Path, reward: Path, out: Path, **changed: Any) -> PPOOptions:
+    settings: dict[str, Any] = {"rate": 1e-3, "batch": 4, "steps": 4, "max_new_tokens": 6}
+    return PPOOptions(model=tiny, reward=str(reward), data=pairs, out=out, device="cpu", **{**settings, **changed})
+
+
+def read_samples(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
+def test_the_reward_rises_significantly(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
+    settings = {"algorithm": algorithm, "steps": 40, "batch": 8 if algorithm != "remax" else 32}
+    record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
+
+    lines = read_metrics(tmp_path / "out")
+    first, last = (torch.tensor([line["reward"] for line in part]) for part in (lines[:8], lines[-8:]))
+    error = float((first.var() / 8 + last.var() / 8).sqrt())
+    assert float(last.mean() - first.mean()) > 4 * error
+    assert record["results"]["held_out_reward_after"] > record["results"]["held_out_reward_before"] + 1
+    assert lines[0]["kl"] == pytest.approx(0, abs=1e-5)
+    assert not {"values", "value_loss"} & lines[0].keys()
+
+
+@pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
+@pytest.mark.parametrize("lora", [None, 4])
+def test_interrupted_and_resumed_is_the_same_bit_for_bit(
+    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str, lora: int | None
+):
+    settings = {"algorithm": algorithm, "lora": lora, "save_every": 2, "sample_every": 1}
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", **settings))
+
+    with pytest.raises(Interruption):
+        train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", **settings), observe=interrupt_after(3))
+    assert len(read_samples(tmp_path / "parts")) == 3 * 4
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", **settings), resume=True)
+
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert (tmp_path / "whole" / SAMPLES).read_bytes() == (tmp_path / "parts" / SAMPLES).read_bytes()
+
+
+@pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
+def test_no_critic_is_loaded(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
+    given = options(tiny, pairs, rewarding, tmp_path / "out", algorithm=algorithm, save_every=2)
+    cast, _ = gathered(given, HERE)
+    with pytest.raises(Interruption):
+        train_ppo(given, observe=interrupt_after(2))
+
+    assert cast.critic is None
+    _, tensors = checkpoints.newest(tmp_path / "out") or (0, {})
+    assert tensors
+    assert not [name for name in tensors if "critic" in name]
+
+
+def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    given = {"algorithm": "rloo", "answers": 3, "steps": 1, "no_end_penalty": 0, "temperature": 3.0}
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **given))
+
+    line = read_metrics(tmp_path / "out")[0]
+    assert line["tokens"] == pytest.approx(line["length"] * 4 * 3)
+    assert len({json.dumps(row["prompt"]) for row in read_samples(tmp_path / "out")}) == 4  # one answer of each
+
+
+def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
+
+    whole, parts = (read_metrics(tmp_path / name) for name in ("whole", "parts"))
+    for name in ("policy_loss", "clip_fraction", "gradient"):
+        expected = [line[name] for line in whole]
+        assert [line[name] for line in parts] == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_without_a_temperature_an_answer_is_the_likeliest(tiny: str):
+    policy = models.load_causal(tiny, HERE, trained=True)
+    chat = models.load_chat(tiny, policy)
+
+    rollout = roll_out(policy, chat, [ASKED] * 2, HERE, longest=4, temperature=0)
+
+    opening = list(chat.opening(ASKED, 4))
+    expected: list[int] = []
+    while len(expected) < rollout.answer[0].sum():
+        expected.append(int(policy(torch.tensor([opening + expected])).logits[0, -1].argmax()))
+    assert rollout.tokens[0].tolist() == rollout.tokens[1].tolist() == expected
+
+
+def test_samples_are_kept_with_checkpoints_and_at_the_end(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", steps=5, save_every=2, batch=8))
+
+    rows = read_samples(tmp_path / "out")
+    assert [row["step"] for row in rows] == [2] * 4 + [4] * 4 + [5] * 4
+    assert rows[0].keys() == {"step", "prompt", "answer", "reward", "kl"}
+    assert rows[0]["prompt"][0]["role"] == "user"
+
+
+def test_samples_show_what_went_beyond_the_limit(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    settings = {"kl_limit": 0.05, "rate": 3e-3, "steps": 30, "batch": 16}
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
+
+    done = len(read_metrics(tmp_path / "out"))
+    assert {row["step"] for row in read_samples(tmp_path / "out")} == {done + 1}
+
+
+def test_a_line_that_was_cut_short_goes(tmp_path: Path):
+    Samples(tmp_path).write(1, [ASKED], ["é one"], [0.5], [0.0])
+    with (tmp_path / SAMPLES).open("a") as file:
+        file.write('{"step": 2, "pro')
+
+    Samples(tmp_path).write(3, [ASKED], ["three"], [0.5], [0.0])
+
+    assert [(row["step"], row["answer"]) for row in read_samples(tmp_path)] == [(1, "é one"), (3, "three")]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"algorithm": "reinforce"}, "algorithm must be one of ppo, rloo, grpo, remax"),
+        ({"algorithm": "remax", "answers": 4}, "for rloo and grpo, not for remax"),
+        ({"algorithm": "rloo", "answers": 1}, "needs 2 or more"),
+        ({"algorithm": "grpo", "answers": 0}, "answers must be a whole number"),
+        ({"sample_every": 0}, "sample-every must be a whole number"),
+    ],
+)
+def test_bad_options_are_one_sentence(given: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        options("m", Path("p"), Path("r"), Path("o"), **given)
