@@ -38,6 +38,7 @@ _NEEDED: dict[str, Permission] = {
     "/metrics": "metrics",
     "/v1/moderations": "score",
     "/v1alpha1": "score",
+    "/$discovery": "score",
 }
 _CLIENT = "evenhand.client"
 _HASH = re.compile("[0-9a-fA-F]{64}")
@@ -153,7 +154,7 @@ def key_of(request: web.Request) -> str:
             return _password(value)
         case _:
             pass
-    if request.path.startswith("/v1alpha1/"):
+    if request.path.startswith(("/v1alpha1/", "/$discovery/")):
         return request.headers.get("X-Goog-Api-Key") or request.query.get("key", "")
     return request.headers.get("X-Api-Key", "")
 

@@ -36,7 +36,7 @@ class Event:
     """The name of the client's key, never the key; "" without one."""
     status: int = 200
     action: str = ""
-    """What was done: one of the guard's actions, `scored`, or "" where nothing was answered."""
+    """What the guard did; "" where it had nothing to do: scoring, listing models, refused requests."""
     why: tuple[str, ...] = ()
     prompt: str = ""
     first: str = ""

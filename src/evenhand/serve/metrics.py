@@ -24,7 +24,7 @@ OTHER = "other"
 _ENDPOINTS = frozenset(
     {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
 )
-_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed", "scored"})
+_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed"})
 _STAGES = frozenset({"answer", "checks", "revision", "total"})
 
 
