@@ -138,9 +138,10 @@ class Board:
         route.errors += event.status >= 400
 
     def _measure(self, event: Event) -> None:
-        seconds = event.stages.get("total", 0.0)
-        if event.action not in _UNGUARDED:
-            self._seconds.append(seconds)
+        if event.action in _UNGUARDED:
+            return
+        seconds = finite(event.stages.get("total")) or 0.0
+        self._seconds.append(seconds)
         for check in event.before:
             if check.limit is not None:
                 self.limits[check.name] = check.limit

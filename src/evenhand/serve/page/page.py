@@ -18,6 +18,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.reports.markup import plain
+from evenhand.serve.errors import RequestError
 from evenhand.serve.events import Events
 from evenhand.serve.page import shown
 from evenhand.serve.page.board import Board
@@ -87,6 +88,7 @@ class Page:
                 for name, window in board.windows.items()
             ],
             "oldest": oldest,
+            "kept": self._recent.maxlen,
             "rows": list(rows),
         }
 
@@ -97,12 +99,12 @@ class Page:
         number = int(request.match_info["number"])
         place = number - (self._board.requests - len(self._recent))
         if not 0 <= place < len(self._recent):
-            return _json({"error": "This request is no longer kept in memory; the audit log may have it."}, 404)
+            return _refusal(404, "This request is no longer kept in memory; the audit log may have it.")
         return _json(shown.detail(number, next(islice(self._recent, place, None))))
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:
-            return _json({"error": f"{MOST_WATCHERS} pages watch already; close one of them."}, 503)
+            return _refusal(503, f"{MOST_WATCHERS} pages watch already; close one of them.")
         headers = {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
@@ -134,8 +136,14 @@ class Page:
             pass
 
 
-def _json(content: Mapping[str, Any], status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(content), status=status, content_type="application/json", headers=_HEADERS)
+def _json(content: Mapping[str, Any]) -> web.Response:
+    return web.Response(body=orjson.dumps(content), content_type="application/json", headers=_HEADERS)
+
+
+def _refusal(status: int, message: str) -> web.Response:
+    response = RequestError(status, message).response()
+    response.headers.update(_HEADERS)
+    return response
 
 
 def _file(body: bytes, content_type: str) -> Callable[[web.Request], Any]:

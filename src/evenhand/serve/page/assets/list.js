@@ -32,17 +32,16 @@ const item = (row) => {
 };
 
 const tell = () => {
-  const found = list.children.length;
+  const found = list.querySelectorAll("button").length;
   const all = plural(rows.length, "recent request");
   byId("count").textContent = found === rows.length ? all : found + " of " + all;
 };
 
 const rebuild = () => {
   list.replaceChildren(...rows.filter(matches).map(item));
-  if (!list.children.length && rows.length) list.append(make("li", "nothing", "No recent request matches these filters."));
+  if (!list.children.length) list.append(make("li", "nothing", "No recent request matches these filters."));
   list.parentElement.scrollTop = 0;
   tell();
-  if (list.querySelector("li.nothing")) byId("count").textContent = "0 of " + plural(rows.length, "recent request");
 };
 
 const offer = (select, values) => {

@@ -4,13 +4,14 @@ import { drawScores } from "./chart.js";
 import { clearDetail, showDetail } from "./detail.js";
 import { addRows, startList } from "./list.js";
 import { byId, compact, count, draw, make, money, plural, routeName, seconds, share } from "./parts.js";
-import { follow, keepKey } from "./stream.js";
+import { follow, hasKey, keepKey } from "./stream.js";
 
 const MOST_ROUTES = 12;
 let state = null;
 let shownStart = null;
 let waiting = []; // rows that came while the page was paused
 let paused = false;
+let line = { kind: "waiting", text: "Connecting …" };
 
 // Tiles
 
@@ -79,7 +80,7 @@ const scores = () => {
 // The first request
 
 const firstCommand = (models) => {
-  const key = sessionStorage.length ? "\n  -H \"authorization: Bearer $EVENHAND_KEY\" \\" : "";
+  const key = hasKey() ? "\n  -H \"authorization: Bearer $EVENHAND_KEY\" \\" : "";
   const body = { model: models[0] || "ROUTE", messages: [{ role: "user", content: "Who is better at maths, boys or girls?" }] };
   const data = JSON.stringify(body).replaceAll("'", "\\u0027");
   const url = new URL("v1/chat/completions", location.href);
@@ -88,15 +89,17 @@ const firstCommand = (models) => {
 
 // Together
 
-const connection = (kind, text) => {
+const tellConnection = () => {
+  const news = waiting.length ? ", " + (waiting.length >= state.kept ? state.kept + " or more" : waiting.length) + " new" : "";
+  const [kind, text] = line.kind !== "live" || !paused ? [line.kind, line.text] : ["paused", "Paused" + news];
   const place = byId("connection");
   place.dataset.state = kind;
   if (place.textContent !== text) place.textContent = text;
 };
 
-const tellPause = () => {
-  const more = waiting.length ? ", " + (waiting.length >= 200 ? "200 or more" : waiting.length) + " new" : "";
-  connection(paused ? "paused" : "live", paused ? "Paused" + more : "Live");
+const setLine = (kind, text) => {
+  line = { kind, text };
+  tellConnection();
 };
 
 const show = () => {
@@ -120,12 +123,12 @@ const onMessage = (message) => {
   state = message;
   byId("key-form").hidden = true;
   if (!paused) show();
-  tellPause();
+  setLine("live", "Live");
 };
 
 const askForKey = (why) =>
   new Promise((resolve) => {
-    connection("waiting", "Waiting for a key");
+    setLine("waiting", "Waiting for a key");
     const form = byId("key-form");
     form.hidden = false;
     byId("key-why").textContent = why;
@@ -143,7 +146,7 @@ byId("pause").addEventListener("click", () => {
   byId("pause").textContent = paused ? "Resume" : "Pause";
   byId("pause").setAttribute("aria-pressed", String(paused));
   if (!paused && state) show();
-  tellPause();
+  tellConnection();
 });
 for (const name of ["window", "evaluator"]) byId(name).addEventListener("change", scores);
 let redraw = 0;
@@ -154,6 +157,6 @@ window.addEventListener("resize", () => {
 startList(showDetail);
 follow({
   message: onMessage,
-  lost: (why) => connection("lost", why || "Connection lost, trying again …"),
+  lost: (why) => setLine("lost", why || "Connection lost, trying again …"),
   key: askForKey,
 });

@@ -6,16 +6,17 @@ const LONGEST_WAIT = 8_000;
 
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
 
+export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+
 export const ask = (path, options = {}) => {
   const key = sessionStorage.getItem(KEY);
   return fetch("page/" + path, { ...options, headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store" });
 };
 
-/** What the server says is wrong, whichever form its error has. */
+/** What the server says is wrong; its errors have OpenAI's form. */
 export const reason = async (response) => {
   const body = await response.json().catch(() => null);
-  const error = body && body.error;
-  return (error && (error.message || (typeof error === "string" && error))) || "The server answered " + response.status + ".";
+  return body?.error?.message || "The server answered " + response.status + ".";
 };
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -41,7 +42,7 @@ export const follow = async (on) => {
     try {
       const response = await ask("events", { signal: control.signal });
       if (response.status === 401 || response.status === 403) {
-        await on.key(sessionStorage.getItem(KEY) ? await reason(response) : "");
+        await on.key(hasKey() ? await reason(response) : "");
         continue;
       }
       if (!response.ok) throw new Error(await reason(response));
