@@ -54,6 +54,8 @@ class Session:
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
     """Searches by spec, likewise."""
+    evaluating: Callable[..., Awaitable[Any]] | None = None
+    """Stands between a method and its evaluators where somebody else needs to know what they say, as the guard does."""
 
     def model(self, role: str = BASE) -> Model:
         """The model for `role`; roles without a model of their own use the base model."""

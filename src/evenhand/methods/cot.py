@@ -7,6 +7,7 @@ answered in the model's own words.
 
 from __future__ import annotations
 
+from evenhand.agents.chat import is_live, think_and_answer
 from evenhand.agents.deliberate import deliberate
 from evenhand.agents.reply import think_and_reply
 from evenhand.agents.session import Session
@@ -18,6 +19,9 @@ from evenhand.types import Outcome, Sample
 @method("cot", kinds={"choice", "chat"}, max_tokens=256, temperature=0.0)
 async def cot(sample: Sample, session: Session) -> Outcome:
     """Zero-shot chain of thought: reason step by step, then answer."""
+    if is_live(sample):
+        reason, answer = load_prompt(__file__, "cot_live_reason"), load_prompt(__file__, "cot_live_answer")
+        return await think_and_answer(session, sample, reason, answer, agent="reasoner")
     if sample.kind == "chat":
         reason, answer = load_prompt(__file__, "cot_chat_reason"), load_prompt(__file__, "cot_chat_answer")
         return await think_and_reply(session, sample, reason, answer, agent="reasoner")

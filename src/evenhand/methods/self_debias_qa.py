@@ -4,13 +4,15 @@
 `self_debias_reprompt`: (1) answer, as `default` does; (2) answer again without bias, having seen the first answer.
 
 Departures: the prompts are ours, the options are shuffled per sample, and letters are read as everywhere here. With
-several orders of the options, the second turn of `reprompt` sees the combined first answer in each of them.
+several orders of the options, the second turn of `reprompt` sees the combined first answer in each of them. In a
+conversation `reprompt` asks for the same twice: an answer, and that answer without bias.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.agents.chat import answers_in, asked
 from evenhand.agents.choice import choose
 from evenhand.agents.deliberate import deliberate
 from evenhand.agents.session import Session
@@ -27,9 +29,11 @@ async def self_debias_explain(sample: Sample, session: Session) -> Outcome:
     return await deliberate(session, sample, explain, answer, agent="explainer", made="explanation", wordy=False)
 
 
-@method("self_debias_reprompt", kinds={"choice"})
+@method("self_debias_reprompt", kinds={"choice", "chat"})
 async def self_debias_reprompt(sample: Sample, session: Session) -> Outcome:
     """Self-debiasing by reprompting: answer, then answer again with bias removed."""
+    if sample.kind == "chat":
+        return await _reprompt_chat(sample, session)
     question, again = load_prompt(__file__, "default"), load_prompt(__file__, "self_debias_reprompt")
     first = await choose(session, sample, question)
     before = Snapshot(0, first)
@@ -41,6 +45,17 @@ async def self_debias_reprompt(sample: Sample, session: Session) -> Outcome:
         return (*asked, Message("assistant", _as_listed(first.text, options)), *again.render(options=options))
 
     second = await choose(session, sample, again, ask, agent="reviser")
+    return Outcome(second, snapshots=(before, Snapshot(1, second)))
+
+
+async def _reprompt_chat(sample: Sample, session: Session) -> Outcome:
+    question, again = load_prompt(__file__, "default_chat"), load_prompt(__file__, "self_debias_reprompt_chat")
+    first = (await answers_in(session, sample, question, asked(sample)))[0]
+    before = Snapshot(0, first)
+    if not isinstance(first, Answer):
+        return Outcome(first, stop="no_first_answer", snapshots=(before,))
+    messages = (*asked(sample), Message("assistant", first.text), *again.render())
+    second = (await answers_in(session, sample, again, messages, agent="reviser"))[0]
     return Outcome(second, snapshots=(before, Snapshot(1, second)))
 
 

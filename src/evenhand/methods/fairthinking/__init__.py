@@ -22,6 +22,7 @@ import yaml
 from pydantic import BaseModel, Field
 
 from evenhand import aio
+from evenhand.agents.chat import answers_in, asked, instructed, is_live, quoted
 from evenhand.agents.choice import choose, declined, listed
 from evenhand.agents.reading import looks_like_refusal, without_thought
 from evenhand.agents.reply import reply
@@ -31,7 +32,7 @@ from evenhand.agents.untrusted import fenced
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
-from evenhand.types import Message, Outcome, Params, Sample, SampleKind, Unscored
+from evenhand.types import Message, Outcome, Params, Result, Sample, SampleKind, Unscored
 
 MOST_JURORS = 12
 _TOKENS_OF_JUROR = 40
@@ -60,6 +61,8 @@ async def fairthinking(sample: Sample, session: Session) -> Outcome:
     if not heard:
         return Outcome(Unscored("no juror gave a view"), "no_views", notes=notes)
     told = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
+    if is_live(sample):
+        return Outcome(await _answer_live(session, sample, told), notes=notes)
     if sample.kind == "chat":
         prompt = load_prompt(__file__, "answer")
         messages = prompt.render(question=sample.prompt, views=told)
@@ -97,8 +100,19 @@ async def _view(session: Session, sample: Sample, number: int, juror: str) -> st
     return "" if declined(completion) or looks_like_refusal(text) else text
 
 
+async def _answer_live(session: Session, sample: Sample, told: str) -> Result:
+    """The foreperson's answer in a conversation, whose own system prompt comes first."""
+    prompt = load_prompt(__file__, "answer_live")
+    (_, instruction), _ = prompt.parts
+    _, views = prompt.render(views=told)
+    messages = (*instructed(asked(sample), instruction), views)
+    return (await answers_in(session, sample, prompt, messages, agent="foreperson"))[0]
+
+
 def _case(session: Session, sample: Sample) -> str:
     """What the jury is about, fenced as data."""
+    if is_live(sample):
+        return f"Conversation: <<<{quoted(sample)}>>>"
     if sample.kind == "chat":
         return f"Question: <<<{fenced(sample.prompt)}>>>"
     parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", listed(session, sample)))

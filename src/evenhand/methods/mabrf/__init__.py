@@ -19,24 +19,22 @@ asked at temperature 0, others at 0.2, and the final letter is read from its pro
 a reasoning that names somebody is then as biased as that is unlikely, and one that leaves the question open as it is
 likely. The rephraser is told which of the two it was and starts afresh, without the old steps. Small judges need
 this: shown an argument, they believe it, and shown their old steps, small writers repeat them. With `domain`, the
-judge is told what to look out for in the sample's category, which the paper proposes as future work.
+judge is told what to look out for in the sample's category, which the paper proposes as future work. `chat.py` is MABRF
+in a conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evenhand import aio
-from evenhand.agents.evidence import SEARCH, Evidence, SearchAgent, search_agent
+from evenhand.agents.evidence import SEARCH, SearchAgent, search_agent
 from evenhand.agents.judge import JUDGE
-from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS
 from evenhand.agents.session import BASE, Session
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     BIAS,
-    RELEVANCY,
     REPHRASER,
     SOLVER,
     TERMINATOR,
@@ -45,47 +43,18 @@ from evenhand.methods.mabrf.agents import (
     rephrase,
     solve,
     terminate,
-    to_ten,
 )
+from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import check_options
-from evenhand.scorers.rubric import Ratings
+from evenhand.methods.mabrf.versions import Version, best_of
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 _SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A reasoning with its ratings, and the evidence that it was written with."""
-
-    reasoning: str
-    found: Ratings
-    evidence: Evidence | None = None
-
-    @property
-    def bias(self) -> float:
-        return to_ten(self.found.values[BIAS])
-
-    @property
-    def relevancy(self) -> float:
-        return to_ten(self.found.values[RELEVANCY])
-
-    def ratings(self, accept: float) -> dict[str, Any]:
-        return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
-
-    def notes(self, accept: float) -> dict[str, Any]:
-        """All that is known about this version, for the trace."""
-        written = {name: round(to_ten(value)) for name, value in self.found.written.items()}
-        told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
-        told |= {name: text for name, text in self.found.texts.items() if text}
-        if self.evidence is not None:
-            told["evidence"] = self.evidence.problem or self.evidence.told()
-        return told
-
-
 @method(
     "mabrf",
-    kinds={"choice"},
+    kinds={"choice", "chat"},
     roles=(BASE, SOLVER, JUDGE, SEARCH, REPHRASER, TERMINATOR),
     check=check_options,
     iterations=5,
@@ -96,6 +65,8 @@ class Version:
 )
 async def mabrf(sample: Sample, session: Session) -> Outcome:
     """Judge and rephrase the reasoning until it is free of bias, then answer from it (MABRF)."""
+    if sample.kind == "chat":
+        return await answer_fairly(sample, session)
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
@@ -170,11 +141,6 @@ async def _improve(
             return "unjudged"
         versions.append(Version(written, found, evidence))
     return "debiased"
-
-
-def best_of(versions: Sequence[Version]) -> Version:
-    """The least bias; of equal ones the most relevant, then the earliest."""
-    return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
 
 
 def _search_agent(session: Session) -> SearchAgent | None:

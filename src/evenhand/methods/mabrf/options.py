@@ -23,7 +23,8 @@ _FRACTIONS = ("accept", "temperature")
 
 def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
     """Refuses options that make no sense, and a search that cannot be."""
-    del kind
+    if kind == "chat" and (given := [name for name in ("search", "look", "domain") if options.get(name)]):
+        raise PlanError(f"MABRF's option {given[0]} is for questions about a passage, not for conversations.")
     check_numbers("MABRF's", options, _BOUNDS, _FRACTIONS)
     for name in ("look", "domain"):
         if not isinstance(options[name], bool):

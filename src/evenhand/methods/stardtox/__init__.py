@@ -5,11 +5,12 @@ time. 3. The coordinator accepts it when every threshold is met, else it words t
 4. The generator, which remembers its answers and their critiques, answers again; at most `iterations` times.
 
 Departures and choices: the best answer is returned, not the last (`keep=last` for the paper's way). A revision of a
-text starts afresh from all critiques so far, since a model that is shown its rejected words writes them again; it
-draws several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or
-an empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
-named in the trace; where none can, the loop ends. For multiple choice the bias evaluator is a judge of how far the
-context supports the answer, or settles the question at all, and there is no performance evaluator. Thresholds are
+text starts afresh from all critiques so far, since a model that is shown its rejected words writes them again; it draws
+several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or an
+empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
+named in the trace; where none can, the loop ends. In a conversation only what evaluators object to is revised, not a
+refusal, and a revision starts afresh as that of a text. For multiple choice the bias evaluator is a judge of how far
+the context supports the answer, or settles the question at all, and there is no performance evaluator. Thresholds are
 options; their right values depend on the judge, and `evenhand doctor MODEL --judge` finds them. Critiques carry no
 scores.
 """
@@ -20,9 +21,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from evenhand import aio
+from evenhand.agents.chat import answers_in, asked
 from evenhand.agents.choice import choose
 from evenhand.agents.completion import complete
 from evenhand.agents.session import Session
+from evenhand.agents.untrusted import fenced
 from evenhand.methods.base import method
 from evenhand.methods.stardtox import evaluators
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
@@ -36,7 +39,7 @@ __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 
 @method(
     "stardtox",
-    kinds={"choice", "completion"},
+    kinds={"choice", "completion", "chat"},
     roles=("base", "judge"),
     check=evaluators_for,
     iterations=2,
@@ -76,7 +79,7 @@ async def _attempt(
     for earlier in attempts:
         if isinstance(earlier.result, Answer) and earlier.result.text == result.text:
             return Attempt(result, earlier.verdicts)
-    said = await aio.all_of(each.evaluate(sample, result, session) for each in chosen)
+    said = await aio.all_of(each.judge(sample, result, session) for each in chosen)
     return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
 
 
@@ -88,14 +91,20 @@ async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]
             return [await choose(session, sample, prompt)]
         revise = load_prompt(__file__, "revise_choice")
         return [await choose(session, sample, revise, partial(_asked_again, sample, prompt, revise, attempts))]
-    prompt = load_prompt(_methods(), "default_completion")
     if not attempts:
-        return await complete(session, sample, prompt)
-    revise = load_prompt(__file__, "revise_completion")
+        if sample.kind == "chat":
+            return await answers_in(session, sample, load_prompt(_methods(), "default_chat"), asked(sample))
+        return await complete(session, sample, load_prompt(_methods(), "default_completion"))
     told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
-    messages = revise.render(text=sample.prompt, critiques=told)
     candidates = int(session.options["candidates"])
-    results = await complete(session, sample, revise, lambda: messages, candidates=candidates)
+    if sample.kind == "chat":
+        revise = load_prompt(__file__, "revise_chat")
+        messages = (*asked(sample), *revise.render(critiques=fenced(told)))
+        results = await answers_in(session, sample, revise, messages, agent="reviser", candidates=candidates)
+    else:
+        revise = load_prompt(__file__, "revise_completion")
+        messages = revise.render(text=sample.prompt, critiques=told)
+        results = await complete(session, sample, revise, lambda: messages, candidates=candidates)
     given = {_said(attempt.result) for attempt in attempts}
     return [result for result in results if _said(result) not in given] or results
 
@@ -119,7 +128,7 @@ async def _pick(sample: Sample, session: Session, chosen: Sequence[Evaluator], r
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < 2 or evaluators.toxicity not in chosen:
         return answers[0] if answers else results[0]
-    said = await aio.all_of(evaluators.toxicity.evaluate(sample, answer, session) for answer in answers)
+    said = await aio.all_of(evaluators.toxicity.judge(sample, answer, session) for answer in answers)
     excess = [verdict.excess if isinstance(verdict, Verdict) else float("inf") for verdict in said]
     return answers[excess.index(min(excess))]
 

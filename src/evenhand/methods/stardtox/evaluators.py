@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from evenhand.agents.judge import judge
 from evenhand.agents.reading import abstains
 from evenhand.agents.session import Session
+from evenhand.agents.untrusted import fenced
 from evenhand.errors import EndpointError, UsageError
 from evenhand.methods.stardtox.verdict import Verdict, evaluator
 from evenhand.prompts import load_prompt
@@ -32,7 +33,7 @@ _TOLD = 2
 """Harms that are named at once; more would bury the point."""
 
 
-@evaluator("toxicity", kinds={"completion", "answer", "chat"})
+@evaluator("toxicity", kinds={"completion", "answer", "chat"}, free=True)
 async def toxicity(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
     """The bias evaluator in rule mode. Brain: a threshold. Toolbox: a scorer. Memory: none."""
     del sample
@@ -68,7 +69,9 @@ def _harms(scores: Mapping[str, float], threshold: float) -> str:
 async def bias(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
     """The bias evaluator in LLM mode. Brain: a judge. Toolbox: a rubric. Memory: none."""
     threshold = float(session.options["toxicity"])
-    found = await judge(session, bias_rubric(), bias_messages(sample.prompt, answer.text), agent="bias evaluator")
+    live = sample.kind == "chat"  # what strangers write now may try to leave its quotation marks
+    asked, said = (fenced(sample.prompt), fenced(answer.text)) if live else (sample.prompt, answer.text)
+    found = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")
     if isinstance(found, Unscored):
         return found
     score = found.values["harm"]

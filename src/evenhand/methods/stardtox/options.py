@@ -23,7 +23,7 @@ def evaluators_for(kind: SampleKind, options: Mapping[str, Any]) -> list[Evaluat
     """The evaluators of this kind of sample, and those that the user adds; refuses options that make no sense."""
     _check(options)
     names = ["support"] if kind == "choice" else ["bias" if options["bias"] == "llm" else "toxicity"]
-    if options["performance"] and kind != "choice":
+    if options["performance"] and kind == "completion":
         names.append("performance")
     added: Any = options["evaluators"] or ()
     names += added.split("+") if isinstance(added, str) else list(added)

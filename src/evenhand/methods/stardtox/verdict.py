@@ -38,15 +38,23 @@ class Evaluator:
     name: str
     kinds: frozenset[SampleKind]
     evaluate: Evaluate
+    free: bool = False
+    """Whether it asks no model, so that it may look at an answer while that is still being written."""
+
+    async def judge(self, sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+        """What it says of the answer; how methods ask it."""
+        if session.evaluating is not None:
+            return await session.evaluating(self, sample, answer, session)
+        return await self.evaluate(sample, answer, session)
 
 
 EVALUATORS: Registry[Evaluator] = Registry("evaluator", package="evenhand.methods.stardtox")
 
 
-def evaluator(name: str, *, kinds: set[SampleKind]) -> Callable[[Evaluate], Evaluator]:
+def evaluator(name: str, *, kinds: set[SampleKind], free: bool = False) -> Callable[[Evaluate], Evaluator]:
     """Decorator: registers an async function (sample, answer, session) → Verdict or Unscored as an evaluator."""
 
     def wrap(evaluate: Evaluate) -> Evaluator:
-        return EVALUATORS.register(name)(Evaluator(name, frozenset(kinds), evaluate))
+        return EVALUATORS.register(name)(Evaluator(name, frozenset(kinds), evaluate, free))
 
     return wrap
