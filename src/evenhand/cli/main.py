@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks."),
     "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
     "search": ("evenhand.cli.search:search", "Search for evidence as a method would; record what is found."),
+    "serve": ("evenhand.cli.serve:serve", "Serve a model through a method, OpenAI-compatible, with a live page."),
     "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
 }
 

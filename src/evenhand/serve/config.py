@@ -80,12 +80,8 @@ class KeyConfig(BaseModel):
     model_config = _STRICT
     hash: str
     may: tuple[Permission, ...] = ()
-    routes: tuple[str, ...] = ()
-    """The routes it may use; all where none is named."""
     per_minute: Annotated[float, Field(gt=0)] | None = None
-    """Requests; without it there is no limit of its own."""
-    burst: Annotated[int, Field(ge=1)] | None = None
-    """Requests at once, before the limit is felt; default: those of ten seconds."""
+    """Requests, where the server's own limit does not fit."""
 
 
 class LimitsConfig(BaseModel):
@@ -115,6 +111,15 @@ class AuditConfig(BaseModel):
     """For how long records are kept."""
 
 
+class LogConfig(BaseModel):
+    """The lines on stderr."""
+
+    model_config = _STRICT
+    requests: bool = True
+    """A line for every request; warnings and errors are always told."""
+    texts: Literal["none", "redacted", "full"] = "none"
+
+
 class ServeConfig(BaseModel):
     """The whole file."""
 
@@ -123,14 +128,13 @@ class ServeConfig(BaseModel):
     keys: dict[Name, KeyConfig] = {}
     limits: LimitsConfig = LimitsConfig()
     audit: AuditConfig = AuditConfig()
+    log: LogConfig = LogConfig()
     cors: tuple[Origin, ...] = ()
     """Web origins whose pages may call this server; none by default."""
     scorer: str = "builtin"
     """Answers the scoring endpoints."""
     page: bool = True
-    """The live page at /."""
-    page_texts: bool = True
-    """Whether the page shows prompts and answers; they are kept in memory alone."""
+    """The live page at /; it shows prompts and answers, which are kept in memory alone."""
 
 
 def read_config(path: Path) -> ServeConfig:
@@ -149,16 +153,11 @@ def read_config(path: Path) -> ServeConfig:
 def make_config(values: Mapping[str, Any]) -> ServeConfig:
     """A checked config."""
     try:
-        config = ServeConfig.model_validate(dict(values))
+        return ServeConfig.model_validate(dict(values))
     except ValidationError as error:
         # A misspelt field may also make the right one missing; the misspelling is what helps.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         raise _complaint(first["type"], tuple(map(str, first["loc"])), str(first["msg"])) from error
-    for name, key in config.keys.items():
-        for route in key.routes:
-            if route not in config.routes:
-                raise UnknownNameError(f"route (of the key {name})", route, config.routes)
-    return config
 
 
 def _complaint(kind: str, place: tuple[str, ...], message: str) -> PlanError:
@@ -185,6 +184,7 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         "keys": KeyConfig,
         "limits": LimitsConfig,
         "audit": AuditConfig,
+        "log": LogConfig,
     }
     if "price" in place[:-1]:
         return list(PriceConfig.model_fields)

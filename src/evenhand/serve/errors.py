@@ -63,7 +63,7 @@ class RequestError(Exception):
         )
 
 
-def told(error: Exception) -> RequestError:
+def told(error: Exception) -> RequestError:  # noqa: PLR0911 - a table
     """Any failure as the client should hear of it; what is none of its business is not in the words."""
     match error:
         case RequestError():

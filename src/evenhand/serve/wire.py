@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import orjson
 
@@ -18,25 +19,42 @@ _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What an answer and all chunks of it carry: the request's id, the second it came in, the route's name."""
+
+    id: str
+    created: int
+    route: str
+
+
 def read_body(data: bytes) -> Json:
     """The request as an object; what every endpoint needs is there."""
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
-    if not isinstance(body, dict):
+    if (found := as_object(body)) is None:
         raise RequestError(400, "The request body must be a JSON object.")
-    if not isinstance(body.get("model"), str):  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(found.get("model"), str):
         raise RequestError(400, "The request names no model; see /v1/models.", param="model")
-    return body  # pyright: ignore[reportUnknownVariableType]
+    return found
+
+
+def as_object(value: Any) -> Json | None:
+    return cast(Json, value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> list[Any] | None:
+    return cast(list[Any], value) if isinstance(value, list) else None
 
 
 def check_chat(body: Mapping[str, Any]) -> None:
-    messages: Any = body.get("messages")
-    if not isinstance(messages, list) or not messages:
+    messages = as_list(body.get("messages"))
+    if not messages:
         raise RequestError(400, "messages must be a list with at least one message.", param="messages")
-    for each in messages:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(each, dict) or not isinstance(each.get("role"), str):  # pyright: ignore[reportUnknownMemberType]
+    for each in map(as_object, messages):
+        if each is None or not isinstance(each.get("role"), str):
             raise RequestError(400, "Every message must be an object with a role.", param="messages")
 
 
@@ -58,14 +76,14 @@ def single_bodies(body: Json, n: int) -> list[Json]:
     return [{**shared, "seed": seed + index} if isinstance(seed, int) else shared for index in range(n)]
 
 
-def chat_completion(answers: Sequence[Guarded], *, route: str, id: str, created: int) -> Json:  # noqa: A002
+def chat_completion(answers: Sequence[Guarded], stamp: Stamp) -> Json:
     """The answers as one chat completion."""
     return {
         **{name: value for name, value in answers[0].upstream.items() if name not in _OURS},
-        "id": f"chatcmpl-{id}",
+        "id": f"chatcmpl-{stamp.id}",
         "object": "chat.completion",
-        "created": created,
-        "model": route,
+        "created": stamp.created,
+        "model": stamp.route,
         "choices": [_choice(index, answer) for index, answer in enumerate(answers)],
         "usage": usage_of(answers),
         "evenhand": record(answers),
@@ -78,21 +96,14 @@ def _choice(index: int, answer: Guarded) -> Json:
     return {"logprobs": None, **choices[0], "index": index, "message": answer.message, "finish_reason": answer.finish}
 
 
-def text_completion(
-    answers: Sequence[Guarded],
-    *,
-    route: str,
-    id: str,
-    created: int,
-    before: Sequence[str] = (),  # noqa: A002
-) -> Json:
+def text_completion(answers: Sequence[Guarded], stamp: Stamp, before: Sequence[str] = ()) -> Json:
     """The answers in the older completions form; `before` is what to echo ahead of each."""
     begin = before or [""] * len(answers)
     return {
-        "id": f"cmpl-{id}",
+        "id": f"cmpl-{stamp.id}",
         "object": "text_completion",
-        "created": created,
-        "model": route,
+        "created": stamp.created,
+        "model": stamp.route,
         "choices": [
             {"index": index, "text": begin[index] + answer.text, "logprobs": None, "finish_reason": answer.finish}
             for index, answer in enumerate(answers)
@@ -109,9 +120,9 @@ def spent(answers: Sequence[Guarded]) -> Usage:
 
 def usage_of(answers: Sequence[Guarded]) -> Json:
     """Tokens of the whole loop; the endpoint's own account, with its details, where it was asked only once."""
-    own: Any = answers[0].upstream.get("usage")
-    if len(answers) == 1 and answers[0].usage.calls == 1 and isinstance(own, dict):
-        return own  # pyright: ignore[reportUnknownVariableType]
+    own = as_object(answers[0].upstream.get("usage"))
+    if len(answers) == 1 and answers[0].usage.calls == 1 and own:
+        return own
     used = spent(answers)
     return {
         "prompt_tokens": used.prompt_tokens,

@@ -1,0 +1,97 @@
+"""`evenhand serve`: the guard as an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand import aio
+from evenhand.errors import UsageError
+from evenhand.serve.config import ServeConfig, make_config, read_config
+from evenhand.serve.lifecycle import Order, check
+
+LOST = 1
+"""Exit code of a server that had to end before all requests in flight were answered."""
+_ROUTE_FLAGS = ("model", "method", "judge", "policy", "blocked_text", "latency", "evaluators", "base_url")
+
+
+@click.command()
+@click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file with routes, keys and limits.")
+@click.option("--model", "-M", metavar="SPEC", help="The model of the one route, where there is no config.")
+@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help="How answers are mended (default stardtox).")
+@click.option("--judge", metavar="SPEC", help="The critics' model (default: the model itself).")
+@click.option("--policy", type=click.Choice(["revise", "flag", "block"]), help="Default revise.")
+@click.option("--blocked-text", help="What stands in for a blocked answer.")
+@click.option("--latency", type=float, metavar="SECONDS", help="Then the best answer so far is returned.")
+@click.option("--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat.")
+@click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
+@click.option("--name", metavar="ROUTE", help="What clients call the route (default: the model's name).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Others than loopback need keys in the config.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0: any that is free.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes on the one port.")
+@click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and end.")
+def serve(file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any) -> int:
+    """Answer OpenAI-style requests through a mitigation method, in front of any model.
+
+    \b
+    Examples:
+      evenhand serve --model local/builtin
+      evenhand serve --model openai/gpt-4o-mini --method stardtox --policy block --latency 8
+      evenhand serve --model openai/my-model --base-url http://localhost:8000/v1 --judge openai/judge
+      evenhand serve --config guard.yaml --check
+      evenhand serve --config guard.yaml --host 0.0.0.0 --workers 2
+
+    Point any OpenAI client at http://HOST:PORT/v1 and use the route's name as its model. The page at / shows live what
+    is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
+    server when all requests in flight are answered.
+    """
+    order = Order(_config(file, route), host, port, file)
+    if only_check or workers > 1:
+        check(order)  # before several processes stumble over the same stone
+    if only_check:
+        click.echo(f"{file or 'The route'} is fine: {', '.join(order.config.routes)}.")
+        return 0
+    return 0 if _run(order, workers) else LOST
+
+
+def _run(order: Order, workers: int) -> bool:
+    def ready(address: str) -> None:
+        _greet(order.config, address)
+
+    if workers == 1:
+        from evenhand.serve.lifecycle import serve as serve_here
+
+        return aio.run(serve_here(order, ready))
+    from evenhand.serve.workers import serve_with_workers
+
+    return serve_with_workers(order, workers, ready)
+
+
+def _config(file: Path | None, given: dict[str, Any]) -> ServeConfig:
+    """The file's, or one route out of flags."""
+    name = given.pop("name")
+    fields = {flag: given[flag] for flag in _ROUTE_FLAGS if given[flag] not in (None, ())}
+    if file is not None:
+        if fields or name:
+            raise UsageError("Routes are either in the --config or in flags, not in both.")
+        return read_config(file)
+    if "model" not in fields:
+        raise UsageError("Say what to serve: --model SPEC, e.g. --model openai/gpt-4o-mini, or --config FILE.")
+    return make_config({"routes": {name or _route_name(fields["model"]): fields}})
+
+
+def _route_name(spec: str) -> str:
+    """The model's own name, or the last part of it where it is a path."""
+    return spec.rsplit("/", 1)[-1].removesuffix(".gguf")
+
+
+def _greet(config: ServeConfig, address: str) -> None:
+    click.echo(f"Serving at {address}/v1" + (f", live page at {address}/" if config.page else ""))
+    for name, route in config.routes.items():
+        judge = f", judged by {route.judge}" if route.judge else ""
+        click.echo(f"  {name}: {route.model} through {route.method}, policy {route.policy}{judge}")
+    key = ' -H "Authorization: Bearer $EVENHAND_KEY"' if config.keys else ""
+    asked = f'{{"model": "{next(iter(config.routes))}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    click.echo(f"Try: curl {address}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{asked}'")

@@ -1,0 +1,106 @@
+"""`/v1/chat/completions`: a request, through its route's guard, to an answer in OpenAI's form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand import aio
+from evenhand.guarding.guard import Guard
+from evenhand.guarding.types import Guarded
+from evenhand.serve.auth import allowed, client_of
+from evenhand.serve.errors import RequestError
+from evenhand.serve.routes import Route, Routes
+from evenhand.serve.streaming import Chunk, chat_chunks, stream
+from evenhand.serve.ticket import Ticket, priced, ticket_of
+from evenhand.serve.wire import (
+    Json,
+    answers_wanted,
+    as_list,
+    as_object,
+    chat_completion,
+    check_chat,
+    headers,
+    read_body,
+    single_bodies,
+)
+
+METHOD_HEADER = "X-Evenhand-Method"
+_OFF = ("none", "default")
+
+
+async def answer_chat(request: web.Request, routes: Routes) -> web.StreamResponse:
+    body = read_body(await request.read())
+    check_chat(body)
+    n = answers_wanted(body)
+    ticket = ticket_of(request)
+    with routes.find(body["model"]) as route:
+        ticket.route = route.name
+        ticket.prompt = last_words(body["messages"])
+        guard = chosen_guard(request, body, route)
+        bodies = single_bodies(body, n)
+        if body.get("stream"):
+            return await stream_answers(request, route, guard, bodies, chat_chunks)
+        ticket.answers = await all_answers(guard, route, bodies)
+    return send(chat_completion(ticket.answers, ticket.stamp), ticket)
+
+
+async def stream_answers(
+    request: web.Request, route: Route, guard: Guard, bodies: Sequence[Json], chunks: Chunk
+) -> web.StreamResponse:
+    ticket = ticket_of(request)
+    ticket.stream = True
+    options = as_object(bodies[0].get("stream_options"))
+    usage = bool(options and options.get("include_usage"))
+    streams = [guard.stream(each) for each in bodies]
+    return await stream(request, ticket, streams, chunks, usage=usage, price=route.price)
+
+
+async def all_answers(guard: Guard, route: Route, bodies: Sequence[Json]) -> list[Guarded]:
+    """One guarded answer per body, side by side."""
+    found = (
+        [await guard.respond(bodies[0])]
+        if len(bodies) == 1
+        else await aio.all_of(guard.respond(each) for each in bodies)
+    )
+    return found if route.price is None else [priced(each, route.price) for each in found]
+
+
+def send(body: Json, ticket: Ticket) -> web.Response:
+    """A finished answer, with the record in short as headers."""
+    told = headers(ticket.answers, ticket.route)
+    told["X-Request-Id"] = ticket.id
+    return web.Response(body=orjson.dumps(body), headers=told, content_type="application/json")
+
+
+def chosen_guard(request: web.Request, body: Json, route: Route) -> Guard:
+    """The route's guard, or the bare model for a key that may switch the method off; our field leaves the body."""
+    given = body.pop("evenhand", {})
+    ours = as_object(given)
+    if ours is None or set(ours) - {"method"}:
+        raise RequestError(400, 'The field evenhand may hold {"method": …} and nothing else.', param="evenhand")
+    named = ours.get("method") or request.headers.get(METHOD_HEADER)
+    if named is None or named == route.method:
+        return route.guard
+    if named not in _OFF:
+        raise RequestError(
+            400, f"The method of a route is in the server's config; a request may only ask for {_OFF[0]!r}."
+        )
+    if not allowed(client_of(request), "bypass"):
+        raise RequestError(403, "This key may not switch off the route's method.", code="missing_right")
+    return route.bare
+
+
+def last_words(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the user said last, as text, for the record of the request."""
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            content = message.get("content")
+            if isinstance(content, str):
+                return content
+            parts = [as_object(part) or {} for part in as_list(content) or ()]
+            return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    return ""

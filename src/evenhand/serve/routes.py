@@ -1,0 +1,126 @@
+"""Routes: a model name of clients → a guard; a table that can be exchanged while requests are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+
+from evenhand.errors import EvenhandError, PlanError, UnknownNameError
+from evenhand.guarding.guard import Guard
+from evenhand.guarding.policy import GuardPolicy
+from evenhand.models.base import ModelOptions
+from evenhand.models.budget import Price
+from evenhand.serve.config import RouteConfig
+from evenhand.serve.errors import RequestError
+
+
+class Route:
+    """One guard and who uses it: `with route:` keeps it open until the last of its requests has ended."""
+
+    def __init__(self, name: str, config: RouteConfig) -> None:
+        self.name = name
+        self.config = config
+        self.price = None if config.price is None else Price(config.price.input, config.price.output)
+        self.guard = _guard(config)
+        self._bare: Guard | None = None
+        self._users = 0
+        self._retired = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def method(self) -> str:
+        """The name of its method, without options."""
+        return self.config.method.partition(":")[0]
+
+    @property
+    def bare(self) -> Guard:
+        """The model as it is, for keys that may switch the method off."""
+        if self._bare is None:
+            self._bare = Guard(self.guard.upstream, method="default", policy=GuardPolicy("flag", evaluators=()))
+        return self._bare
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closing is not None and self._closing.done()
+
+    def retire(self) -> None:
+        """No new requests will come; close once those in flight have ended."""
+        self._retired = True
+        self._close_if_unused()
+
+    async def closed(self) -> None:
+        """Until a retired route is closed."""
+        if self._closing is not None:
+            await self._closing
+
+    def __enter__(self) -> Route:
+        self._users += 1
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._retired and not self._users and self._closing is None:
+            self._closing = asyncio.ensure_future(self.guard.aclose())
+
+
+class Routes:
+    """The table. It never changes; a new config makes a new one, which takes over the routes that stay as they are."""
+
+    def __init__(self, configs: Mapping[str, RouteConfig], before: Routes | None = None) -> None:
+        kept = {} if before is None else before._routes
+        made: list[Route] = []
+        self._routes: dict[str, Route] = {}
+        for name, config in configs.items():
+            if name in kept and kept[name].config == config:
+                self._routes[name] = kept[name]
+                continue
+            try:
+                self._routes[name] = Route(name, config)
+            except EvenhandError as error:
+                for each in made:
+                    each.retire()
+                raise PlanError(f"The route {name} cannot be used: {error}") from error
+            made.append(self._routes[name])
+
+    def find(self, name: str) -> Route:
+        """The route that a request names: a name of the config, never an address."""
+        route = self._routes.get(name)
+        if route is None:
+            words = str(UnknownNameError("model", name[:100], self._routes))
+            raise RequestError(404, words, code="model_not_found", param="model")
+        return route
+
+    def names(self) -> list[str]:
+        return list(self._routes)
+
+    def retire(self, successor: Routes | None = None) -> list[Route]:
+        """Close all routes that the successor does not go on using, each when its requests have ended."""
+        kept = () if successor is None else successor._routes.values()
+        gone = [route for route in self._routes.values() if route not in kept]
+        for route in gone:
+            route.retire()
+        return gone
+
+
+def _guard(config: RouteConfig) -> Guard:
+    policy = GuardPolicy(
+        config.policy,
+        blocked_text=config.blocked_text,
+        latency=config.latency,
+        evaluators=config.evaluators,
+        thresholds=config.thresholds,
+    )
+    options = ModelOptions(
+        base_url=config.base_url,
+        concurrency=config.concurrency,
+        timeout=config.timeout,
+        retries=config.retries,
+        extra={"key_env": config.key_env, **config.extra},
+    )
+    return Guard(config.model, method=config.method, policy=policy, judge=config.judge, options=options)
