@@ -6,6 +6,7 @@ its own. So a resumed training goes on with exactly what an uninterrupted one wo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -44,9 +45,11 @@ def nobody(done: int, total: int) -> None:
 def train(work: Work, folder: Path, *, steps: int, seed: int, save_every: int, observe: Observer = nobody) -> str:
     """Take the steps that are left and say why it ended: `done`, or what stopped it."""
     torch: Any = importlib.import_module("torch")
+    team = work.optimizer.team
     done = _resumed(work, folder)
+    observe = observe if team.is_main else nobody
     observe(done, steps)
-    with _Metrics(folder, done) as metrics:
+    with _Metrics(folder, done) if team.is_main else contextlib.nullcontext() as metrics:
         for number in range(done, steps):
             torch.manual_seed(step_seed(seed, number))
             work.optimizer.begin(number)
@@ -54,13 +57,14 @@ def train(work: Work, folder: Path, *, steps: int, seed: int, save_every: int, o
             try:
                 measured = work.step(number)
             except StopTraining as stop:
-                checkpoints.save(folder, number, work.optimizer.state())
+                _save(work, folder, number)
                 return str(stop)
             except UsageError as error:
                 raise UsageError(f"Training stopped at step {number + 1}: {error} {_kept(folder)}") from None
-            metrics.write(number + 1, {**measured, "seconds": time.perf_counter() - started})
+            if metrics is not None:
+                metrics.write(number + 1, {**measured, "seconds": time.perf_counter() - started})
             if (number + 1) % save_every == 0 or number + 1 == steps:
-                checkpoints.save(folder, number + 1, work.optimizer.state())
+                _save(work, folder, number + 1)
             observe(number + 1, steps)
     return "done"
 
@@ -98,6 +102,11 @@ def _resumed(work: Work, folder: Path) -> int:
     except (KeyError, RuntimeError):
         raise UsageError(f"The checkpoint in {folder} belongs to another model; choose another --out.") from None
     return done
+
+
+def _save(work: Work, folder: Path, done: int) -> None:
+    state = work.optimizer.state()
+    work.optimizer.team.by_main(lambda: checkpoints.save(folder, done, state))
 
 
 def _kept(folder: Path) -> str:

@@ -15,8 +15,10 @@ from typing import Any
 
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
+from evenhand.training import shards
 from evenhand.training.chat import MAX_LENGTH, Chat, prepared
 from evenhand.training.options import Options
+from evenhand.training.parallel import Team
 
 ADAPTER = "adapter_config.json"
 HEAD = "score"
@@ -31,10 +33,16 @@ def need_packages() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where to compute, and in which precision; weights that are trained stay float32."""
+    """Where to compute, in which precision, and with whom; weights that are trained stay float32."""
 
     device: str
     dtype: str
+    team: Team = Team()
+
+    @property
+    def loads_to(self) -> str:
+        """Where a model is made; one that will be spread may be too large for a single device."""
+        return "cpu" if self.team.shards else self.device
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self.dtype == "float32":
@@ -43,15 +51,16 @@ class Machine:
         return torch.autocast(self.device.partition(":")[0], dtype=getattr(torch, self.dtype))
 
 
-def machine(device: str | None = None, dtype: str | None = None) -> Machine:
-    """What is asked for, else a GPU with bfloat16 where there is one."""
+def machine(device: str | None = None, dtype: str | None = None, team: Team | None = None) -> Machine:
+    """What is asked for, else a GPU with bfloat16 where there is one; in a team, the device that it gave."""
     torch: Any = importlib.import_module("torch")
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    team = team or Team()
+    device = team.device if team.size > 1 else device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
-    return Machine(device, dtype or ("float32" if device == "cpu" else "bfloat16"))
+    return Machine(device, dtype or ("float32" if device == "cpu" else "bfloat16"), team)
 
 
 def load_chat(
@@ -95,7 +104,7 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     model = _from("AutoModelForCausalLM", name, dtype=dtype)
     if getattr(model.config, "quantization_config", None) is not None:
         model = _unquantized(model, dtype)
-    return model.to(at.device)  # in evaluation mode, without dropout: a step is then the same at every pass
+    return model.to(at.loads_to)  # in evaluation mode, without dropout: a step is then the same at every pass
 
 
 def classifier_of(causal: Any, chat: Chat, seed: int) -> Any:
@@ -124,7 +133,7 @@ def load_classifier(name: str, at: Machine) -> Any:
     if model.config.num_labels != 1 or not hasattr(model, HEAD):
         raise UsageError(f"{name} holds no reward model; make one with `evenhand train reward`.")
     model.score.float()
-    return model.to(at.device).eval()
+    return model.to(at.loads_to).eval()
 
 
 def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
@@ -151,9 +160,20 @@ def frozen(model: Any) -> Any:
     return model.requires_grad_(False).eval()
 
 
+def spread(model: Any, at: Machine) -> None:
+    """Where the team spreads weights, do so with a model (if any): one called as a whole, or a classifier by parts."""
+    if model is None:
+        return
+    classifier = inner(model)
+    shards.spread(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
+
+
 def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: bool = False) -> None:
     """Weights as safetensors, with config and tokenizer, so that `hf/FOLDER` can use them at once."""
     torch: Any = importlib.import_module("torch")
+    shards.gather(model, at.team)
+    if not at.team.is_main:
+        return
     if not keep_adapter:
         model = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
         model = model.to(getattr(torch, at.dtype))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
+from evenhand.training import shards
+from evenhand.training.parallel import Team
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -32,9 +34,15 @@ class Optimizer:
     """Groups of named weights, each with its learning rate; gradients longer than `longest` are shortened."""
 
     def __init__(
-        self, groups: Sequence[tuple[Mapping[str, Any], float]], schedule: Schedule, *, longest: float = 1.0
+        self,
+        groups: Sequence[tuple[Mapping[str, Any], float]],
+        schedule: Schedule,
+        *,
+        longest: float = 1.0,
+        team: Team | None = None,
     ) -> None:
         torch: Any = importlib.import_module("torch")
+        self.team = team or Team()
         self._named = {name: weight for named, _ in groups for name, weight in named.items()}
         self._rates = [rate for _, rate in groups]
         self._schedule = schedule
@@ -49,11 +57,11 @@ class Optimizer:
             group["lr"] = rate * self._schedule.share(number)
 
     def update(self) -> float:
-        """Move the weights along the gradients gathered so far; the gradients' length."""
+        """Move the weights along the gradients gathered so far in all processes; the gradients' length."""
         torch: Any = importlib.import_module("torch")
-        lengths = [
-            float(torch.nn.utils.clip_grad_norm_(group["params"], self._longest)) for group in self._adam.param_groups
-        ]
+        self.team.sum_gradients(list(self._named.values()))
+        clipped: Any = torch.nn.utils.clip_grad_norm_
+        lengths = [float(shards.whole(clipped(group["params"], self._longest))) for group in self._adam.param_groups]
         if not all(math.isfinite(length) for length in lengths):
             raise UsageError("The gradient is not a number; a lower --lr or --dtype float32 may help.")
         self._adam.step()
@@ -61,21 +69,20 @@ class Optimizer:
         return lengths[0]
 
     def state(self) -> dict[str, Any]:
-        """Weights and moments by name."""
+        """Weights and moments by name; every process must ask for them."""
         tensors = {f"weight/{name}": weight.detach() for name, weight in self._named.items()}
         for name, weight in self._named.items():
             moments = self._adam.state.get(weight, {})
             tensors |= {f"{moment}/{name}": moments[moment] for moment in _MOMENTS if moment in moments}
-        return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        return {name: shards.whole(tensor).cpu().contiguous() for name, tensor in tensors.items()}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Go back to a state; raises KeyError or RuntimeError where it is one of other weights."""
         torch: Any = importlib.import_module("torch")
         with torch.no_grad():
             for name, weight in self._named.items():
-                weight.copy_(tensors[f"weight/{name}"])
+                weight.copy_(shards.like(tensors[f"weight/{name}"], weight))
+                moments = {each: tensors[f"{each}/{name}"] for each in _MOMENTS if f"{each}/{name}" in tensors}
                 self._adam.state[weight] = {
-                    moment: tensors[f"{moment}/{name}"].to("cpu" if moment == "step" else weight.device)
-                    for moment in _MOMENTS
-                    if f"{moment}/{name}" in tensors
+                    each: tensor if each == "step" else shards.like(tensor, weight) for each, tensor in moments.items()
                 }

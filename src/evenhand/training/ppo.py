@@ -31,7 +31,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +101,10 @@ def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
     if critic is not None and chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
-    return Cast(actor, reference_of(actor, options.lora), critic, reward), chat
+    cast = Cast(actor, reference_of(actor, options.lora), critic, reward)
+    for model in (cast.actor, cast.reference, cast.critic, cast.reward.model):
+        models.spread(model, machine)
+    return cast, chat
 
 
 def _critic_of(reward: RewardModel, lora: int | None) -> Any:
@@ -122,12 +125,10 @@ class Experience:
     """Like the returns, only where there is a critic."""
     returns: Any = None
 
-    def parts(self, size: int) -> Iterator[Experience]:
-        """The answers in pieces of a size."""
-        for first in range(0, len(self.logprobs), size):
-            rows = slice(first, first + size)
-            tensors = (self.logprobs, self.advantages, self.values, self.returns)
-            yield Experience(self.rollout.part(rows), *(None if each is None else each[rows] for each in tensors))
+    def part(self, rows: Sequence[int]) -> Experience:
+        """Some of the answers."""
+        tensors = (self.logprobs, self.advantages, self.values, self.returns)
+        return Experience(self.rollout.part(rows), *(None if each is None else each[list(rows)] for each in tensors))
 
 
 class PPO:
@@ -144,7 +145,7 @@ class PPO:
         groups = [(models.trainable(cast.actor, "actor."), options.rate)]
         if cast.critic is not None:
             groups.append((models.trainable(cast.critic, "critic."), options.critic_rate))
-        self.optimizer = Optimizer(groups, Schedule(self._steps, falls=False))
+        self.optimizer = Optimizer(groups, Schedule(self._steps, falls=False), team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
         prompts = [self._prompts[i] for i in self._order.rows(number)]
@@ -171,10 +172,10 @@ class PPO:
         seconds = time.perf_counter() - started
         mask = rollout.answer
         scores, earned = self._scores(asked, rollout)
-        logprobs, entropies = measured(self._cast.actor, rollout, self._machine, o.temperature)
+        logprobs, entropies = self._shared(lambda part: self._measured(self._cast.actor, part), rollout)
         reference, acting = self._cast.as_reference()
         with acting:
-            before, _ = measured(reference, rollout, self._machine, o.temperature)
+            before, _ = self._shared(lambda part: self._measured(reference, part), rollout)
         divergences = ((logprobs - before) * mask).sum(1)
         rewards = losses.token_rewards(earned, logprobs, before, mask, o.beta)
         experience = Experience(rollout, logprobs, *self._advantages(prompts, rollout, rewards))
@@ -189,7 +190,7 @@ class PPO:
         }
         if experience.values is not None:
             seen["values"] = losses.masked_mean(experience.values, mask)
-        if self._is_read(number + 1) or seen["kl"] > o.kl_limit:
+        if self._machine.team.is_main and (self._is_read(number + 1) or seen["kl"] > o.kl_limit):
             ones = slice(None, None, o.per_prompt)  # one answer to each prompt
             found = (scores[ones].tolist(), divergences[ones].tolist())
             self._samples.write(number + 1, prompts, rollout.texts[ones], *found)
@@ -199,7 +200,7 @@ class PPO:
         """Step 4: advantages and, where there is a critic, its values and the returns that it is to predict."""
         o, mask = self._options, rollout.answer
         if self._cast.critic is not None:
-            values = self._values(rollout)
+            (values,) = self._shared(lambda part: (self._values(part),), rollout)
             gains = advantages(rewards, values, mask, gamma=o.gamma, lam=o.lam)
             return losses.whitened(gains, mask), values, gains + values
         returns = rewards.sum(1)
@@ -220,18 +221,20 @@ class PPO:
         """Step 5, once; the gradients of the pieces of a batch add up to those of its mean over tokens."""
         tokens = experience.rollout.answer.sum()
         found: dict[str, float] = {}
-        for part in experience.parts(self._options.at_once):
-            share = part.rollout.answer.sum() / tokens
+        for rows, weight in self._machine.team.parts(range(len(experience.logprobs)), self._options.at_once):
+            part = experience.part(rows)
+            share = part.rollout.answer.sum() / tokens * weight
             loss, measures = self._losses(part)
             (loss * share).backward()
             for name, value in measures.items():
                 found[name] = found.get(name, 0.0) + (value.detach() * share).item()
+        found = dict(zip(found, self._machine.team.summed(*found.values()), strict=True))
         return {**found, "gradient": self.optimizer.update()}
 
     def _losses(self, part: Experience) -> tuple[Any, dict[str, Any]]:
         """The loss of all that is trained, and what is logged of it."""
         mask, clip = part.rollout.answer, self._options.clip
-        logprobs, _ = measured(self._cast.actor, part.rollout, self._machine, self._options.temperature)
+        logprobs, _ = self._measured(self._cast.actor, part.rollout)
         loss, held = losses.clipped_policy_loss(logprobs, part.logprobs, part.advantages, mask, clip)
         measures = {"policy_loss": loss, "clip_fraction": held}
         if self._cast.critic is not None:
@@ -245,6 +248,14 @@ class PPO:
             temperature = self._options.temperature
         longest = self._options.max_new_tokens
         return roll_out(policy, self._chat, prompts, self._machine, longest=longest, temperature=temperature)
+
+    def _shared(self, compute: Callable[[Rollout], tuple[Any, ...]], rollout: Rollout) -> tuple[Any, ...]:
+        """What is computed for all answers, by each process for its own."""
+        team, count = self._machine.team, len(rollout.texts)
+        return team.gathered(count, *compute(rollout.part(team.rows(count))))
+
+    def _measured(self, policy: Any, rollout: Rollout) -> tuple[Any, Any]:
+        return measured(policy, rollout, self._machine, self._options.temperature)
 
     def _values(self, rollout: Rollout) -> Any:
         """What the critic expects from each answer token on: its value at the token before."""

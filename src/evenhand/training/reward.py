@@ -37,7 +37,7 @@ class RewardModel:
     def __init__(self, model: Any, chat: Chat, machine: Machine, at_once: int = 32) -> None:
         self.model = model
         self.chat = chat
-        self._machine = machine
+        self.machine = machine
         self._at_once = at_once
 
     @classmethod
@@ -53,14 +53,17 @@ class RewardModel:
         """The reward of each answer to its prompt."""
         torch: Any = importlib.import_module("torch")
         rows = [self.chat.encode(*each) for each in zip(prompts, answers, strict=True)]
+        mine = [rows[i] for i in self.machine.team.rows(len(rows))]
         with torch.no_grad():
-            return [float(each) for part in stage.parts(rows, self._at_once) for each in self.rewards(part)]
+            found = [float(each) for part in stage.parts(mine, self._at_once) for each in self.rewards(part)]
+        (scores,) = self.machine.team.gathered(len(rows), torch.tensor(found, device=self.machine.device))
+        return scores.tolist()
 
     def rewards(self, rows: Sequence[Encoded]) -> Any:
         """The number at the last token of each row, with gradients: what training needs."""
         torch: Any = importlib.import_module("torch")
-        batch = self.chat.padded(rows, self._machine.device)
-        values = token_values(self.model, batch.ids, batch.mask, self._machine)
+        batch = self.chat.padded(rows, self.machine.device)
+        values = token_values(self.model, batch.ids, batch.mask, self.machine)
         return values[torch.arange(len(rows), device=values.device), batch.mask.sum(1) - 1]
 
 
@@ -73,6 +76,7 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Obser
         if run.finished:
             return run.record
         model, chat = _new_model(options, run.machine)
+        models.spread(model, run.machine)
         reward = RewardModel(model, chat, run.machine, options.micro_batch or options.batch)
         work = _Work(options, reward, pairs)
         steps = options.total_steps(len(pairs))
@@ -125,17 +129,19 @@ class _Work:
         self._at_once = options.micro_batch or options.batch
         self._order = Order(len(pairs), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(pairs)))
-        self.optimizer = Optimizer([(models.trainable(reward.model), options.rate)], schedule)
+        self.optimizer = Optimizer([(models.trainable(reward.model), options.rate)], schedule, team=reward.machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
         rows = [self._rows[i] for i in self._order.rows(number)]
+        team = self._reward.machine.team
         loss, right, margin = 0.0, 0, 0.0
-        for part in stage.parts(rows, self._at_once):
+        for part, weight in team.parts(rows, self._at_once):
             # One pass for both: they share their padding, and with it the rounding.
             both = self._reward.rewards([row for pair in part for row in pair]).view(-1, 2)
-            share = ranking_loss(both[:, 0], both[:, 1]) * len(part) / len(rows)
+            share = ranking_loss(both[:, 0], both[:, 1]) * len(part) / len(rows) * weight
             share.backward()
-            gaps = (both[:, 0] - both[:, 1]).detach()
+            gaps = (both[:, 0] - both[:, 1]).detach() * weight
             loss, right, margin = loss + share.item(), right + int((gaps > 0).sum()), margin + float(gaps.sum())
+        loss, right, margin = team.summed(loss, right, margin)
         measured = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}
         return {**measured, "gradient": self.optimizer.update()}

@@ -29,9 +29,11 @@ class Rollout:
     ended: list[bool]
     """Whether an answer came to its end by itself."""
 
-    def part(self, rows: slice) -> Rollout:
+    def part(self, rows: Sequence[int]) -> Rollout:
         """Some of the answers, padded as before."""
-        return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], self.texts[rows], self.ended[rows])
+        texts, ended = [self.texts[i] for i in rows], [self.ended[i] for i in rows]
+        rows = list(rows)
+        return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], texts, ended)
 
     @property
     def tokens(self) -> Any:
@@ -46,25 +48,31 @@ def roll_out(
 
     A temperature of 0 takes the likeliest token every time, and no random numbers.
     """
-    ids, mask = _left_padded(chat, prompts, longest, machine.device)
+    team = machine.team
+    mine = torch.tensor(team.rows(len(prompts)), device=machine.device)
+    ids, mask = (each[mine] for each in _left_padded(chat, prompts, longest, machine.device))
     pad = chat.tokenizer.pad_token_id
     ends = torch.tensor(sorted(chat.ends), device=machine.device)
-    going = torch.ones(len(prompts), dtype=torch.bool, device=machine.device)
+    going = torch.ones(len(mine), dtype=torch.bool, device=machine.device)
     fed, cache, answer = ids, None, list[Any]()
     with torch.no_grad(), machine.autocast():  # one context for all tokens, so that weights are cast only once
-        while len(answer) < longest and bool(going.any()):
+        while len(answer) < longest and team.any(bool(going.any())):
             positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -fed.shape[1] :]
             given = {"input_ids": fed, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
             output = policy(**given, use_cache=True, logits_to_keep=1)
             cache = output.past_key_values
-            if not answer and not bool(torch.isfinite(output.logits).all()):
+            if not answer and team.any(not bool(torch.isfinite(output.logits).all())):
                 raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
-            token = _chosen(output.logits[:, -1].float(), temperature).masked_fill(~going[:, None], pad)
+            logits = output.logits[:, -1].float()
+            # Random numbers are drawn for all rows, so that they do not depend on the number of processes.
+            every = logits.new_zeros(len(prompts), logits.shape[1]).index_copy(0, mine, logits)
+            token = _chosen(every, temperature)[mine].masked_fill(~going[:, None], pad)
             answer.append(going.clone())
             ids, mask = torch.cat([ids, token], 1), torch.cat([mask, going[:, None].long()], 1)
             going = going & ~torch.isin(token[:, 0], ends)
             fed = token
     kept = torch.stack(answer, 1).float()
+    ids, mask, kept, going = team.gathered(len(prompts), ids, mask, kept, going.long())
     lengths = kept.sum(1).long().tolist()
     texts = [chat.text(row[:n]) for row, n in zip(ids[:, -kept.shape[1] :].tolist(), lengths, strict=True)]
     return Rollout(ids, mask, kept, texts, [not each for each in going.tolist()])

@@ -25,6 +25,7 @@ def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
+        models.spread(model, run.machine)
         work = _Work(options, model, chat, [chat.encode(each.prompt, each.answer) for each in examples], run.machine)
         test = [chat.encode(each.prompt, each.answer) for each in held_out]
         steps = options.total_steps(len(examples))
@@ -44,22 +45,25 @@ class _Work:
         self._batch, self._at_once = options.batch, options.micro_batch or options.batch
         self._order = Order(len(rows), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(rows)))
-        self.optimizer = Optimizer([(models.trainable(model), options.rate)], schedule)
+        self.optimizer = Optimizer([(models.trainable(model), options.rate)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
         rows = [self._rows[i] for i in self._order.rows(number)]
         tokens = sum(len(row.answer) for row in rows)
         total = 0.0
-        for part in stage.parts(rows, self._at_once):
-            loss = self._summed_loss(part) / tokens
+        for part, weight in self._machine.team.parts(rows, self._at_once):
+            loss = self._summed_loss(part) / tokens * weight
             loss.backward()
             total += loss.item()
+        (total,) = self._machine.team.summed(total)
         return {"loss": total, "gradient": self.optimizer.update(), "tokens": tokens}
 
     def mean_loss(self, rows: Sequence[Encoded]) -> float:
         torch: Any = importlib.import_module("torch")
+        team = self._machine.team
         with torch.no_grad():
-            total = sum(float(self._summed_loss(part)) for part in stage.parts(rows, self._at_once))
+            found = [float(self._summed_loss(part)) * weight for part, weight in team.parts(rows, self._at_once)]
+        (total,) = team.summed(sum(found))
         return total / sum(len(row.answer) for row in rows)
 
     def _summed_loss(self, rows: Sequence[Encoded]) -> Any:

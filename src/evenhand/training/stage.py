@@ -13,6 +13,7 @@ from evenhand.training import card, models, output
 from evenhand.training.loop import read_metrics, step_seed
 from evenhand.training.models import Machine
 from evenhand.training.options import Options
+from evenhand.training.parallel import joined
 from evenhand.version import versions
 
 T = TypeVar("T")
@@ -40,18 +41,23 @@ class Run:
         return {f"{name}_first": _mean(values[:some]), f"{name}_last": _mean(values[-some:])}
 
     def finish(self, ended: str, results: Mapping[str, Any]) -> dict[str, Any]:
-        about = {"device": self.machine.device, "versions": versions()}
-        record = output.finish(self.options.out, ended, results, about)
-        card.write(self.options.out, record)
-        return record
+        team = self.machine.team
+        about = {"device": self.machine.device, "processes": team.size, "versions": versions()}
+
+        def finished() -> dict[str, Any]:
+            record = output.finish(self.options.out, ended, results, about)
+            card.write(self.options.out, record)
+            return record
+
+        return team.by_main(finished)
 
 
 @contextlib.contextmanager
 def begun(name: str, options: Options, sums: Mapping[str, str], *, resume: bool) -> Generator[Run]:
     """A run in its folder; what goes wrong on the device is told in one sentence."""
     torch: Any = importlib.import_module("torch")
-    machine = models.machine(options.device, options.dtype)
-    finished = output.begin(name, options, sums, resume=resume)
+    machine = models.machine(options.device, options.dtype, joined(options.device))
+    finished = machine.team.by_main(lambda: output.begin(name, options, sums, resume=resume))
     torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are drawn before the first step
     try:
         yield Run(options, machine, finished)

@@ -1,0 +1,133 @@
+"""Processes that train one model together, one per device, as `accelerate launch` or `torchrun` starts them.
+
+Every process knows the whole batch and computes its rows of it. What was computed is put together again, so that all
+go on with the numbers that one process alone would have found. Alone, everything here gives back what it was given.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from evenhand.errors import UsageError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The place of this process among those that train together; by default it is alone."""
+
+    rank: int = 0
+    size: int = 1
+    device: str = "cpu"
+    shards: bool = False
+    """Whether each process keeps only a part of the weights (FSDP)."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files."""
+        return self.rank == 0
+
+    def rows(self, count: int) -> list[int]:
+        """Which rows of a batch are computed here: as many in every process, so row 0 again where there are too few."""
+        mine = list(range(self.rank, count, self.size))
+        return mine + [0] * (math.ceil(count / self.size) - len(mine))
+
+    def gathered(self, count: int, *tensors: Any) -> tuple[Any, ...]:
+        """All rows of a batch in their order, from tensors with those of `rows` in every process."""
+        if self.size == 1:
+            return tensors
+        torch: Any = importlib.import_module("torch")
+        found: list[Any] = []
+        for tensor in tensors:
+            every = [torch.empty_like(tensor) for _ in range(self.size)]
+            torch.distributed.all_gather(every, tensor.contiguous())
+            found.append(torch.stack(every, 1).flatten(0, 1)[:count])
+        return tuple(found)
+
+    def parts(self, rows: Sequence[T], at_once: int) -> Iterator[tuple[Sequence[T], int]]:
+        """The rows of this process in pieces with weight 1; where others have more pieces, one that weighs nothing.
+
+        Every process takes as many passes through the model, since weights that are spread are gathered in each.
+        """
+        mine, most = rows[self.rank :: self.size], math.ceil(len(rows) / self.size)
+        for first in range(0, most, at_once):
+            piece = mine[first : first + at_once]
+            yield (piece, 1) if piece else (rows[:1], 0)
+
+    def summed(self, *numbers: float) -> tuple[float, ...]:
+        """The sum of each number over all processes."""
+        if self.size == 1:
+            return numbers
+        torch: Any = importlib.import_module("torch")
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(tensor)
+        return tuple(tensor.tolist())
+
+    def any(self, here: bool) -> bool:
+        """Whether something is so in any process."""
+        return self.summed(here)[0] > 0
+
+    def sum_gradients(self, weights: Sequence[Any]) -> None:
+        """Add up the gradients of all processes; spread weights have theirs added up already."""
+        if self.size == 1 or self.shards:
+            return
+        torch: Any = importlib.import_module("torch")
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        for under_way in [torch.distributed.all_reduce(gradient, async_op=True) for gradient in gradients]:
+            under_way.wait()
+
+    def by_main(self, work: Callable[[], T]) -> T:
+        """Have the main process do something while the others wait; all get what came of it, also an error."""
+        if self.size == 1:
+            return work()
+        found: list[Any] = [None, None]
+        failed: Exception | None = None
+        if self.is_main:
+            try:
+                found = [work(), None]
+            except Exception as error:
+                failed, found = error, [None, str(error)]
+        torch: Any = importlib.import_module("torch")
+        torch.distributed.broadcast_object_list(found, device=torch.device(self.device))
+        if failed is not None:
+            raise failed
+        if found[1] is not None:
+            raise UsageError(found[1])
+        return found[0]
+
+
+def launched() -> int:
+    """How many processes a launcher has started for this training."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+
+
+def is_main() -> bool:
+    """Whether this process is to speak, also before the processes have met."""
+    return launched() == 1 or os.environ.get("RANK", "0") == "0"
+
+
+def joined(device: str | None) -> Team:
+    """Meet the other processes, on a device of one's own (or all on the cpu); alone where none were started."""
+    if launched() == 1:
+        return Team()
+    if device not in (None, "cpu"):
+        raise UsageError(f"Each process takes a GPU of its own, so --device {device} is not for several; leave it out.")
+    if _asked("ACCELERATE_USE_DEEPSPEED"):
+        raise UsageError("Training does not run through DeepSpeed; the configuration fsdp spreads weights as well.")
+    shards = _asked("ACCELERATE_USE_FSDP")
+    if shards and _asked("FSDP_OFFLOAD_PARAMS"):
+        raise UsageError("Weights are not moved to the CPU (fsdp_offload_params); use more GPUs, or --lora.")
+    torch: Any = importlib.import_module("torch")
+    accelerate: Any = importlib.import_module("accelerate")
+    state = accelerate.PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
+    return Team(state.process_index, state.num_processes, str(state.device), shards)
+
+
+def _asked(name: str) -> bool:
+    return os.environ.get(name, "false").lower() == "true"
