@@ -174,6 +174,15 @@ def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> 
     assert "HTTP 504" in detail
 
 
+def test_a_scored_text_is_no_answer(page: Any, site: LivePage) -> None:
+    site.publish(event(action="scored", endpoint="/v1/moderations", prompt="Is this fine?", first="", text=""))
+    wait_for_items(page, 1)
+    detail = open_first(page).text
+    assert "Scored text\nIs this fine?" in detail
+    assert "no text" not in detail
+    assert "✓ 0.10" in detail
+
+
 def test_filters_narrow_the_list_and_what_arrives(page: Any, site: LivePage) -> None:
     site.publish(event(), event(route="drafts"), revised(), revised(route="drafts"))
     wait_for_items(page, 4)

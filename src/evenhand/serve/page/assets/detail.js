@@ -31,7 +31,9 @@ const texts = (event) => {
   if (event.withheld) {
     return [make("p", "note", "The texts of this request are not kept: the server is set up to keep none (audit.texts).")];
   }
+  if (event.action === "scored") return [box("", "Scored text", event.prompt || event.text)];
   const parts = [box("", "Asked", event.prompt || "(nothing)")];
+  if (event.action === "error") return [...parts, make("p", "note", "There is no answer.")];
   if (!event.first && !event.text) return [...parts, make("p", "note", "The answer has no text.")];
   if (event.first === event.text) return [...parts, box("output", "Answer, not changed", event.text)];
   const runs = diff(event.first, event.text);
