@@ -1,9 +1,10 @@
-"""What tests of training share: a tiny model, separable pairs, and a reward model of them, made once."""
+"""What tests of training share: a tiny model, separable pairs, a reward model of them, made once; a command line."""
 
 from pathlib import Path
 
 import pytest
 
+from support.shell import Shell
 from support.toy_training import pairs_folder, tiny_model
 
 
@@ -26,3 +27,12 @@ def rewarding(tmp_path_factory: pytest.TempPathFactory, tiny: str, pairs: Path) 
     out = tmp_path_factory.mktemp("reward") / "model"
     train_reward(RewardOptions(model=tiny, data=pairs, out=out, rate=3e-3, epochs=10, device="cpu"))
     return out
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    monkeypatch.delenv("EVENHAND_DEBUG", raising=False)
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return Shell(monkeypatch, capsys)

@@ -67,7 +67,7 @@ def trl() -> Any:
 
 def settings(tmp_path: Path, **given: Any) -> dict[str, Any]:
     """What all its trainers need to run quietly on a CPU."""
-    shared = {"output_dir": str(tmp_path / "trl"), "use_cpu": True, "bf16": False, "report_to": []}
+    shared = {"output_dir": str(tmp_path / "trl"), "use_cpu": True, "bf16": False, "report_to": "none"}
     return {**shared, "per_device_train_batch_size": ROWS, "disable_tqdm": True, "max_steps": 1, **given}
 
 

@@ -6,40 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli.main import entry
-
 pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.training import models
 from evenhand.types import Message, Params
+from support.shell import Shell
 
 FAST = ("--device", "cpu", "--steps", "2", "--lr", "1e-3")
 SMALL = ("--set", "sft.steps=2", "--set", "reward.steps=2", "--set", "ppo.steps=2", "--set", "ppo.max_new_tokens=4")
-
-
-class Shell:
-    """Runs `evenhand ARGS`; what it printed is kept."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch, self._capsys = monkeypatch, capsys
-        self.out = self.err = ""
-
-    def __call__(self, *arguments: str | Path) -> int:
-        self._monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            entry()
-        self.out, self.err = self._capsys.readouterr()
-        return int(ended.value.code or 0)
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
-    monkeypatch.delenv("EVENHAND_DEBUG", raising=False)
-    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return Shell(monkeypatch, capsys)
 
 
 async def answer_of(folder: str) -> str:
@@ -64,6 +40,20 @@ async def test_from_pairs_to_a_model_that_answers(shell: Shell, tiny: str, pairs
     assert "held out reward after:" in shell.out
     assert not list(Path("ppo").rglob("*.bin")) + list(Path("ppo").rglob("*.pt"))  # noqa: ASYNC240 - a tiny folder
     assert isinstance(await answer_of("ppo"), str)
+
+
+async def test_other_algorithms(shell: Shell, tiny: str, pairs: Path):
+    trained(shell, tiny, pairs)
+    short = ("--max-new-tokens", "4", "--algorithm", "rloo", "--answers", "2", "--sample-every", "1")
+
+    assert shell("train", "ppo", pairs, "-M", "sft", "--reward", "reward", "-o", "rloo", *FAST, *short) == 0
+    assert shell("train", "dpo", pairs, "-M", "sft", "-o", "dpo", *FAST, "--beta", "0.2") == 0
+
+    assert "held out accuracy:" in shell.out
+    assert "Use it as hf/dpo" in shell.out
+    assert len(Path("rloo/samples.jsonl").read_text().splitlines()) == 2 * 4  # noqa: ASYNC240 - a tiny file
+    for folder in ("rloo", "dpo"):
+        assert isinstance(await answer_of(folder), str)
 
 
 async def test_an_adapter_alone_answers_as_the_merged_model_does(shell: Shell, tiny: str, pairs: Path):

@@ -5,21 +5,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 import yaml
 
 from evenhand.cli.progress import shown_share
+from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
 from evenhand.training import models
 from evenhand.training.card import shown
 from evenhand.training.loop import Observer
 from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
 
+if TYPE_CHECKING:
+    from evenhand.training.evaluation import Evaluation
+    from evenhand.training.recipe import Recipe
+
 F = TypeVar("F", bound=Callable[..., Any])
 _RANK = 16
 _STAGES = {"sft": SFTOptions, "reward": RewardOptions, "ppo": PPOOptions, "dpo": DPOOptions}
+_OF_THE_RECIPE = ("model", "out", "reward")
+"""Options of stages that follow from the stage before."""
 _PATH = click.Path(path_type=Path)
 
 _WHERE = (
@@ -68,6 +75,7 @@ def train() -> None:
     \b
     Examples:
       evenhand train recipe pairs/age --model local/builtin --out models/age       all three stages
+      evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
       evenhand train sft pairs/age --model local/builtin --out models/sft
       evenhand train reward pairs/age --model models/sft --out models/reward
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
@@ -150,21 +158,53 @@ def dpo(resume: bool, **given: Any) -> None:
 @train.command()
 @_with(_WHERE)
 @click.option(
+    "--algorithm",
+    type=click.Choice([*get_args(Algorithm), "dpo"]),
+    default="ppo",
+    show_default=True,
+    help="Of the last stage; dpo needs no reward model.",
+)
+@click.option(
     "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="e.g. ppo.rate=1e-5; names as in the card."
 )
+@click.option("--evaluate", is_flag=True, help="At the end, measure the model before, fine-tuned and after.")
+@click.option("--judge", metavar="SPEC", help="With --evaluate: who rates opinions (default: the model before).")
+@click.option("--bbq", metavar="FOLDER", help="With --evaluate: the public BBQ instead of the built-in questions.")
+@click.option("--limit", type=int, help="With --evaluate: this many questions of each kind (default all).")
 @_with((*_SHARED, _ADAPTER))
-def recipe(resume: bool, settings: tuple[str, ...], **given: Any) -> None:
-    """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo."""
+def recipe(
+    resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,
+    limit: int | None, **given: Any,
+) -> None:  # fmt: skip
+    """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo, or sft and dpo."""
     models.need_packages()
+    from evenhand.training.evaluation import Evaluation
     from evenhand.training.recipe import Recipe, train_recipe
 
+    if not evaluate and (judge, bbq, limit) != (None, None, None):
+        raise UsageError("--judge, --bbq and --limit say how to measure; add --evaluate.")
     shared = _given(given)
     model, data, out = (shared.pop(name) for name in ("model", "data", "out"))
-    whole = Recipe(model, data, out, shared, _settings(settings))
+    whole = Recipe(model, data, out, shared, _settings(settings), algorithm)
+    measured = Evaluation(data, judge, bbq, limit, shared.get("device"))
+    if evaluate:
+        measured.check()
     with _progress() as announce:
         records = train_recipe(whole, resume=resume, announce=announce)
     for name, record in records.items():
         _tell(record, out / name)
+    if evaluate:
+        _evaluate(measured, whole)
+
+
+def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
+    """Run what is to be measured, and show the models side by side."""
+    from evenhand.training.evaluation import evaluate
+
+    with _progress() as announce:
+        runs = evaluate(evaluation, recipe.policies(), recipe.out, announce)
+    for folders in runs.values():
+        print_study(*study_and_report(folders, folders[0].parent / "report.html"))
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +221,8 @@ def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
     for setting in settings:
         key, equals, value = setting.partition("=")
         stage, _, name = key.partition(".")
-        if not equals or stage not in _STAGES or name not in _STAGES[stage].__dataclass_fields__:
+        known = _STAGES[stage].__dataclass_fields__ if stage in _STAGES else {}
+        if not equals or name not in known or name in _OF_THE_RECIPE:
             raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
         read: Any = yaml.safe_load(value)
         with contextlib.suppress(ValueError, TypeError):
