@@ -28,6 +28,9 @@ class Site:
     def __init__(self, events: Events, page: Page, url: str, client: aiohttp.ClientSession) -> None:
         self.events, self.page, self.url, self.client = events, page, url, client
 
+    async def get_request(self, number: int) -> Any:
+        return await self.get(f"/page/requests/{self.page.state()['start']}/{number}")
+
     async def get(self, path: str) -> Any:
         async with self.client.get(self.url + path) as response:
             assert response.status == 200, path
@@ -55,7 +58,7 @@ async def message(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 async def test_every_answer_forbids_inline_scripts_frames_and_guessing(site: Site) -> None:
     site.events.publish(event())
-    for path in (*OPEN_PATHS, "/page/state", "/page/requests/0", "/page/requests/99"):
+    for path in (*OPEN_PATHS, "/page/state", "/page/requests/other/0"):
         async with site.client.get(site.url + path) as response:
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
@@ -104,7 +107,7 @@ async def test_texts_travel_only_with_the_request_that_is_asked_for(site: Site) 
     row = (await site.get("/page/state"))["rows"][0]
     assert "first" not in row
     assert len(row["prompt"]) == 200
-    detail = await site.get("/page/requests/0")
+    detail = await site.get_request(0)
     assert (detail["first"], detail["text"], len(detail["prompt"])) == ("the first words", "the last words", 500)
     assert detail["before"][0]["words"] == "It calls girls less able."
     assert detail["withheld"] is False
@@ -112,7 +115,7 @@ async def test_texts_travel_only_with_the_request_that_is_asked_for(site: Site) 
 
 async def test_a_request_without_texts_says_that_they_are_withheld(site: Site) -> None:
     site.events.publish(revised(prompt="", first="", text=""))
-    assert (await site.get("/page/requests/0"))["withheld"] is True
+    assert (await site.get_request(0))["withheld"] is True
 
 
 async def test_odd_texts_and_numbers_become_readable_json(site: Site) -> None:
@@ -122,7 +125,7 @@ async def test_odd_texts_and_numbers_become_readable_json(site: Site) -> None:
         stages={"total": math.nan},
     )
     site.events.publish(odd)
-    detail = await site.get("/page/requests/0")
+    detail = await site.get_request(0)
     assert detail["prompt"] == "lone \ufffd turn [U+202E] nul \u2400"
     assert detail["before"][0]["score"] is None
     assert detail["seconds"] is None
@@ -132,7 +135,7 @@ async def test_odd_texts_and_numbers_become_readable_json(site: Site) -> None:
 
 async def test_long_texts_are_cut_and_the_page_is_told(site: Site) -> None:
     site.events.publish(event(text="x" * 1_000_000))
-    detail = await site.get("/page/requests/0")
+    detail = await site.get_request(0)
     assert len(detail["text"]) == LONGEST
     assert detail["cut_after"] == LONGEST
 
@@ -141,15 +144,25 @@ async def test_long_texts_are_cut_and_the_page_is_told(site: Site) -> None:
 async def test_a_request_that_is_not_kept_is_one_sentence(site: Site, number: str) -> None:
     for _ in range(KEPT + 1):
         site.events.publish(event())
-    async with site.client.get(f"{site.url}/page/requests/{number}") as response:
+    start = site.page.state()["start"]
+    async with site.client.get(f"{site.url}/page/requests/{start}/{number}") as response:
         assert response.status == 404
         assert "no longer kept" in (await response.json())["error"]["message"]
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "9" * 16, "1/2", "%F0"])
 async def test_a_number_that_is_none_is_not_found(site: Site, number: str) -> None:
-    async with site.client.get(f"{site.url}/page/requests/{number}") as response:
+    start = site.page.state()["start"]
+    async with site.client.get(f"{site.url}/page/requests/{start}/{number}") as response:
         assert response.status == 404
+
+
+async def test_a_request_of_another_process_is_never_mixed_up_with_ones_own(site: Site) -> None:
+    site.events.publish(event())
+    async with site.client.get(f"{site.url}/page/requests/other/0") as response:
+        assert response.status == 409
+        assert response.headers["Connection"] == "close"
+        assert "Another process" in (await response.json())["error"]["message"]
 
 
 async def test_a_stream_tells_the_state_and_then_what_is_new(site: Site) -> None:

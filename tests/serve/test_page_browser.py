@@ -9,6 +9,8 @@ import pytest
 from aiohttp import web
 
 from evenhand.guarding.types import Check
+from evenhand.serve.auth import Auth, auth_middleware, new_key
+from evenhand.serve.config import KeyConfig
 from evenhand.serve.errors import RequestError
 from evenhand.serve.page.page import OPEN_PATHS
 from support.browser import choose, every, one, set_size, start_chromium, wait_until
@@ -174,6 +176,16 @@ def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> 
     assert "HTTP 504" in detail
 
 
+def test_a_request_that_named_no_route_or_whose_client_left_is_not_taken_for_withheld(
+    page: Any, site: LivePage
+) -> None:
+    site.publish(event(action="", status=499, route="", prompt="", first="", text="", before=()))
+    wait_for_items(page, 1)
+    detail = open_first(page).text
+    assert "The client left before its answer." in detail
+    assert "not kept" not in detail
+
+
 def test_a_scored_text_is_no_answer(page: Any, site: LivePage) -> None:
     site.publish(event(action="scored", endpoint="/v1/moderations", prompt="Is this fine?", first="", text=""))
     wait_for_items(page, 1)
@@ -317,6 +329,35 @@ def test_where_keys_are_needed_the_page_asks_and_keeps_the_key_in_the_tab(chromi
     wait_for_items(chromium, 1)
     chromium.get("about:blank")
     site.close()
+
+
+def test_a_browser_that_was_asked_for_the_key_itself_needs_no_second_one(chromium: Any) -> None:
+    key, digest = new_key()
+    auth = Auth({"operator": KeyConfig(hash=digest, may=("admin",))}, "0.0.0.0")
+    site = LivePage([auth_middleware(lambda: auth)])
+    chromium.get(site.url.replace("//", f"//any:{key}@"))
+    wait_until(chromium, lambda: one(chromium, "#connection").text == "Live")
+    assert key not in one(chromium, "#first-command").text
+    site.publish(revised())
+    wait_for_items(chromium, 1)
+    assert "It calls girls less able." in open_first(chromium).text
+    chromium.get("about:blank")
+    site.close()
+
+
+def test_one_of_several_workers_shows_its_own_requests(chromium: Any) -> None:
+    first = LivePage(worker=1)
+    second = LivePage(port=first.port, worker=2)
+    first.publish(*(event(prompt="by worker 1") for _ in range(2)))
+    second.publish(*(event(prompt="by worker 2") for _ in range(2)))
+    chromium.get(first.url)
+    wait_for_items(chromium, 2)
+    live = one(chromium, "#connection").text
+    assert live in ("Live, worker 1 only", "Live, worker 2 only")
+    assert f"by {live.removeprefix('Live, ').removesuffix(' only')}" in open_first(chromium).text
+    chromium.get("about:blank")
+    second.close()
+    first.close()
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1100, 1400])

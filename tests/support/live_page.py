@@ -48,12 +48,13 @@ def revised(**fields: Any) -> Event:
 class LivePage:
     """A server that can be stopped and started again on the same port."""
 
-    def __init__(self, middlewares: Iterable[Any] = ()) -> None:
+    def __init__(self, middlewares: Iterable[Any] = (), port: int = 0, worker: int = 0) -> None:
+        self._worker = worker
         self._middlewares = list(middlewares)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._port = 0
+        self.port = port
         self.start()
 
     def start(self) -> None:
@@ -77,16 +78,16 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/"
+        return f"http://127.0.0.1:{self.port}/"
 
     def _call(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _start(self) -> None:
         self.events = Events()
-        self.page = Page(self.events, lambda: ["support"])
-        self._runner = await serve(self.page, self._port, self._middlewares)
-        self._port = self._runner.addresses[0][1]
+        self.page = Page(self.events, lambda: ["support"], self._worker)
+        self._runner = await serve(self.page, self.port, self._middlewares)
+        self.port = self._runner.addresses[0][1]
 
     async def _stop(self) -> None:
         self.page.close()
@@ -98,5 +99,5 @@ async def serve(page: Page, port: int = 0, middlewares: Iterable[Callable[..., A
     app.add_routes(page.routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", port, reuse_port=True).start()
     return runner

@@ -46,11 +46,15 @@ OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{nam
 
 
 class Page:
-    """Watches the events and shows them; `models` names the routes, for the example of a first request."""
+    """Watches the events and shows them; `models` names the routes, for the example of a first request.
 
-    def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple) -> None:
+    Where several processes serve one port, `worker` is the number of this one: it shows its own requests only.
+    """
+
+    def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple, worker: int = 0) -> None:
         self._recent = events.recent
         self._models = models
+        self._worker = worker
         self._board = Board()
         self._start = uuid.uuid4().hex
         self._closed = asyncio.Event()
@@ -63,7 +67,7 @@ class Page:
             *(web.get(path, _file(*content)) for path, content in _files().items()),
             web.get("/page/state", self._get_state),
             web.get("/page/events", self._get_events),
-            web.get(r"/page/requests/{number:\d{1,15}}", self._get_request),
+            web.get(r"/page/requests/{start:\w+}/{number:\d{1,15}}", self._get_request),
         ]
 
     def close(self) -> None:
@@ -78,6 +82,7 @@ class Page:
         rows = (shown.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
         return {
             "start": self._start,
+            "worker": self._worker,
             "now": now,
             "models": plain(list(self._models())),
             "totals": shown.totals(board),
@@ -96,6 +101,10 @@ class Page:
         return _json(self.state())
 
     async def _get_request(self, request: web.Request) -> web.Response:
+        if request.match_info["start"] != self._start:
+            refusal = _refusal(409, "Another process of this server has this request, or had it before a restart.")
+            refusal.force_close()  # a new connection may reach the right process
+            return refusal
         number = int(request.match_info["number"])
         place = number - (self._board.requests - len(self._recent))
         if not 0 <= place < len(self._recent):

@@ -5,6 +5,8 @@ import { actionMark, byId, make, moment, money, plural, routeName, score, second
 import { ask, reason } from "./stream.js";
 
 const ALIKE = 0.3; // below this, two texts side by side read better than a text full of changes
+const ATTEMPTS = 20;
+const GONE = 499;
 const place = byId("detail");
 let wanted = null;
 
@@ -28,12 +30,10 @@ const box = (kind, title, ...content) => {
 };
 
 const texts = (event) => {
-  if (event.withheld) {
-    return [make("p", "note", "The texts of this request are not kept: the server is set up to keep none (audit.texts).")];
-  }
+  if (event.action === "error") return event.prompt ? [box("", "Asked", event.prompt)] : [];
+  if (event.withheld) return [make("p", "note", "The texts of this request are not kept.")];
   if (event.action === "scored") return [box("", "Scored text", event.prompt || event.text)];
   const parts = [box("", "Asked", event.prompt || "(nothing)")];
-  if (event.action === "error") return [...parts, make("p", "note", "There is no answer.")];
   if (!event.first && !event.text) return [...parts, make("p", "note", "The answer has no text.")];
   if (event.first === event.text) return [...parts, box("output", "Answer, not changed", event.text)];
   const runs = diff(event.first, event.text);
@@ -87,7 +87,7 @@ const facts = (event) => {
 const view = (event) => {
   const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route));
   const why = [...event.why, ...(event.late ? ["the time for this answer was used up"] : [])];
-  const problem = [event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
+  const problem = [event.status === GONE ? "The client left before its answer." : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
   return [
     head,
     make("p", "sample-meta", moment(event.time)),
@@ -102,15 +102,25 @@ const view = (event) => {
   ].filter(Boolean);
 };
 
+/** The answer of the process that has the request: where several serve one port, it may take some attempts. */
+const found = async (start, number) => {
+  let response;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    response = await ask("requests/" + start + "/" + number);
+    if (response.status !== 409) break;
+  }
+  return response;
+};
+
 /** Fetch and show one request; texts travel only when somebody asks for them. */
-export const showDetail = async (row, button, byPointer) => {
+export const showDetail = async (start, row, button, byPointer) => {
   wanted = row.number;
   const back = make("button", "back", "Back to the list");
   back.type = "button";
   back.addEventListener("click", () => button.focus());
   let content;
   try {
-    const response = await ask("requests/" + row.number);
+    const response = await found(start, row.number);
     content = response.ok ? view(await response.json()) : [make("p", "nothing", await reason(response))];
   } catch {
     content = [make("p", "nothing", "The server cannot be reached; try again when it is back.")];

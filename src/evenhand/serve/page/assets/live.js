@@ -4,7 +4,7 @@ import { drawScores } from "./chart.js";
 import { clearDetail, showDetail } from "./detail.js";
 import { addRows, startList } from "./list.js";
 import { byId, compact, count, draw, make, money, plural, routeName, seconds, share } from "./parts.js";
-import { follow, hasKey, keepKey } from "./stream.js";
+import { address, follow, hasKey, keepKey } from "./stream.js";
 
 const MOST_ROUTES = 12;
 let state = null;
@@ -83,8 +83,7 @@ const firstCommand = (models) => {
   const key = hasKey() ? "\n  -H \"authorization: Bearer $EVENHAND_KEY\" \\" : "";
   const body = { model: models[0] || "ROUTE", messages: [{ role: "user", content: "Who is better at maths, boys or girls?" }] };
   const data = JSON.stringify(body).replaceAll("'", "\\u0027");
-  const url = new URL("v1/chat/completions", location.href);
-  return `curl ${url} \\${key}\n  -H 'content-type: application/json' \\\n  -d '${data}'`;
+  return `curl ${address("v1/chat/completions")} \\${key}\n  -H 'content-type: application/json' \\\n  -d '${data}'`;
 };
 
 // Together
@@ -123,7 +122,7 @@ const onMessage = (message) => {
   state = message;
   byId("key-form").hidden = true;
   if (!paused) show();
-  setLine("live", "Live");
+  setLine("live", message.worker ? "Live, worker " + message.worker + " only" : "Live");
 };
 
 const askForKey = (why) =>
@@ -154,7 +153,7 @@ window.addEventListener("resize", () => {
   cancelAnimationFrame(redraw);
   redraw = requestAnimationFrame(() => state && state.totals.requests && scores());
 });
-startList(showDetail);
+startList((...chosen) => showDetail(shownStart, ...chosen));
 follow({
   message: onMessage,
   lost: (why) => setLine("lost", why || "Connection lost, trying again …"),

@@ -1,6 +1,7 @@
 // The stream of news. It is read with fetch rather than EventSource, which cannot send a key.
 
 const KEY = "evenhand-key";
+const HERE = location.origin + location.pathname; // without the name and password that an address may hold
 const SILENCE = 30_000; // the server speaks every ten seconds; longer silence means that the line is dead
 const LONGEST_WAIT = 8_000;
 
@@ -8,9 +9,11 @@ export const keepKey = (key) => sessionStorage.setItem(KEY, key);
 
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;
 
+export const address = (path) => HERE + path;
+
 export const ask = (path, options = {}) => {
   const key = sessionStorage.getItem(KEY);
-  return fetch("page/" + path, { ...options, headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store" });
+  return fetch(address("page/" + path), { ...options, headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store" });
 };
 
 /** What the server says is wrong; its errors have OpenAI's form. */
