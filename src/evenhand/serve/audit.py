@@ -2,8 +2,8 @@
 
 Rows are handed to a thread that commits them in batches; a request never waits for the disk. When the disk does not
 keep up, rows are dropped, counted and shown in the metrics. A file that has grown too large is set aside under the
-time of its end (audit.sqlite → audit-20261231T235959.sqlite), and rows are deleted when they are too old. The texts
-are stored as the config says: not at all, redacted, or in full.
+time of its end (audit.sqlite → audit-20261231T235959.123456.sqlite), and rows are deleted when they are too old. The
+texts are stored as the config says: not at all, redacted, or in full.
 """
 
 from __future__ import annotations
@@ -156,10 +156,10 @@ class AuditLog:
                 old.unlink()
 
     def _turn_over(self) -> None:
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.execute("PRAGMA journal_mode=DELETE")  # all of it in one file
         self._db.close()
         try:
-            self.file.rename(_free_name(self.file))
+            self.file.rename(self.file.with_stem(f"{self.file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"))
         finally:
             self._db = _open(self.file)
 
@@ -221,12 +221,6 @@ def _open(file: Path) -> sqlite3.Connection:
 def _size(file: Path) -> int:
     log = file.with_name(file.name + "-wal")
     return file.stat().st_size + (log.stat().st_size if log.exists() else 0)
-
-
-def _free_name(file: Path) -> Path:
-    stem = f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    names = (file.with_name(f"{stem}{extra}{file.suffix}") for extra in ("", *(f".{n}" for n in range(1, 1000))))
-    return next(name for name in names if not name.exists())
 
 
 def _check(check: Check) -> dict[str, Any]:

@@ -40,7 +40,6 @@ _NEEDED: dict[str, Permission] = {
     "/v1alpha1": "score",
     "/$discovery": "score",
 }
-_CLIENT = "evenhand.client"
 _HASH = re.compile("[0-9a-fA-F]{64}")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -54,6 +53,8 @@ class Client:
     per_minute: float | None = None
     """Requests it may send; None for no limit of its own."""
 
+
+_CLIENT = web.RequestKey("client", Client)
 
 NEIGHBOUR = Client(may=frozenset({"score", "metrics", "admin"}))
 """A program of this machine without a key; the method cannot be switched off without one that may."""

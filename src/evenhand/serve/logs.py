@@ -6,10 +6,12 @@ behind, lines are dropped and counted.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
 import queue
 import sys
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
@@ -22,6 +24,8 @@ from evenhand.serve.redact import Texts, with_texts, without_secrets
 
 WAITING = 10_000
 """Lines that may wait to be written."""
+END_SECONDS = 5.0
+"""For the last lines, when the server ends."""
 
 _request_log = logging.getLogger("evenhand.serve.requests")
 _FIELDS = "evenhand_fields"
@@ -97,15 +101,33 @@ class _Enqueue(logging.handlers.QueueHandler):
         return record  # the thread formats it; nothing is sent to another process
 
 
+class _Writer(threading.Thread):
+    """Writes what is in the queue; unlike the standard listener it waits for no reader for ever."""
+
+    def __init__(self, waiting: queue.Queue[logging.LogRecord | None], handler: logging.Handler) -> None:
+        super().__init__(name="evenhand-log", daemon=True)
+        self._waiting = waiting
+        self._handler = handler
+
+    def run(self) -> None:
+        while (record := self._waiting.get()) is not None:
+            self._handler.handle(record)
+
+    def stop(self) -> None:
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=END_SECONDS)
+            self.join(END_SECONDS)
+
+
 class ServerLog:
     """Has the server's loggers write to a stream for as long as the context lasts."""
 
     def __init__(self, stream: TextIO | None = None, level: int = logging.INFO) -> None:
         writer = logging.StreamHandler(stream or sys.stderr)
         writer.setFormatter(JsonLines())
-        waiting: queue.Queue[logging.LogRecord] = queue.Queue(WAITING)
+        waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING)
         self._enqueue = _Enqueue(waiting)
-        self._listener = logging.handlers.QueueListener(waiting, writer)
+        self._writer = _Writer(waiting, writer)
         self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio")]
         self._level = level
 
@@ -119,7 +141,7 @@ class ServerLog:
             each.addHandler(self._enqueue)
             each.setLevel(self._level)
             each.propagate = False
-        self._listener.start()
+        self._writer.start()
         return self
 
     def __exit__(
@@ -129,4 +151,4 @@ class ServerLog:
             each.removeHandler(self._enqueue)
             each.setLevel(logging.NOTSET)
             each.propagate = True
-        self._listener.stop()
+        self._writer.stop()

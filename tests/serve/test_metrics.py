@@ -1,0 +1,155 @@
+"""Metrics as Prometheus reads them: parsed by its own package, from a real server."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from evenhand.guarding.types import Check
+from evenhand.serve.auth import Auth, auth_middleware, new_key
+from evenhand.serve.config import KeyConfig, LimitsConfig
+from evenhand.serve.events import Event, Events
+from evenhand.serve.limits import Limits
+from evenhand.serve.metrics import Metrics, load_metrics, routes
+from evenhand.types import Usage
+from support.small_app import serving
+
+Labels = Mapping[str, str]
+EVENT = Event(
+    "r1",
+    0.0,
+    "chat",
+    "/v1/chat/completions",
+    action="revised",
+    before=(Check("toxicity", 0.7, 0.1, False),),
+    after=(Check("toxicity", 0.04, 0.1, True), Check("bias", None, None, True, problem="not read")),
+    stages={"answer": 0.2, "total": 0.7},
+    usage=Usage(calls=3, prompt_tokens=100, completion_tokens=40, retries=1, cost=0.25),
+)
+
+
+async def scrape(metrics: Metrics | None) -> dict[str, list[tuple[Labels, float]]]:
+    async with (
+        serving(routes(metrics)) as (url, _),
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/metrics") as response,
+    ):
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = await response.text()
+    found: dict[str, list[tuple[Labels, float]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def counting(*names: str) -> Metrics:
+    metrics = load_metrics()
+    assert metrics is not None
+    metrics.know(names)
+    return metrics
+
+
+async def test_a_request_is_counted_in_all_its_sides():
+    metrics = counting("chat")
+    metrics(replace(EVENT, late=True, stream=True, first_segment=0.3))
+    metrics(replace(EVENT, action="passed", status=502, upstream_error="503", usage=Usage(cost=None)))
+
+    found = await scrape(metrics)
+
+    where = {"route": "chat", "endpoint": "/v1/chat/completions"}
+    assert found["evenhand_requests_total"] == [
+        ({**where, "status": "200", "action": "revised"}, 1),
+        ({**where, "status": "502", "action": "passed"}, 1),
+    ]
+    assert found["evenhand_late_total"] == [({"route": "chat"}, 1)]
+    scored = {"route": "chat", "check": "toxicity"}
+    assert found["evenhand_check_score_sum"] == [
+        ({**scored, "when": "before"}, 1.4),
+        ({**scored, "when": "after"}, 0.08),
+    ]
+    assert ({**scored, "when": "after", "le": "0.05"}, 2) in found["evenhand_check_score_bucket"]
+    assert found["evenhand_checks_failed_total"] == [({**scored, "when": "before"}, 2)]
+    assert found["evenhand_checks_unscored_total"] == [({"route": "chat", "check": "bias"}, 2)]
+    assert ({"route": "chat", "stage": "answer"}, 2) in found["evenhand_stage_seconds_count"]
+    assert found["evenhand_first_segment_seconds_sum"] == [({"route": "chat"}, 0.3)]
+    assert found["evenhand_upstream_errors_total"] == [({"route": "chat", "kind": "503"}, 1)]
+    assert found["evenhand_model_calls_total"] == [({"route": "chat"}, 3)]
+    assert found["evenhand_model_retries_total"] == [({"route": "chat"}, 1)]
+    assert ({"route": "chat", "kind": "completion"}, 40) in found["evenhand_tokens_total"]
+    assert found["evenhand_cost_total"] == [({"route": "chat"}, 0.25)]
+    assert found["evenhand_unpriced_total"] == [({"route": "chat"}, 1)]
+    assert "process_resident_memory_bytes" in found
+
+
+async def test_what_clients_send_never_becomes_a_label():
+    metrics = counting("chat")
+    for number in range(50):
+        made_up = f"made-up-{number}"
+        metrics(
+            replace(
+                EVENT, route=made_up, endpoint=made_up, action=made_up, upstream_error=made_up, stages={made_up: 1.0}
+            )
+        )
+
+    found = await scrape(metrics)
+
+    labels = {value for samples in found.values() for sample, _ in samples for value in sample.values()}
+    assert not any("made-up" in value for value in labels)
+    assert found["evenhand_requests_total"] == [
+        ({"route": "other", "endpoint": "other", "status": "200", "action": "other"}, 50)
+    ]
+
+
+async def test_queues_and_losses_are_read_when_prometheus_asks():
+    metrics = counting()
+    limits = Limits(LimitsConfig())
+    events = Events()
+    metrics.watch_limits(limits)
+    metrics.watch("lost_events", "Events that a sink failed on.", lambda: events.failures)
+    events.failures = 7
+
+    async with limits.gate.turn():
+        found = await scrape(metrics)
+
+    assert found["evenhand_in_flight"] == [({}, 1)]
+    assert found["evenhand_waiting"] == [({}, 0)]
+    assert found["evenhand_turned_away"] == [({}, 0)]
+    assert found["evenhand_lost_events"] == [({}, 7)]
+
+
+async def test_two_servers_in_one_process_count_apart():
+    one, two = counting("chat"), counting("chat")
+    one(EVENT)
+
+    assert "evenhand_requests_total" not in await scrape(two)
+
+
+async def test_the_scrape_needs_a_key_that_may():
+    key, digest = new_key()
+    auth = Auth({"prometheus": KeyConfig(hash=digest, may=("metrics",))}, "0.0.0.0")
+    async with (
+        serving(routes(counting()), auth_middleware(lambda: auth)) as (url, _),
+        aiohttp.ClientSession() as session,
+    ):
+        async with session.get(f"{url}/metrics") as response:
+            assert response.status == 401
+        async with session.get(f"{url}/metrics", headers={"Authorization": f"Bearer {key}"}) as response:
+            assert response.status == 200
+
+
+async def test_without_the_package_the_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    metrics = load_metrics()
+    assert metrics is None
+
+    async with (
+        serving(routes(metrics)) as (url, _),
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/metrics") as response,
+    ):
+        assert response.status == 501
+        assert "pip install 'evenhand[serve]'" in (await response.json())["error"]["message"]
