@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.cli.options import Order, default_out, plan_options_without, read_order, roles_and_specs
-from evenhand.cli.run import STOPPED, print_forecast, run_order
+from evenhand.cli.options import default_out, plan_options_without, roles_and_specs
+from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
+from evenhand.cli.paper_training import read_biases, train_and_run
+from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError, UsageError
-from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
-from evenhand.papers.base import PAPERS, Ask, Paper, PaperPage, PaperRun
-from evenhand.runs.parts import check_plan
-from evenhand.runs.store import FILE_NAME
+from evenhand.papers.base import PAPERS, Ask, Paper
+from evenhand.papers.rldf_arms import arm_name
 
 _FIXED = ("config", "benchmark", "settings", "methods")
 """Options of a plan that the paper decides."""
@@ -36,6 +34,11 @@ _OF_TRAINING = {
     "judge": "--judge",
     "trained": "--trained",
     "pairs": "--pairs",
+    "bias": "--bias",
+    "train": "--train",
+    "teacher": "--teacher",
+    "ablate": "--ablate",
+    "settings": "--set",
 }
 """What only papers that train models take, and its flag."""
 
@@ -60,6 +63,22 @@ _OF_TRAINING = {
     help="A model that RLDF's table is about: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
 )
 @click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on: RLDF asks what they hold out.")
+@click.option("--bias", metavar="NAMES", help="Types of bias of RLDF's opinions and debates, with commas (all).")
+@click.option("--train", is_flag=True, help="RLDF: make debates, pairs and models first, as far as they are missing.")
+@click.option("--teacher", metavar="SPEC", help="The model that debates for RLDF's teacher-student mode.")
+@click.option(
+    "--ablate",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="RLDF: a training for each of e.g. rounds=1,3,5; also roles, pairs, topics.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="STAGE.OPTION=VALUE",
+    help="Of RLDF's debate, pairs, train, sft, reward or ppo.",
+)
 @click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
 @click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
@@ -84,24 +103,27 @@ def paper(name: str, out: Path | None, **given: Any) -> int:
       evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
       evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
       evenhand paper rldf --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS
+      evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
+      evenhand paper rldf --model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf
       evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
     """
     wanted = PAPERS.get(name)
     _check_choices(wanted, given)
     if not given["models"] and out is not None:
-        _show(wanted, out, _judges(given) or given["scorers"])
+        show_page(wanted, out, _judges(given) or given["scorers"])
         return 0
-    runs = wanted.runs(_ask(given))
-    orders = [_order(run, given, _models_for(run, runs, given["models"])) for run in runs]
-    folder = out or default_out(f"paper-{name}", *(order.plan for order in orders))
-    orders = [replace(order, out=folder / run.folder) for order, run in zip(orders, runs, strict=True)]
+    ask = _ask(given)
+    if given["train"] or given["ablate"]:
+        return train_and_run(wanted, ask, {**given, "out": out})
+    orders = make_orders(name, wanted.runs(ask), given, out)
     if orders[0].dry_run:
         print_forecast(*orders)
         return 0
-    _check(orders)
-    stopped = _run(orders, folder)
-    _show(wanted, folder)
-    return STOPPED if stopped else 0
+    check_orders(orders)
+    folder = out or default_out(f"paper-{name}", *(order.plan for order in orders))
+    left = run_orders(orders, folder, orders[0].settings.budget)
+    show_page(wanted, folder)
+    return STOPPED if left is None else 0
 
 
 def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
@@ -115,6 +137,8 @@ def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
     bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
     if len(bases) > 1 and "models" not in wanted.takes:
         raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
+    if (given["teacher"] or given["settings"]) and not (given["train"] or given["ablate"]):
+        raise UsageError("--teacher and --set are about what is made; they go with --train or --ablate.")
 
 
 def _ask(given: Mapping[str, Any]) -> Ask:
@@ -136,13 +160,12 @@ def _ask(given: Mapping[str, Any]) -> Ask:
         given["judge"],
         _trained(given["trained"]),
         given["pairs"],
+        read_biases(given["bias"]),
     )
 
 
 def _trained(texts: Sequence[str]) -> dict[str, str]:
     """Arm → spec, of ARM=SPEC."""
-    from evenhand.papers.rldf_arms import arm_name
-
     found: dict[str, str] = {}
     for text in texts:
         name, _, spec = text.partition("=")
@@ -156,83 +179,3 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
 def _judges(given: Mapping[str, Any]) -> list[str]:
     """The scorer that a judge is, of stored runs."""
     return [f"opinion:{given['judge']}"] if given["judge"] else []
-
-
-def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) -> list[str]:
-    """The models without those of roles that only other runs have; a role that none has stays, to be refused."""
-    if run.models:
-        return list(run.models)
-    elsewhere = {role for each in runs for role in _roles(each)} - _roles(run)
-    return [text for text in models if roles_and_specs([text])[0][0] not in elsewhere]
-
-
-def _roles(run: PaperRun) -> set[str]:
-    return {role for method in run.methods for role in METHODS.get(method.partition(":")[0]).roles}
-
-
-def _order(run: PaperRun, given: Mapping[str, Any], models: Sequence[str]) -> Order:
-    """The run as if it had been asked for by `evenhand run`."""
-    decided = {
-        "config": None,
-        "benchmark": run.benchmark,
-        "settings": run.settings,
-        "methods": run.methods,
-        "models": models,
-        "limit": run.limit,
-        "seeds": (given["seed"],),
-        "scorers": run.scorers or (given["scorers"] if run.scored else ()),
-        "data": given["data"] if run.public else None,
-        "out": None,
-    }
-    return read_order({**given, **decided}, default_methods=())
-
-
-def _check(orders: Sequence[Order]) -> None:
-    """Refuse what would only be found out when the first run has been paid for."""
-    for order in orders:
-        plan = order.plan
-        benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
-        check_plan(plan, benchmark)
-        next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
-        if not order.settings.resume and (order.out / FILE_NAME).exists():
-            raise PlanError(f"{order.out} holds a run already; pass --resume to go on with it, or another --out.")
-
-
-def _run(orders: Sequence[Order], folder: Path) -> bool:
-    """Run one after another within one budget; says whether the budget stopped them."""
-    left = orders[0].settings.budget
-    for order in orders:
-        progress = run_order(replace(order, settings=replace(order.settings, budget=left)), folder)
-        if progress.stopped:
-            return True
-        left = left.less(progress.spent)
-    return False
-
-
-def _show(wanted: Paper, folder: Path, scorers: Sequence[str] = ()) -> None:
-    """Page, CSV files and tables from the runs that are there."""
-    from evenhand.papers.csv_files import write_csv_files
-    from evenhand.papers.html import render_page
-    from evenhand.reports.html import write_page
-
-    found = [path for name in wanted.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
-    there = {path.relative_to(folder).as_posix(): path for path in found}
-    if not there:
-        raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
-    page = wanted.page(there, scorers)
-    written = write_csv_files(page, folder)
-    write_page(render_page(page), folder / "index.html")
-    _print(page)
-    click.echo(f"Page: {folder / 'index.html'}; numbers: {', '.join(path.name for path in written)}")
-
-
-def _print(page: PaperPage) -> None:
-    from rich.console import Console
-
-    from evenhand.papers.terminal import printed
-
-    console = Console()
-    for table in printed(page, console.width):
-        console.print(table)
-    for warning in page.warnings:
-        console.print(f"! {warning}", markup=False, highlight=False)

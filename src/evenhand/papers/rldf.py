@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.data.debate_topics import BIASES
 from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
 from evenhand.papers.rldf_arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
 from evenhand.papers.rldf_claims import claim_notes
 from evenhand.papers.rldf_ratings import FILE, read_ratings
+from evenhand.papers.rldf_runs import CHOICES, OPINIONS, runs_of
 from evenhand.papers.rldf_tables import (
-    CATEGORIES,
     figure_five,
     figure_six,
     table_five,
@@ -25,9 +24,6 @@ from evenhand.papers.studies import BUILTIN
 from evenhand.runs.results import StudyResult
 from evenhand.runs.study import study
 from evenhand.runs.verdict import verdicts, warnings_about
-
-CHOICES, OPINIONS = "bbq", "opinions"
-SCORER = "opinion"
 
 Runs = Mapping[str, Mapping[str, Path]]
 """Benchmark → arm → folder of its run."""
@@ -42,14 +38,7 @@ class RLDF:
     takes: frozenset[Choice] = frozenset({"training"})
 
     def runs(self, ask: Ask) -> list[PaperRun]:
-        """The model under three methods and each trained model under one, on BBQ and on opinions."""
-        arms: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {BASE: (METHODS, ())}
-        arms |= {arm: (METHODS[:1], (spec,)) for arm, spec in ask.trained.items()}
-        return [
-            run
-            for arm, (methods, models) in arms.items()
-            for run in (_choices(ask, arm, methods, models), opinions_run(ask, f"{OPINIONS}/{arm}", methods, models))
-        ]
+        return runs_of(ask)
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the runs in `folders`; `scorers` are other judges than those of the runs."""
@@ -80,23 +69,6 @@ class RLDF:
 
 
 PAPERS.register(NAME)(RLDF())
-
-
-def opinions_run(ask: Ask, folder: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
-    """Opinions on what training has not seen; one judge for all arms, or their ratings could not be compared."""
-    biases = ask.bias or BIASES
-    settings = [f"data={ask.topics}"] if ask.topics else []
-    settings += [f"bias={','.join(ask.bias)}"] if ask.bias else []
-    limit = None if ask.limit is None else ask.limit * len(biases)
-    judge = (f"{SCORER}:{ask.judge or ask.model}",)
-    return PaperRun(folder, OPINIONS, methods, limit, tuple(settings), models=models, scorers=judge, public=False)
-
-
-def _choices(ask: Ask, arm: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
-    limit = None if ask.limit is None else ask.limit * len(CATEGORIES)
-    benchmark = CHOICES + (BUILTIN if ask.builtin else "")
-    settings = (f"categories={','.join(CATEGORIES)}",)
-    return PaperRun(f"{CHOICES}/{arm}", benchmark, methods, limit, settings, models=models)
 
 
 def _by_benchmark(folders: Mapping[str, Path]) -> Runs:

@@ -79,8 +79,8 @@ def table_two(ratings: Ratings) -> Table:
     return Table(
         "table2",
         "Table 2: the two modes, rated by people",
-        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are over all types, from the file ratings.json "
-        "that `evenhand annotate import` writes, where it lies beside this page.",
+        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are over all types, from a file ratings.json "
+        "of `evenhand annotate import`, where it lies beside this page.",
         [
             Grid(
                 short,

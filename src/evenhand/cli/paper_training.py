@@ -1,0 +1,154 @@
+"""`evenhand paper rldf --train` and `--ablate`: the debates, pairs and models that its tables and figures are about."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import yaml
+
+from evenhand.cli.options import Order, roles_and_specs
+from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
+from evenhand.cli.progress import shown_share
+from evenhand.cli.run import STOPPED, print_forecast
+from evenhand.data.debate_topics import BIASES
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.papers.base import Ask, Paper, PaperRun
+from evenhand.papers.rldf_ablation import ablation, ablation_runs, read_values
+from evenhand.papers.rldf_training import (
+    STAGES,
+    Lesson,
+    Making,
+    lessons,
+    make_pairs,
+    train,
+    trained_arms,
+    write_held_out,
+)
+from evenhand.training import models
+from evenhand.training.leaks import load_check
+from evenhand.training.pairs import PairOptions
+
+
+def read_biases(text: str | None) -> tuple[str, ...]:
+    """The types of bias, named with commas; none: all."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text else ()
+    for name in names:
+        if name not in BIASES:
+            raise UnknownNameError("type of bias", name, BIASES)
+    return names
+
+
+def train_and_run(wanted: Paper, ask: Ask, given: Mapping[str, Any]) -> int:
+    """Make what is missing, then run what the page is about; the exit code."""
+    making, values, out = read_making(ask, given), read_values(given["ablate"]), given["out"]
+    ablated = ablation(making, values) if values else {}
+    taught = lessons(making) if given["train"] else {}
+    every = [*taught.values(), *(each for found in ablated.values() for each in found.values())]
+    debates = list({each.debates.folder: each.debates for each in every}.values())
+
+    def runs(topics: Path) -> list[PaperRun]:
+        """What is run in the end, on the topics that were kept for it."""
+        about = replace(ask, topics=str(topics), trained={**trained_arms(taught, out), **ask.trained})
+        return [*(wanted.runs(about) if taught else ()), *ablation_runs(about, ablated, out)]
+
+    def orders(topics: Path) -> tuple[list[Order], list[Order]]:
+        made = make_orders(wanted.name, [*debates, *runs(topics)], given, out)
+        return made[: len(debates)], made[len(debates) :]
+
+    with TemporaryDirectory() as folder:
+        # Nothing is written before all is checked.
+        first, last = orders(write_held_out(making, Path(folder)))
+        if given["dry_run"]:
+            print_forecast(*first, *last)
+            _tell_lessons(making, every, out)
+            return 0
+        check_training(making, every)
+        check_orders([*first, *last])
+    first, last = orders(write_held_out(making, out))
+    left = run_orders(first, out, first[0].settings.budget)
+    if left is not None:
+        teach(making, every, out, given["data"])
+        left = run_orders(last, out, left)
+        show_page(wanted, out)
+    return STOPPED if left is None else 0
+
+
+def read_making(ask: Ask, given: Mapping[str, Any]) -> Making:
+    """How to debate and to train, checked."""
+    if given["out"] is None:
+        raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
+    if given["pairs"]:
+        raise UsageError("--pairs is of models that were trained before; with --train or --ablate leave it away.")
+    roles = dict(roles_and_specs(given["models"]))
+    stages = read_settings(given["settings"])
+    return Making(ask.model, given["teacher"], roles.get("referee"), ask.bias or BIASES, given["seed"], stages)
+
+
+def read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Options by stage, from STAGE.OPTION=VALUE."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        stage, _, name = key.partition(".")
+        if not equals or name not in STAGES.get(stage, ()):
+            known = f"; {stage} has {', '.join(sorted(STAGES[stage]))}" if stage in STAGES else ""
+            raise UsageError(f"--set takes STAGE.OPTION=VALUE, of {', '.join(STAGES)}, not {text!r}{known}.")
+        read: Any = yaml.safe_load(value)
+        with contextlib.suppress(ValueError, TypeError):
+            read = float(read) if isinstance(read, str) else read  # YAML takes 1e-5 for a text
+        found.setdefault(stage, {})[name] = read
+    return found
+
+
+def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) -> None:
+    """Pairs and models of all lessons whose debates there are."""
+    check = load_check(data)
+    if check.unchecked:
+        click.echo(check.unchecked)
+    for each in every:
+        counts = make_pairs(making, each, out, check)["counts"]
+        click.echo(f"{out / each.data}: {counts['pairs_train']:,} pairs and {counts['sft_train']:,} low-bias answers.")
+    for each in every:
+        with _announcing(out / each.models) as announce:
+            train(making, each, out, announce)
+        click.echo(f"{out / each.models}: trained.")
+
+
+def check_training(making: Making, every: Sequence[Lesson]) -> None:
+    """Refuse what would only be found out when the debates have been paid for."""
+    models.need_packages()
+    from evenhand.training.recipe import Recipe
+
+    PairOptions(**making.of("pairs"))
+    own = {stage: making.of(stage) for stage in ("sft", "reward", "ppo")}
+    for each in every:
+        Recipe(making.model, Path(each.data), Path(each.models), making.of("train"), own).options()
+
+
+def _tell_lessons(making: Making, every: Sequence[Lesson], out: Path) -> None:
+    """What a dry run says of what cannot be counted in calls."""
+    click.echo(
+        f"Then {len(every)} trainings of {making.model} (sft, reward and ppo each), on the pairs of the debates:"
+    )
+    for each in every:
+        part = "" if each.part is None else f", {each.part:,} pairs"
+        click.echo(f"  {out / each.models}: {each.debates.methods[0]}, {', '.join(each.debates.settings)}{part}")
+
+
+@contextlib.contextmanager
+def _announcing(folder: Path) -> Generator[Callable[[str], Callable[[int, int], None]]]:
+    """Announces stages, and shows the steps of each."""
+    with contextlib.ExitStack() as stack:
+
+        def announce(stage: str) -> Callable[[int, int], None]:
+            stack.close()  # the bar of the stage before
+            click.echo(f"{folder / stage} …", err=True)
+            return stack.enter_context(shown_share())
+
+        yield announce

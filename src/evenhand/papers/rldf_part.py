@@ -1,0 +1,45 @@
+"""A part of a folder of pairs: as many to train on as are wanted, drawn by the seed; the tests stay whole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.data.opinion_topics import PAIRS_FILE
+from evenhand.errors import UsageError
+
+_PAIRS, _ANSWERS = "pairs.train.jsonl", "sft.train.jsonl"
+
+
+def about_pairs(folder: Path) -> dict[str, Any]:
+    """What a folder of pairs says of itself."""
+    return orjson.loads((folder / PAIRS_FILE).read_bytes())
+
+
+def write_part(whole: Path, target: Path, count: int, seed: int) -> None:
+    """Write `count` pairs and the same share of the low-bias answers; a smaller part is always in a larger one."""
+    pairs, answers = ((whole / name).read_bytes().splitlines(keepends=True) for name in (_PAIRS, _ANSWERS))
+    if count > len(pairs):
+        raise UsageError(f"{whole} has {len(pairs):,} pairs to train on, not {count:,}; debate more topics.")
+    files = {path.name: path.read_bytes() for path in sorted(whole.glob("*.jsonl"))}
+    files[_PAIRS] = b"".join(_drawn(pairs, count, seed))
+    files[_ANSWERS] = b"".join(_drawn(answers, max(1, round(len(answers) * count / len(pairs))), seed))
+    about = about_pairs(whole)
+    about["counts"] |= {"pairs_train": count, "sft_train": files[_ANSWERS].count(b"\n")}
+    about["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (target / name).write_bytes(content)
+    # Last: a folder that has it is whole.
+    (target / PAIRS_FILE).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _drawn(lines: Sequence[bytes], count: int, seed: int) -> list[bytes]:
+    """By hash, not by a generator: what is drawn first does not depend on how many are."""
+    order = sorted(lines, key=lambda line: hashlib.blake2b(str(seed).encode() + line, digest_size=8).digest())
+    chosen = set(order[:count])
+    return [line for line in lines if line in chosen]

@@ -1,0 +1,131 @@
+"""`evenhand paper rldf --train` and `--ablate`: from a tiny model and its debates to the tables and figures."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+
+ROOM = ("--set", "debate.max_tokens=16", "--set", "debate.held_out=3", "--set", "debate.rounds=2")
+FAST = tuple(
+    part
+    for setting in ("train.device=cpu", "sft.steps=1", "reward.steps=1", "ppo.steps=1", "ppo.max_new_tokens=4")
+    for part in ("--set", setting)
+)
+
+
+def reply(messages: Sequence[Message], params: Params) -> str:
+    """A referee and judge who likes the first statement least, and a teacher whose every word is new."""
+    if params.schema is None:
+        return f"This is what {len(messages[-1].content)} and {params.seed} make of it, I say."
+    fields = params.schema["properties"]
+    scores = {"prejudice_a": 8, "bias": 40, "communication": 60, "soundness": 70}
+    return json.dumps({name: scores.get(name, 1 if name.startswith("prejudice") else "…") for name in fields})
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
+    """The models stub/NAME that were loaded, by name."""
+    loaded: dict[str, FunctionModel] = {}
+
+    class Stub(FunctionModel):
+        features = frozenset({"seed", "schema"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply, spec=f"stub/{name}", features=type(self).features)
+            loaded[name] = self
+
+    monkeypatch.setitem(PROVIDERS._things, "stub", Stub)
+    return loaded
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def asked(model: str, *more: str) -> tuple[str, ...]:
+    judged = ("--judge", "stub/judge", "--model", "referee=stub/referee")
+    return ("paper", "rldf", "--model", model, *judged, "--builtin", "--bias", "age", "--out", "p", *ROOM, *more)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+    pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+    from support.toy_training import tiny_model
+
+    config = Path(tiny_model(tmp_path / "tiny")) / "config.json"
+    # Debates are longer than what it is made for; its positions are computed, so it takes any.
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 4096}))
+    return "hf/tiny"
+
+
+def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
+    arguments = asked(tiny, "--train", "--teacher", "stub/teacher", "--limit", "1", "--set", "debate.topics=6", *FAST)
+
+    result = cli(*arguments)
+
+    assert result.code == 0, result
+    made = tmp_path / "p"
+    assert {path.name for path in (made / "models").iterdir()} == {"sr", "ts", "rlaif"}
+    assert {path.name for path in (made / "opinions").iterdir()} == {"base", "sft", "rldf_sr", "rldf_ts", "rlaif"}
+    assert {row["note"] for row in rows_of(made / "table3.csv") if row["method"] == tiny} == {""}
+    kept = json.loads((made / "held_out.json").read_text())["held_out"]
+    trained = {json.loads(line)["topic"] for line in (made / "pairs/ts/pairs.train.jsonl").read_text().splitlines()}
+    assert len([each for each in kept if each["bias"] == "age"]) == 3
+    assert trained and not trained & {each["id"] for each in kept}
+
+    weights = made / "models/sr/ppo/model.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert cli(*arguments).code == 2
+    again = cli(*arguments, "--resume")
+    assert again.code == 0, again
+    assert weights.stat().st_mtime_ns == before
+
+    other = cli(*arguments, "--resume", "--set", "pairs.margin=3")
+    assert (other.code, "made with other options" in other.err) == (2, True)
+
+
+CASES = {
+    "no folder": (("paper", "rldf", "--model", "hf/x", "--train"), "say where they go with --out"),
+    "a model that cannot be trained": (asked("stub/x", "--train"), "Only hf/ and local/ models can be trained"),
+    "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "leave it away"),
+    "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.rate=1"), "--set takes STAGE.OPTION=VALUE"),
+    "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
+    "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
+    "a teacher without a school": (asked("hf/x", "--teacher", "stub/t"), "they go with --train or --ablate"),
+    "a type that is none": (("paper", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),
+    "a parameter that is none": (asked("hf/x", "--ablate", "steps=1,2"), "--ablate takes roles, rounds"),
+    "one value": (asked("hf/x", "--ablate", "rounds=3"), "two values or more"),
+    "no number": (asked("hf/x", "--ablate", "rounds=1,many"), "two values or more"),
+    "more topics than there are": (asked("hf/x", "--ablate", "topics=2,5000"), "There are topics for 2 to"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "hint"), CASES.values(), ids=CASES.keys())
+def test_one_sentence_and_exit_code_2(cli: Any, stubs: Any, tmp_path: Path, arguments: tuple[str, ...], hint: str):
+    result = cli(*arguments)
+
+    assert result.code == 2, result
+    assert hint in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, tmp_path: Path):
+    result = cli(*asked("hf/x", "--train", "--teacher", "stub/t", "--ablate", "rounds=1,2", "--dry-run"))
+
+    assert result.code == 0, result
+    assert "debates" in result.out
+    assert "Then 5 trainings of hf/x" in result.out
+    assert "p/models/rlaif: rlaif" in result.out
+    assert "p/ablate/age/models/roles3-rounds1-topics" in result.out
+    assert stubs == {}
+    assert not (tmp_path / "p").exists()
