@@ -25,7 +25,7 @@ PATH = "/v1alpha1/comments:analyze"
 MOST_SPANS = 100
 """Sentences that are scored apart; the last span holds what is left of a longer text."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n\s*")
 _PLAIN = (None, "PLAIN_TEXT", "TEXT_TYPE_UNSPECIFIED")
 _PROBABILITY = (None, "PROBABILITY", "SCORE_TYPE_UNSPECIFIED")
 
