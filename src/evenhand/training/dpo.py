@@ -34,7 +34,10 @@ def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
-        work = DPO(options, model, reference_of(model, options.lora), chat, pairs, run.machine)
+        reference = reference_of(model, options.lora)
+        models.spread(model, run.machine)
+        models.spread(reference, run.machine)
+        work = DPO(options, model, reference, chat, pairs, run.machine)
         steps = options.total_steps(len(pairs))
         ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
         results = {"pairs": len(pairs), "steps": steps, **run.last("loss", steps), **run.last("margin", steps)}

@@ -60,7 +60,7 @@ def machine(device: str | None = None, dtype: str | None = None, team: Team | No
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
-    return Machine(device, dtype or ("float32" if device == "cpu" else "bfloat16"), team)
+    return Machine(device, dtype or ("float32" if device.startswith("cpu") else "bfloat16"), team)
 
 
 def load_chat(

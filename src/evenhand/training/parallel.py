@@ -75,10 +75,10 @@ class Team:
 
     def sum_gradients(self, weights: Sequence[Any]) -> None:
         """Add up the gradients of all processes; spread weights have theirs added up already."""
-        if self.size == 1 or self.shards:
+        if self.size == 1:
             return
         torch: Any = importlib.import_module("torch")
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        gradients = [each.grad for each in weights if each.grad is not None and not is_spread(each)]
         for under_way in [torch.distributed.all_reduce(gradient, async_op=True) for gradient in gradients]:
             under_way.wait()
 
@@ -100,6 +100,11 @@ class Team:
         if found[1] is not None:
             raise UsageError(found[1])
         return found[0]
+
+
+def is_spread(tensor: Any) -> bool:
+    """Whether only a part of a tensor is kept here."""
+    return hasattr(tensor, "full_tensor")
 
 
 def launched() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from evenhand.training.parallel import Team
+from evenhand.training.parallel import Team, is_spread
 
 
 def layers_of(model: Any) -> list[Any]:
@@ -28,17 +28,18 @@ def spread(model: Any, team: Team, *roots: Any) -> None:
     plugin: Any = importlib.import_module("accelerate.utils").FullyShardedDataParallelPlugin()
     for module in (*layers_of(model), *(roots or (model,))):
         fsdp.fully_shard(module, mesh=devices, reshard_after_forward=plugin.reshard_after_forward)
-        module.set_gradient_divide_factor(1.0)  # a loss is divided by all rows of a batch already
+        module.set_gradient_divide_factor(1.0)  # a sum: losses are divided by the rows of the whole batch already
+        module.set_force_sum_reduction_for_comms(True)  # the only way that gloo knows
 
 
 def whole(tensor: Any) -> Any:
     """A tensor with all its parts; every process must ask for it."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return tensor.full_tensor() if is_spread(tensor) else tensor
 
 
 def like(full: Any, tensor: Any) -> Any:
     """A whole tensor on the device of another and spread as that is."""
-    if not hasattr(tensor, "full_tensor"):
+    if not is_spread(tensor):
         return full.to(tensor.device)
     distributed: Any = importlib.import_module("torch.distributed.tensor")
     return distributed.distribute_tensor(full.to(tensor.device), tensor.device_mesh, tensor.placements)
@@ -53,6 +54,7 @@ def gather(model: Any, team: Team) -> None:
     for module in model.modules():
         if hasattr(module, "reshard"):
             module.reshard()
+            module.__class__ = type(module).__bases__[1]  # fully_shard had made it a (FSDPModule, its own class)
     for module in model.modules():
         for name, weight in list(module.named_parameters(recurse=False)):
             if weight not in found:
