@@ -143,8 +143,8 @@ class Board:
         seconds = finite(event.stages.get("total")) or 0.0
         self._seconds.append(seconds)
         for check in event.before:
-            if check.limit is not None:
-                self.limits[check.name] = check.limit
+            if (limit := finite(check.limit)) is not None:
+                self.limits[check.name] = limit
         for window in self.windows.values():
             window.add(event.time + seconds, event.before, released(event))
 

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.reports.markup import plain
+from evenhand.reports.markup import clean
 from evenhand.serve.errors import RequestError
 from evenhand.serve.events import Events
 from evenhand.serve.page import shown
@@ -84,12 +84,12 @@ class Page:
             "start": self._start,
             "worker": self._worker,
             "now": now,
-            "models": plain(list(self._models())),
+            "models": [clean(name) for name in self._models()],
             "totals": shown.totals(board),
-            "routes": [{"name": plain(name), **asdict(each)} for name, each in board.routes.items()],
-            "limits": plain(board.limits),
+            "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
+            "limits": _by_clean_name(board.limits),
             "windows": [
-                {"name": name, "seconds": window.seconds, "lines": plain(window.lines(now))}
+                {"name": name, "seconds": window.seconds, "lines": _by_clean_name(window.lines(now))}
                 for name, window in board.windows.items()
             ],
             "oldest": oldest,
@@ -143,6 +143,10 @@ class Page:
                 await self._closed.wait()
         except TimeoutError:
             pass
+
+
+def _by_clean_name(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {clean(name): value for name, value in values.items()}
 
 
 def _json(content: Mapping[str, Any]) -> web.Response:

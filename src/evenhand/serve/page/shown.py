@@ -8,7 +8,7 @@ from typing import Any
 
 from evenhand.guarding.types import Check
 from evenhand.reports.format import finite
-from evenhand.reports.markup import plain
+from evenhand.reports.markup import clean, plain
 from evenhand.serve.events import LONGEST, Event
 from evenhand.serve.page.board import Board, released
 
@@ -35,22 +35,20 @@ def totals(board: Board) -> Mapping[str, Any]:
 
 def row(number: int, event: Event) -> Mapping[str, Any]:
     """One request in the list, without its texts but for the beginning of the prompt."""
-    left = {check.name: check for check in released(event)}
-    scores = [[c.name, finite(c.score), finite(left[c.name].score) if c.name in left else None] for c in event.before]
-    return plain(
-        {
-            "number": number,
-            "time": event.time,
-            "route": event.route,
-            "endpoint": event.endpoint,
-            "action": action(event),
-            "status": event.status,
-            "late": event.late,
-            "seconds": finite(event.stages.get("total")),
-            "scores": scores,
-            "prompt": event.prompt[:_GLANCE],
-        }
-    )
+    left = {check.name: finite(check.score) for check in released(event)}
+    # Hundreds are made at once, so only what can hold foreign text is cleaned.
+    return {
+        "number": number,
+        "time": event.time,
+        "route": clean(event.route),
+        "endpoint": clean(event.endpoint),
+        "action": clean(action(event)),
+        "status": event.status,
+        "late": event.late,
+        "seconds": finite(event.stages.get("total")),
+        "scores": [[clean(check.name), finite(check.score), left.get(check.name)] for check in event.before],
+        "prompt": clean(event.prompt[:_GLANCE]),
+    }
 
 
 def detail(number: int, event: Event) -> Mapping[str, Any]:
