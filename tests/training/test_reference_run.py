@@ -1,15 +1,16 @@
 """A pinned tiny training: numbers that change here have changed for every user, and need a reason."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
 
 pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
+from evenhand.training.dpo import train_dpo
 from evenhand.training.loop import read_metrics
 from evenhand.training.ppo import train_ppo
 from evenhand.training.reward import train_reward
@@ -34,6 +35,29 @@ PINNED: dict[str, dict[str, list[float]]] = {
         "policy_loss": [-0.111701, -0.099234, -0.0948949],
         "value_loss": [1.3666, 1.01055, 1.05096],
     },
+    "rloo": {
+        "reward": [0.867288, 0.635667, 0.724364],
+        "kl": [0.0, 0.231161, 0.310262],
+        "policy_loss": [-0.0799947, -0.0791894, -0.0967748],
+        "gradient": [1.49635, 1.83858, 2.54141],
+    },
+    "grpo": {
+        "reward": [0.867288, 0.749243, 0.439333],
+        "kl": [0.0, 0.147751, 0.47546],
+        "policy_loss": [-0.021123, -0.0847269, -0.0720846],
+        "gradient": [1.0104, 1.40773, 1.48534],
+    },
+    "remax": {
+        "reward": [0.922219, 0.184353, 1.32405],
+        "kl": [0.0, 0.266639, 0.781284],
+        "policy_loss": [-0.713226, 0.393037, -0.550001],
+        "gradient": [3.45597, 3.71596, 3.32496],
+    },
+    "dpo": {
+        "loss": [0.693147, 0.67354, 0.658134],
+        "margin": [0.0, 0.0399305, 0.0726673],
+        "gradient": [1.60066, 1.81623, 1.67784],
+    },
 }
 
 
@@ -42,7 +66,10 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     sft, reward = str(tmp_path / "sft"), str(tmp_path / "reward")
     train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
     train_reward(RewardOptions(model=sft, out=Path(reward), **shared))
-    train_ppo(PPOOptions(model=sft, reward=reward, out=tmp_path / "ppo", max_new_tokens=6, **shared))
+    train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
+    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, **shared}
+    for algorithm in get_args(Algorithm):
+        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, **rolled_out))
 
     for stage, columns in PINNED.items():
         lines = read_metrics(tmp_path / stage)

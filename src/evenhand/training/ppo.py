@@ -103,7 +103,7 @@ def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
     cast = Cast(actor, reference_of(actor, options.lora), critic, reward)
     for model in (cast.actor, cast.reference, cast.critic, cast.reward.model):
-        models.spread(model, machine)
+        models.arrange(model, options, machine)
     return cast, chat
 
 
@@ -252,7 +252,8 @@ class PPO:
     def _shared(self, compute: Callable[[Rollout], tuple[Any, ...]], rollout: Rollout) -> tuple[Any, ...]:
         """What is computed for all answers, by each process for its own."""
         team, count = self._machine.team, len(rollout.texts)
-        return team.gathered(count, *compute(rollout.part(team.rows(count))))
+        found = [compute(rollout.part(rows)) for rows in stage.parts(team.rows(count), self._options.at_once)]
+        return team.gathered(count, *(torch.cat(each) for each in zip(*found, strict=True)))
 
     def _measured(self, policy: Any, rollout: Rollout) -> tuple[Any, Any]:
         return measured(policy, rollout, self._machine, self._options.temperature)
