@@ -85,13 +85,13 @@ const facts = (event) => {
 };
 
 const view = (event) => {
-  const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route));
-  const why = [...event.why, ...(event.late ? ["the time for this answer was used up"] : [])];
+  const late = event.late ? make("span", "late", ", late") : null;
+  const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route), late);
   const problem = [event.status === GONE ? "The client left before its answer." : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
   return [
     head,
     make("p", "sample-meta", moment(event.time)),
-    why.length ? make("p", "why", "Why: " + why.join(", ")) : null,
+    event.why.length ? make("p", "why", "Why: " + event.why.join(", ")) : null,
     problem ? make("p", "why", problem) : null,
     ...texts(event),
     event.cut_after ? make("p", "note", "Texts are shown up to " + event.cut_after.toLocaleString("en") + " characters.") : null,
