@@ -56,6 +56,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
     "search": ("evenhand.cli.search:search", "Search for evidence as a method would; record what is found."),
     "serve": ("evenhand.cli.serve:serve", "Serve a model through a method, OpenAI-compatible, with a live page."),
+    "serve-key": ("evenhand.cli.serve_keys:serve_key", "Make an API key for a client of the server."),
+    "serve-audit": (
+        "evenhand.cli.serve_audit:serve_audit",
+        "Write the requests in the server's audit file as JSON Lines.",
+    ),
     "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
 }
 

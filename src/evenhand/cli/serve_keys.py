@@ -1,0 +1,47 @@
+"""`evenhand serve-key`: a key for a client of the guard's server."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from evenhand.errors import UsageError
+from evenhand.serve.auth import new_key
+from evenhand.serve.config import Name, Permission
+
+
+@click.command("serve-key")
+@click.argument("name")
+@click.option(
+    "--may",
+    multiple=True,
+    type=click.Choice(get_args(Permission)),
+    help="What the key may beyond chatting: switch off the method (bypass), score texts (score), read metrics "
+    "(metrics), everything of the server's own pages (admin). Repeat for several.",
+)
+@click.option(
+    "--per-minute", type=click.FloatRange(0, min_open=True), help="Requests that it may send; no limit without."
+)
+def serve_key(name: str, may: tuple[Permission, ...], per_minute: float | None) -> None:
+    """Make an API key for the client NAME: the key, shown this once, and its hash for the config file.
+
+    \b
+    Examples:
+      evenhand serve-key web-app
+      evenhand serve-key prometheus --may metrics
+      evenhand serve-key moderation --may score --per-minute 600
+    """
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        raise UsageError(f"{name!r} is not a name for a key: {error.errors()[0]['msg']}.") from error
+    key, digest = new_key()
+    fields = [f'hash: "{digest}"']
+    if may:
+        fields.append(f"may: [{', '.join(dict.fromkeys(may))}]")
+    if per_minute is not None:
+        fields.append(f"per_minute: {per_minute:g}")
+    click.echo(f"The key, for the client; it is not shown again:\n\n{key}\n")
+    click.echo(f'Its line in the config:\n\nkeys:\n  "{name}": {{{", ".join(fields)}}}')
