@@ -15,8 +15,9 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
 from evenhand.training import models
 from evenhand.training.card import shown
-from evenhand.training.loop import Observer
+from evenhand.training.loop import Observer, nobody
 from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.parallel import is_main
 
 if TYPE_CHECKING:
     from evenhand.training.evaluation import Evaluation
@@ -43,6 +44,7 @@ _PACE = (
 )
 _SHARED = (
     click.option("--micro-batch", type=int, help="Rows computed at once, where memory is short; same result."),
+    click.option("--gradient-checkpointing", is_flag=True, help="Less memory, more time; same result."),
     click.option("--max-length", type=int, help="Tokens of a conversation; prompts are cut from the left (2048)."),
     click.option("--lora", is_flag=True, help="Train low-rank adapters instead of all weights."),
     click.option("--lora-rank", type=int, default=_RANK, show_default=True),
@@ -193,7 +195,7 @@ def recipe(
         records = train_recipe(whole, resume=resume, announce=announce)
     for name, record in records.items():
         _tell(record, out / name)
-    if evaluate:
+    if evaluate and is_main():
         _evaluate(measured, whole)
 
 
@@ -237,6 +239,8 @@ def _progress() -> Generator[Callable[[str], Observer]]:
     with contextlib.ExitStack() as stack:
 
         def announce(stage: str) -> Observer:
+            if not is_main():
+                return nobody
             stack.close()  # the bar of the stage before
             click.echo(f"{stage} …", err=True)
             return stack.enter_context(shown_share())
@@ -245,6 +249,8 @@ def _progress() -> Generator[Callable[[str], Observer]]:
 
 
 def _tell(record: Mapping[str, Any], folder: Path) -> None:
+    if not is_main():
+        return
     click.echo(f"{folder}: {record['stage']} {record['ended']}")
     for name, value in record["results"].items():
         click.echo(f"  {name.replace('_', ' ')}: {shown(value)}")

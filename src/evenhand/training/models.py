@@ -160,11 +160,13 @@ def frozen(model: Any) -> Any:
     return model.requires_grad_(False).eval()
 
 
-def spread(model: Any, at: Machine) -> None:
-    """Where the team spreads weights, do so with a model (if any): one called as a whole, or a classifier by parts."""
+def arrange(model: Any, options: Options, at: Machine) -> None:
+    """Make a model (if there is one) compute as the options and the team want it; from then on it is not copied."""
     if model is None:
         return
-    classifier = inner(model)
+    if options.gradient_checkpointing:
+        shards.compute_again(model)
+    classifier = inner(model)  # which is called by its parts
     shards.spread(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
 
 

@@ -29,6 +29,8 @@ class Options:
     rate: float
     micro_batch: int | None = None
     """Rows computed at once; the gradients of a batch add up, so this changes memory and not the result."""
+    gradient_checkpointing: bool = False
+    """Compute layers again for their gradients instead of keeping what they computed: less memory, more time."""
     epochs: float = 1
     steps: int | None = None
     """Stop after this many steps, instead of by epochs."""

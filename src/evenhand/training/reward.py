@@ -76,7 +76,7 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Obser
         if run.finished:
             return run.record
         model, chat = _new_model(options, run.machine)
-        models.spread(model, run.machine)
+        models.arrange(model, options, run.machine)
         reward = RewardModel(model, chat, run.machine, options.micro_batch or options.batch)
         work = _Work(options, reward, pairs)
         steps = options.total_steps(len(pairs))

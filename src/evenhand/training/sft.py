@@ -25,7 +25,7 @@ def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
-        models.spread(model, run.machine)
+        models.arrange(model, options, run.machine)
         work = _Work(options, model, chat, [chat.encode(each.prompt, each.answer) for each in examples], run.machine)
         test = [chat.encode(each.prompt, each.answer) for each in held_out]
         steps = options.total_steps(len(examples))

@@ -1,4 +1,7 @@
-"""Weights spread over processes (FSDP): each keeps a part of every tensor and gathers the whole while it computes."""
+"""Less memory per device: layers that are computed again instead of kept, and weights spread over processes (FSDP).
+
+Of spread weights each process keeps a part of every tensor, and gathers the whole of a layer while it computes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,27 @@ def layers_of(model: Any) -> list[Any]:
     """The blocks that a model repeats: what is gathered, or computed again, one at a time."""
     layer: Any = importlib.import_module("transformers.modeling_layers").GradientCheckpointingLayer
     return [module for module in model.modules() if isinstance(module, layer)]
+
+
+def compute_again(model: Any) -> None:
+    """Keep only what goes into a layer, and compute the rest again for its gradients: less memory, more time.
+
+    Not by transformers' own switch, which works in training mode alone; our models have their dropout off.
+    """
+    for layer in layers_of(model):
+        layer.forward = _again(layer.forward)
+
+
+def _again(forward: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
+
+    def compute(*args: Any, **settings: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **settings)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **settings)
+
+    return compute
 
 
 def spread(model: Any, team: Team, *roots: Any) -> None:
