@@ -1,18 +1,24 @@
 """Metrics as Prometheus reads them: parsed by its own package, from a real server."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenhand.guarding.types import Check
+from evenhand.serve import metrics as metrics_module
+from evenhand.serve.audit import AuditLog
 from evenhand.serve.auth import Auth, auth_middleware, new_key
 from evenhand.serve.config import KeyConfig, LimitsConfig
 from evenhand.serve.events import Event, Events
 from evenhand.serve.limits import Limits
-from evenhand.serve.metrics import Metrics, load_metrics, routes
+from evenhand.serve.metrics import Metrics, load_metrics, routes, shared_counts
 from evenhand.types import Usage
 from support.small_app import serving
 
@@ -104,21 +110,24 @@ async def test_what_clients_send_never_becomes_a_label():
     ]
 
 
-async def test_queues_and_losses_are_read_when_prometheus_asks():
+async def test_queues_and_losses_are_read_when_prometheus_asks(tmp_path: Path):
     metrics = counting()
     limits = Limits(LimitsConfig())
     events = Events()
+    audit = AuditLog(tmp_path / "audit.sqlite")
     metrics.watch_limits(limits)
-    metrics.watch("lost_events", "Events that a sink failed on.", lambda: events.failures)
-    events.failures = 7
+    metrics.watch_losses(events, audit)
+    events.failures, audit.dropped = 7, 8
 
     async with limits.gate.turn():
         found = await scrape(metrics)
+    audit.close()
 
     assert found["evenhand_in_flight"] == [({}, 1)]
     assert found["evenhand_waiting"] == [({}, 0)]
     assert found["evenhand_turned_away"] == [({}, 0)]
-    assert found["evenhand_lost_events"] == [({}, 7)]
+    assert found["evenhand_events_lost"] == [({}, 7)]
+    assert found["evenhand_audit_rows_lost"] == [({}, 8)]
 
 
 async def test_two_servers_in_one_process_count_apart():
@@ -126,6 +135,41 @@ async def test_two_servers_in_one_process_count_apart():
     one(EVENT)
 
     assert "evenhand_requests_total" not in await scrape(two)
+
+
+def test_several_processes_count_together(tmp_path: Path):
+    code = """
+from evenhand.serve.events import Event
+from evenhand.serve.metrics import Metrics
+import sys
+metrics = Metrics()
+metrics.know(["chat"])
+metrics.watch("waiting", "Waiting.", lambda: 5)
+metrics(Event("r1", 0.0, "chat", "/v1/chat/completions", action="passed", stages={"total": 0.5}))
+sys.stdout.write(metrics.text().decode())
+"""
+    source = str(Path(metrics_module.__file__).parents[2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", source)
+        with shared_counts():
+            told = [
+                subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+                for _ in range(3)
+            ]
+            folder = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+
+    requests = [
+        sample.value
+        for text in told
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "evenhand_requests_total"
+    ]
+    assert requests == [1, 2, 3]
+    assert "evenhand_waiting 5.0" in told[2]  # not 15: the others have ended
+    assert 'evenhand_stage_seconds_count{route="chat",stage="total"} 3.0' in told[2]
+    assert not folder.exists()
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
 
 async def test_the_scrape_needs_a_key_that_may():
@@ -142,7 +186,7 @@ async def test_the_scrape_needs_a_key_that_may():
 
 
 async def test_without_the_package_the_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     metrics = load_metrics()
     assert metrics is None
 

@@ -36,7 +36,7 @@ class Event:
     """The name of the client's key, never the key; "" without one."""
     status: int = 200
     action: str = ""
-    """What the guard did; "" where it had nothing to do: scoring, listing models, refused requests."""
+    """What the guard did, or `scored`; "" for a request that was refused or failed."""
     why: tuple[str, ...] = ()
     prompt: str = ""
     first: str = ""

@@ -1,30 +1,40 @@
 """What Prometheus reads at /metrics; needs the package prometheus-client (extra `serve`).
 
 Labels come from the config and from fixed lists: whatever a client sends never becomes a label.
+
+Where several processes serve one port, Prometheus reaches any of them; inside `shared_counts` they keep their counts
+in one folder, and each tells the sum of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+import tempfile
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from evenhand.serve.audit import AuditLog
 from evenhand.serve.errors import RequestError
-from evenhand.serve.events import Event
+from evenhand.serve.events import Event, Events
 from evenhand.serve.limits import Limits
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import Gauge
 
 SCORES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 OTHER = "other"
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable by which prometheus-client learns of other processes; it is read when it is imported."""
 
 _ENDPOINTS = frozenset(
     {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
 )
-_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed"})
+_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed", "scored"})
 _STAGES = frozenset({"answer", "checks", "revision", "total"})
 
 
@@ -37,6 +47,8 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._routes: frozenset[str] = frozenset()
+        self._watched: list[tuple[Gauge, Callable[[], float]]] = []
+        self._shared = os.environ.get(SHARED)
 
         def counter(name: str, says: str, *labels: str) -> Counter:
             return Counter(f"evenhand_{name}", says, labels, registry=registry)
@@ -74,10 +86,16 @@ class Metrics:
         self._routes = frozenset(routes)
 
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """A gauge that is asked when Prometheus asks."""
+        """A gauge that is read when Prometheus asks; of other processes' its value at their last event is known."""
         from prometheus_client import Gauge
 
-        Gauge(f"evenhand_{name}", says, registry=self.registry).set_function(value)
+        gauge = Gauge(f"evenhand_{name}", says, registry=self.registry, multiprocess_mode="livesum")
+        self._watched.append((gauge, value))
+
+    def watch_losses(self, events: Events, audit: AuditLog | None) -> None:
+        self.watch("events_lost", "Events that metrics, log or page failed on.", lambda: events.failures)
+        if audit is not None:
+            self.watch("audit_rows_lost", "Requests that are missing in the audit file.", lambda: audit.dropped)
 
     def watch_limits(self, limits: Limits) -> None:
         gate = limits.gate
@@ -107,6 +125,25 @@ class Metrics:
         if event.upstream_error:
             self._upstream.labels(route, _kind(event.upstream_error)).inc()
         self._count_usage(route, event)
+        if self._shared:
+            self._look()
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' form."""
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        self._look()
+        if not self._shared:
+            return generate_latest(self.registry)
+        _forget_the_dead(Path(self._shared))
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._shared)
+        return generate_latest(registry)
+
+    def _look(self) -> None:
+        for gauge, value in self._watched:
+            gauge.set(value())
 
     def _count_usage(self, route: str, event: Event) -> None:
         usage = event.usage
@@ -134,17 +171,41 @@ def routes(metrics: Metrics | None) -> list[web.RouteDef]:
     async def show(_: web.Request) -> web.Response:
         if metrics is None:
             raise RequestError(501, "Metrics need a package that is not installed: pip install 'evenhand[serve]'")
-        return web.Response(
-            body=_text(metrics.registry), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        )
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return [web.get("/metrics", show)]
 
 
-def _text(registry: CollectorRegistry) -> bytes:
-    from prometheus_client import generate_latest
+@contextmanager
+def shared_counts() -> Generator[None]:
+    """Around the start of processes that are to count together."""
+    if SHARED in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="evenhand-metrics-") as folder:
+        os.environ[SHARED] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
 
-    return generate_latest(registry)
+
+def _forget_the_dead(folder: Path) -> None:
+    """Gauges of processes that have ended count no more."""
+    for file in folder.glob("gauge_live*.db"):
+        pid = file.stem.rpartition("_")[2]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            file.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _known(value: str, names: frozenset[str]) -> str:
