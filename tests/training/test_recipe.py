@@ -115,6 +115,23 @@ def test_bad_input_is_one_sentence_before_anything_is_trained(
     assert not Path("age").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--judge", "nobody"), "is not a model spec"),
+        (("--judge", "hf/absent/in/deep"), "absent"),
+        (("--limit", "0"), "limit"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_before_anything_is_trained(
+    shell: Shell, tiny: str, folder: Path, arguments: tuple[str, ...], sentence: str
+):
+    assert shell("train", "recipe", folder, "--model", tiny, "--out", "age", "--evaluate", *arguments) == 2
+
+    assert sentence in shell.err.splitlines()[-1]
+    assert not Path("age").exists()
+
+
 def test_one_file_holds_nothing_out_to_ask_about(shell: Shell, tiny: str, pairs: Path):
     file = pairs / "pairs.train.jsonl"
 

@@ -172,7 +172,7 @@ def dpo(resume: bool, **given: Any) -> None:
 @click.option("--evaluate", is_flag=True, help="At the end, measure the model before, fine-tuned and after.")
 @click.option("--judge", metavar="SPEC", help="With --evaluate: who rates opinions (default: the model before).")
 @click.option("--bbq", metavar="FOLDER", help="With --evaluate: the public BBQ instead of the built-in questions.")
-@click.option("--limit", type=int, help="With --evaluate: this many questions of each kind (default all).")
+@click.option("--limit", type=int, help="With --evaluate: this many questions of each benchmark (default all).")
 @_with((*_SHARED, _ADAPTER))
 def recipe(
     resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,

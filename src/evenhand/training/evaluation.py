@@ -16,6 +16,7 @@ from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.opinions import Opinions
 from evenhand.errors import UsageError
 from evenhand.models import weights
+from evenhand.models.base import load_model
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
@@ -48,8 +49,11 @@ class Evaluation:
             )
         if not self.pairs.is_dir():
             raise UsageError(f"--evaluate asks about held-out topics, and {self.pairs} is no folder by evenhand pairs.")
+        self.plans({"base": "fake/echo"})
         for benchmark, options in self._benchmarks().items():
             load_benchmark(benchmark, **options).fingerprint()  # reads its data
+        if self.judge:
+            aio.run(_loaded(self.judge))
 
     def plans(self, models: Mapping[str, str]) -> dict[str, dict[str, Plan]]:
         """For each benchmark, the plan of each model (name → spec)."""
@@ -90,6 +94,12 @@ def as_hf(model: str) -> str:
     if model.startswith("local/"):
         return f"hf/{weights.find(model.removeprefix('local/'))}"
     return model if model.startswith("hf/") else f"hf/{model}"
+
+
+async def _loaded(spec: str) -> None:
+    """Load a model as far as that costs nothing: it is there, with its key and its packages."""
+    async with load_model(spec):
+        pass
 
 
 def _observer(observe: Observer) -> Callable[[Progress], None]:
