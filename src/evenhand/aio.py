@@ -35,3 +35,12 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) ->
     """Two results of different types, likewise."""
     one, two = await all_of([first, second])
     return cast(T, one), cast(U, two)
+
+
+def runner() -> asyncio.Runner:
+    """A loop that is kept from one synchronous call to the next, for objects that hold connections."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)

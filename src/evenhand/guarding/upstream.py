@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from evenhand.errors import ModelError
+from evenhand.models.base import Model
 
 
 class UpstreamError(ModelError):
     """The model behind the guard gave no answer; `body` is the error in OpenAI's form, and holds no key."""
 
     def __init__(
-        self, status: int, message: str, *, kind: str = "upstream_error", retry_after: float | None = None, **more: Any
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "upstream_error",
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.body: dict[str, Any] = {
-            "error": {"message": message, "type": kind, "param": more.get("param"), "code": more.get("code")}
-        }
+        self.body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         self.retry_after = retry_after
 
 
@@ -30,6 +36,13 @@ class UpstreamTimeout(UpstreamError):  # noqa: N818 - named for what happened
         super().__init__(504, message, kind="timeout")
 
 
+class BadRequest(UpstreamError):  # noqa: N818 - named for what happened
+    """The request cannot be answered as it is; the message says what to change."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(400, message, kind="invalid_request_error", param=param)
+
+
 class Upstream(ABC):
     """Answers whole request bodies; safe to call concurrently."""
 
@@ -37,13 +50,18 @@ class Upstream(ABC):
     name: str
     """The model's name, which takes the place of the request's `model`."""
 
+    @property
+    @abstractmethod
+    def model(self) -> Model:
+        """The same model for plain calls: thoughts, and critics where no judge is given."""
+
     @abstractmethod
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The raw chat completion; raises UpstreamError."""
 
     @abstractmethod
-    def chat_stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The raw chunks of a streamed chat completion."""
+    def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """The raw chunks of a streamed chat completion, the last with its usage; raises UpstreamError."""
 
     @abstractmethod
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,3 +69,4 @@ class Upstream(ABC):
 
     async def aclose(self) -> None:
         """Release connections and memory."""
+        await self.model.aclose()

@@ -33,7 +33,6 @@ _FIXES: Mapping[int, str] = {
 }
 
 
-@PROVIDERS.register("openai")
 class OpenAIModel(Model):
     """The spec `openai/NAME`; the endpoint comes from `--base-url` or OPENAI_BASE_URL, the key from OPENAI_API_KEY."""
 
@@ -209,6 +208,9 @@ class OpenAIModel(Model):
 
     def _redact(self, text: str) -> str:
         return text.replace(self._key, "[key]") if self._key else text
+
+
+PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from those who extend it
 
 
 class _UnsupportedError(ModelError):
