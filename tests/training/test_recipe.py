@@ -137,3 +137,11 @@ def test_one_file_holds_nothing_out_to_ask_about(shell: Shell, tiny: str, pairs:
 
     assert shell("train", "recipe", file, "--model", tiny, "--out", "age", "--evaluate") == 2
     assert "no folder by evenhand pairs" in shell.err
+
+
+def test_several_processes_do_not_measure(shell: Shell, tiny: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    assert shell("train", "recipe", folder, "--model", tiny, "--out", "age", "--evaluate") == 2
+    assert "measured by one process" in shell.err
