@@ -57,6 +57,16 @@ def test_a_route_fails_after_some_failures_in_a_row_and_recovers_with_one_answer
     assert health.failing == []
 
 
+def test_an_endpoint_that_refuses_bad_requests_does_not_fail():
+    health = Health()
+    health.ready(["chat"])
+
+    for _ in range(FAILURES):
+        health(replace(FAILED, status=400, upstream_error="400"))
+
+    assert health.failing == []
+
+
 def test_a_reload_forgets_routes_that_are_gone_and_unknown_ones_are_never_kept():
     health = Health()
     health.ready(["chat", "old"])

@@ -54,7 +54,7 @@ class Event:
     error: str = ""
     """One sentence on what went wrong, without keys."""
     upstream_error: str = ""
-    """How the model's endpoint failed: `timeout`, `unreachable`, its HTTP status, or "" when it did not."""
+    """How the model's endpoint failed: `timeout`, `unreachable`, an HTTP status, or "" when it did not."""
 
 
 Sink = Callable[[Event], None]

@@ -18,6 +18,8 @@ FAILURES = 3
 """Requests in a row that a route's endpoint must fail before the route counts as failing."""
 
 State = Literal["starting", "ready", "draining"]
+_REFUSED = frozenset({"400", "413", "422"})
+"""What an endpoint in good health says of a bad request."""
 
 
 class Health:
@@ -38,9 +40,9 @@ class Health:
 
     def __call__(self, event: Event) -> None:
         if event.route in self._failures:
-            if event.upstream_error:
+            if event.upstream_error and event.upstream_error not in _REFUSED:
                 self._failures[event.route] += 1
-            elif event.usage.calls:  # the endpoint was asked, and answered
+            elif event.upstream_error or event.usage.calls:  # the endpoint was asked, and answered
                 self._failures[event.route] = 0
 
     @property
