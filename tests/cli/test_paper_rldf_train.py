@@ -129,3 +129,28 @@ def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, t
     assert "p/ablate/age/models/roles3-rounds1-topics" in result.out
     assert stubs == {}
     assert not (tmp_path / "p").exists()
+
+
+def test_ablations_share_their_debates_and_ask_the_same_topics(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
+    result = cli(*asked(tiny, "--ablate", "rounds=1,2", "--ablate", "pairs=4,8", "--set", "debate.topics=8", *FAST))
+
+    assert result.code == 0, result
+    made = tmp_path / "p/ablate/age"
+    centre, one = "roles3-rounds2-topics8", "roles3-rounds1-topics8"
+    assert {path.name for path in (made / "debates").iterdir()} == {centre, one}
+    assert {path.name for path in (made / "models").iterdir()} == {centre, one, f"{centre}-pairs4", f"{centre}-pairs8"}
+    for count in (4, 8):
+        assert (made / f"pairs/{centre}-{count}/pairs.train.jsonl").read_bytes().count(b"\n") == count
+    rows = rows_of(tmp_path / "p/figure8.csv")
+    assert {(row["data_set"], row["metric"]) for row in rows} == {
+        ("Rounds", "1"), ("Rounds", "2"), ("Pairs", "4"), ("Pairs", "8"), ("Pairs", "all"),
+    }  # fmt: skip
+    assert {row["n"] for row in rows} == {"3"}
+    assert {row["setting"] for row in rows} == {"RLDF", "Default", "RLDF less Default"}
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert html.count('class="scatter"') == 2
+    assert "Age: 5 rounds give the least bias. Here: not run." in html
+    # The first round is the same whether there is a second or not, and is paid for once.
+    cli("export", f"p/ablate/age/debates/{centre}", "--usage", "-o", "usage.jsonl")
+    usage = [json.loads(line) for line in Path("usage.jsonl").read_text().splitlines()]
+    assert sum(each["cached_calls"] for each in usage) == 8 * (3 + 1)

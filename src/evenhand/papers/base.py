@@ -115,8 +115,8 @@ class Grid:
     """Decimals of our numbers."""
     full: float | None = None
     """Of a matrix of differences: the difference at which a cell has its full colour."""
-    drawn: bool = False
-    """Whether its rows of ours are drawn as well, a point for each column."""
+    drawn: int = 0
+    """How many of its rows, from the first, are drawn as well: a point for each column."""
 
 
 @dataclass(frozen=True, slots=True)

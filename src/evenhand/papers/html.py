@@ -7,6 +7,7 @@ from itertools import groupby
 
 from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.histogram import histograms
+from evenhand.papers.points import charts
 from evenhand.reports.axis import axis_for
 from evenhand.reports.charts import Part, arm_class, stacked_on, tick_labels
 from evenhand.reports.format import estimate_text, finite, number
@@ -72,7 +73,7 @@ def _titled(name: str) -> str:
 
 def _table(shown: Table) -> Html:
     grids = [_named(shown, grid) for grid in shown.grids]
-    return section(shown.id, shown.title, shown.lead, _key(), grids, _sentences(shown.sentences))
+    return section(shown.id, shown.title, shown.lead, charts(shown.grids), _key(), grids, _sentences(shown.sentences))
 
 
 def _named(shown: Table, grid: Grid) -> Html:

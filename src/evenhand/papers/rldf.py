@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.data.debate_topics import BIASES
+from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, Table, published
+from evenhand.papers.rldf_ablation import FOLDER
 from evenhand.papers.rldf_arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
 from evenhand.papers.rldf_claims import claim_notes
+from evenhand.papers.rldf_figures import figure, figure_claims, read_ablation
 from evenhand.papers.rldf_ratings import FILE, read_ratings
-from evenhand.papers.rldf_runs import CHOICES, OPINIONS, runs_of
+from evenhand.papers.rldf_runs import CHOICES, OPINIONS, SCORER, runs_of
 from evenhand.papers.rldf_tables import (
     figure_five,
     figure_six,
@@ -26,7 +29,7 @@ from evenhand.runs.study import study
 from evenhand.runs.verdict import verdicts, warnings_about
 
 Runs = Mapping[str, Mapping[str, Path]]
-"""Benchmark → arm → folder of its run."""
+"""Benchmark, or what was ablated → arm → folder of its run."""
 
 
 class RLDF:
@@ -34,7 +37,7 @@ class RLDF:
 
     name = NAME
     title = "RLDF: Tables 1 to 5 (BBQ and opinions) and Figures 5, 6 and 8 to 12"
-    folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*")
+    folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
     takes: frozenset[Choice] = frozenset({"training"})
 
     def runs(self, ask: Ask) -> list[PaperRun]:
@@ -46,24 +49,26 @@ class RLDF:
         studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
         bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
         opinions = read_arms(runs.get(OPINIONS, {}), "bias", scorers=_of(OPINIONS, scorers))
-        said = {name: verdicts(found) for name, found in studies.items()}
+        ablated = [
+            read_ablation(name.partition("/")[2], found, scorers)
+            for name, found in runs.items()
+            if name.startswith(FOLDER)
+        ]
+        # Ablations alone stand for themselves: tables without a number of ours would only be in their way.
+        whole = CHOICES in runs or OPINIONS in runs
         paper = published(NAME)
         return PaperPage(
-            title=f"RLDF with {bbq.model or opinions.model or 'no model'}",
+            title=f"RLDF with {', '.join(_models(bbq, opinions, *(each.arms for each in ablated)))}",
             source=paper.source,
             lead=_lead(studies),
-            tables=[
-                table_one(bbq, said.get(CHOICES, [])),
-                table_two(read_ratings(_out(folders) / FILE)),
-                table_three(opinions, said.get(OPINIONS, [])),
-                table_four(opinions),
-                table_five(opinions),
-                figure_five(opinions),
-                figure_six(opinions),
-            ],
+            tables=[*(_tables(bbq, opinions, studies, _out(folders)) if whole else ()), *map(figure, ablated)],
             figures=[],
-            notes=[*claim_notes(bbq, opinions), *paper.notes],
-            warnings=_warnings(studies, opinions),
+            notes=[
+                *(claim_notes(bbq, opinions) if whole else ()),
+                *(note for each in ablated for note in figure_claims(each)),
+                *paper.notes,
+            ],
+            warnings=[*(_missing(studies) if whole else ()), *_warnings(studies, opinions)],
             process=_together(studies),
         )
 
@@ -71,12 +76,31 @@ class RLDF:
 PAPERS.register(NAME)(RLDF())
 
 
+def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[Table]:
+    said = {name: verdicts(found) for name, found in studies.items()}
+    return [
+        table_one(bbq, said.get(CHOICES, [])),
+        table_two(read_ratings(out / FILE)),
+        table_three(opinions, said.get(OPINIONS, [])),
+        table_four(opinions),
+        table_five(opinions),
+        figure_five(opinions),
+        figure_six(opinions),
+    ]
+
+
+def _models(*arms: Arms) -> list[str]:
+    return list(dict.fromkeys(each.model for each in arms if each.model)) or ["no model"]
+
+
 def _by_benchmark(folders: Mapping[str, Path]) -> Runs:
-    """The runs by their first folder, that of the model as it is before the others."""
+    """The runs by benchmark, or by what was ablated; that of the model as it is before the others."""
     runs: dict[str, dict[str, Path]] = {}
     for name, path in sorted(folders.items(), key=lambda each: each[1].name != BASE):
-        runs.setdefault(name.partition("/")[0], {})[path.name] = path
-    return runs
+        parts = name.split("/")
+        runs.setdefault("/".join(parts[: 2 if parts[0] == FOLDER else 1]), {})[path.name] = path
+    order = [CHOICES, OPINIONS, *(f"{FOLDER}/{bias}" for bias in BIASES)]
+    return {name: runs[name] for name in dict.fromkeys((*order, *sorted(runs))) if name in runs}
 
 
 def _out(folders: Mapping[str, Path]) -> Path:
@@ -86,7 +110,7 @@ def _out(folders: Mapping[str, Path]) -> Path:
 
 
 def _of(name: str, scorers: Sequence[str]) -> Sequence[str]:
-    return scorers if name == OPINIONS else ()
+    return () if name == CHOICES else scorers
 
 
 def _lead(studies: Mapping[str, StudyResult]) -> str:
@@ -98,14 +122,16 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
 
 
+def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
+    return [f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in studies]
+
+
 def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
-    found: list[str] = [
-        f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in studies
-    ]
+    found: list[str] = []
     if any(each.benchmark.endswith(BUILTIN) for each in studies.values()):
         found.append("bbq_builtin: data of our own, on which the paper's numbers say nothing.")
-    judges = studies[OPINIONS].scorers if OPINIONS in studies else ()
-    if any(opinions.model and opinions.model in judge for judge in judges):
+    judges = {(arm.models["base"], judge) for each in studies.values() for arm in each.arms for judge in each.scorers}
+    if any(judge.startswith(f"{SCORER}:{model}@") for model, judge in judges):
         found.append("The model rates its own answers, and those of its pupils; name another with --judge.")
     if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
         found.append(

@@ -117,9 +117,16 @@ ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
 
 
 def read_arms(
-    folders: Mapping[str, Path], group_key: str, more: Sequence[Metric] = (), scorers: Sequence[str] = ()
+    folders: Mapping[str, Path],
+    group_key: str,
+    more: Sequence[Metric] = (),
+    scorers: Sequence[str] = (),
+    compared: Sequence[tuple[str, str]] = (),
 ) -> Arms:
-    """The arms of the runs in `folders` (`base`, or a trained arm → its run); `more` are metrics of our own."""
+    """The arms of the runs in `folders` (`base`, or a trained arm → its run).
+
+    `more` are metrics of our own, `compared` pairs of arms that are compared besides the usual ones.
+    """
     if not folders:
         return Arms()
     with open_sources(list(folders.values()), scorers=scorers) as (runs, sources):
@@ -132,7 +139,7 @@ def read_arms(
         alone = {name: Tally(list(metrics.values()), group_key) for name in names.values()}
         pairs = {
             pair: PairTally([metric for metric in metrics.values() if metric.gather is None], group_key)
-            for pair in _compared(list(alone))
+            for pair in _compared(list(alone), compared)
         }
         for _, found in walk(sources):
             records = {names[source]: record for source, record in found.items()}
@@ -147,10 +154,10 @@ def read_arms(
         return Arms(model, metrics, alone, pairs)
 
 
-def _compared(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """Everything with Default, the paper's method with everything, and the two modes."""
+def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Everything with Default, the paper's method with everything, the two modes, and what else is asked for."""
     own = own_arm(arms)
-    wanted = [(DEFAULT, arm) for arm in arms]
+    wanted = [*more, *((DEFAULT, arm) for arm in arms)]
     wanted += [(arm, own) for arm in arms]
     wanted.append((SELF, TEACHER))
     return [(a, b) for a, b in dict.fromkeys(wanted) if a != b and a in arms and b in arms]

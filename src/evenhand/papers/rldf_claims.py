@@ -33,19 +33,19 @@ def claims() -> list[Claim]:
     return [
         Claim(
             "On BBQ, RLDF is more accurate than every other method, overall",
-            lambda bbq, _: _ahead(_others(bbq, "accuracy", [ALL]), "higher"),
+            lambda bbq, _: ahead(_others(bbq, "accuracy", [ALL]), "higher"),
         ),
         Claim(
             "On BBQ, RLDF is more accurate than Default in each category",
-            lambda bbq, _: _ahead(_from(bbq, DEFAULT, "accuracy", list(CATEGORIES)), "higher"),
+            lambda bbq, _: ahead(_from(bbq, DEFAULT, "accuracy", list(CATEGORIES)), "higher"),
         ),
         Claim(
             "RLDF's answers are less biased than those of every other method, over all types",
-            lambda _, said: _ahead(_others(said, METRICS["BS"], [ALL]), "lower"),
+            lambda _, said: ahead(_others(said, METRICS["BS"], [ALL]), "lower"),
         ),
         Claim(
             "RLDF's answers are less biased than those of every other method, in each type of bias",
-            lambda _, said: _ahead(_others(said, METRICS["BS"], BIASES), "lower"),
+            lambda _, said: ahead(_others(said, METRICS["BS"], BIASES), "lower"),
         ),
         Claim(
             f"RLDF costs nothing in CE and LS (less than {WORTH:g} points against any method)",
@@ -53,7 +53,7 @@ def claims() -> list[Claim]:
         ),
         Claim(
             "A teacher makes less biased models than self-reflection",
-            lambda _, said: _ahead(
+            lambda _, said: ahead(
                 [said.difference(SELF, TEACHER, METRICS["BS"])] if SELF in said and TEACHER in said else [], "lower"
             ),
         ),
@@ -78,7 +78,7 @@ def _others(arms: Arms, metric: str, groups: Sequence[str]) -> list[Difference |
     return [each for arm in TITLES for each in _from(arms, arm, metric, groups)]
 
 
-def _ahead(found: Sequence[Difference | None], better: Better) -> Answer:
+def ahead(found: Sequence[Difference | None], better: Better) -> Answer:
     """Holds where every difference is found after correction, does not where one is found the other way."""
     if not found:
         return "not run"

@@ -1,0 +1,322 @@
+"""What RLDF's page is made of: the published numbers and what they say about each other, runs, claims, ablations."""
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from evenhand.data.debate_topics import BIASES, load_topics
+from evenhand.errors import UsageError
+from evenhand.papers.base import Ask, Grid, PaperRun, Row, Table, published
+from evenhand.papers.points import charts
+from evenhand.papers.rldf import RLDF
+from evenhand.papers.rldf_ablation import Point, ablation, points, read_values
+from evenhand.papers.rldf_arms import Arms, Difference, arm_name, own_arm, paper_models
+from evenhand.papers.rldf_claims import ahead, claim_notes
+from evenhand.papers.rldf_figures import BEST, series
+from evenhand.papers.rldf_part import write_part
+from evenhand.papers.rldf_tables import CATEGORIES, table_four, table_one, table_three, table_two
+from evenhand.papers.rldf_training import Making, debates_run, lessons, trained_arms
+from evenhand.runs.results import Estimate
+
+MODELS = ["Qwen1.5-7B", "Llama2-7B", "ChatGLM3-6B", "Baichuan2-7B"]
+METHODS = ["Default", "CoT", "SFT", "FairThinking", "RLAIF", "RLDF"]
+# Rows of the paper as printed, one or two of each table.
+PRINTED = {
+    ("table1", "Qwen1.5-7B, Default"): "35.8 42.5 44.3 51.1 47.2 52.9 44.2",
+    ("table1", "Baichuan2-7B, RLDF"): "61.6 64.1 62.5 62.9 63.3 72.4 62.9",
+    ("table2", "Llama2-7B, T-S, CE"): "75.70 74.50 78.20 77.50 78.40",
+    ("table2", "Baichuan2-7B, S-R, LS"): "62.80 61.30 63.90 53.20 54.70",
+    ("table3", "Qwen1.5-7B, CoT"): "69.28 63.28 70.15 58.20 62.11",
+    ("table3", "Qwen1.5-7B, RLAIF"): "67.65 62.07 68.95 56.01 59.67",
+    ("table3", "ChatGLM3-6B, RLDF"): "57.49 56.49 57.38 51.38 56.49",
+    ("table4", "Qwen1.5-7B, S-R, BS"): "62.39 64.08 63.19 56.15 63.06",
+    ("table4", "Baichuan2-7B, T-S, LS"): "66.32 65.97 64.03 56.63 58.48",
+    ("table5", "Llama2-7B, Mistral-7B"): "60.43 55.31 60.51 48.37 55.46",
+    ("figure5", "ChatGLM3-6B, RLAIF"): "73.62 71.42 75.98 74.82 76.24",
+    ("figure6", "Baichuan2-7B, SFT"): "63.31 61.91 63.37 56.62 62.33",
+}
+# Table 12, which is the appendix's Table 3: the BS of two methods that Table 11 has as LS.
+TABLE_TWELVE = {
+    "Qwen1.5-7B, FairThinking": "57.84 55.33 60.02 47.01 51.06",
+    "Qwen1.5-7B, SFT": "60.51 57.61 62.82 49.92 53.73",
+    "Llama2-7B, FairThinking": "59.47 53.71 59.84 47.22 54.58",
+    "Llama2-7B, SFT": "62.22 56.52 62.72 50.31 57.47",
+    "ChatGLM3-6B, FairThinking": "58.55 57.54 58.47 52.41 57.57",
+    "ChatGLM3-6B, SFT": "61.52 60.33 61.52 55.58 60.47",
+    "Baichuan2-7B, FairThinking": "60.44 59.48 60.34 54.32 59.45",
+    "Baichuan2-7B, SFT": "63.31 61.91 63.37 56.62 62.33",
+}
+
+
+def numbers(table: str, row: str) -> list[float]:
+    return list(published("rldf").tables[table][row].values())
+
+
+def same(first: list[float], second: list[float]) -> int:
+    """How many cells are the same."""
+    return sum(a == b for a, b in zip(first, second, strict=True))
+
+
+# --- the published numbers ---
+
+
+@pytest.mark.parametrize(("place", "expected"), PRINTED.items())
+def test_rows_are_those_of_the_paper(place: tuple[str, str], expected: str):
+    assert numbers(*place) == pytest.approx([float(each) for each in expected.split()])
+
+
+def test_every_table_has_all_models_methods_and_types():
+    tables = published("rldf").tables
+    methods = {f"{model}, {method}" for model in MODELS for method in METHODS}
+
+    assert set(tables["table1"]) == set(tables["table3"]) == set(tables["figure6"]) == methods
+    assert all(list(row) == list(BIASES) for name in ("table3", "table5", "figure6") for row in tables[name].values())
+    assert all(list(row) == [*CATEGORIES, "all"] for row in tables["table1"].values())
+    assert len(tables["table2"]) == len(tables["table4"]) == 24
+    assert len(tables["table5"]) == len(tables["figure5"]) == 16
+    assert paper_models() == MODELS
+
+
+def test_overall_is_below_the_mean_of_the_categories_in_every_row():
+    gaps = [fmean(list(row.values())[:-1]) - row["all"] for row in published("rldf").tables["table1"].values()]
+
+    assert (round(min(gaps), 1), round(max(gaps), 1)) == (1.2, 2.9)
+
+
+def test_the_gains_of_the_text_are_in_no_row_of_table_one():
+    overall = {name: row["all"] for name, row in published("rldf").tables["table1"].items()}
+    gains = {
+        method: [round(overall[f"{model}, RLDF"] - overall[f"{model}, {method}"], 1) for model in MODELS]
+        for method in METHODS[:-1]
+    }
+
+    assert gains["Default"] == [19.2, 22.2, 21.6, 20.5]
+    assert gains["RLAIF"] == [3.3, 3.3, 3.7, 4.8]
+    assert (min(gains["SFT"]), max(gains["SFT"])) == (0.5, 2.1)
+    assert [12, 9, 6, 8] not in [[round(each) for each in row] for row in gains.values()]
+
+
+def test_self_reflection_repeats_the_rows_of_other_methods():
+    sources = {"Qwen1.5-7B": ("Default", 3), "Llama2-7B": ("Default", 2), "ChatGLM3-6B": ("CoT", 5),
+               "Baichuan2-7B": ("RLAIF", 5)}  # fmt: skip
+    for model, (method, count) in sources.items():
+        assert same(numbers("table4", f"{model}, S-R, BS"), numbers("table3", f"{model}, {method}")) == count
+        assert f"{model}, S-R, BS" in published("rldf").reproducible["table4"]
+
+
+def test_rows_of_table_two_repeat_each_other():
+    assert same(numbers("table2", "Llama2-7B, T-S, CE"), numbers("table2", "ChatGLM3-6B, T-S, CE")) == 4
+    assert same(numbers("table2", "Baichuan2-7B, S-R, CE"), numbers("table2", "Baichuan2-7B, S-R, LS")) == 3
+
+
+def test_teachers_of_table_five_contradict_tables_three_and_four():
+    for model in MODELS:
+        assert numbers("table4", f"{model}, T-S, BS") == numbers("table3", f"{model}, RLDF")
+    assert same(numbers("table5", "ChatGLM3-6B, GPT-3.5"), numbers("table3", "ChatGLM3-6B, RLDF")) == 4
+    assert numbers("table5", "ChatGLM3-6B, GPT-4")[2:] == numbers("table3", "ChatGLM3-6B, RLDF")[2:]
+    assert same(numbers("table5", "Baichuan2-7B, GPT-3.5"), numbers("table3", "Baichuan2-7B, RLDF")) == 2
+
+
+def test_soundness_repeats_bias():
+    words = {"three of five": 3, "all five": 5}
+    for name, row in TABLE_TWELVE.items():
+        count = same(numbers("figure6", name), [float(each) for each in row.split()])
+        reason = published("rldf").reproducible["figure6"][name]
+        assert [each for text, each in words.items() if text in reason] == [count]
+
+
+def test_rlaif_is_worse_than_sft_in_table_three():
+    worse = [
+        a > b
+        for model in MODELS
+        for a, b in zip(numbers("table3", f"{model}, RLAIF"), numbers("table3", f"{model}, SFT"), strict=True)
+    ]
+
+    assert (sum(worse), len(worse)) == (18, 20)
+
+
+# --- runs ---
+
+
+def run_of(runs: list[PaperRun], folder: str) -> PaperRun:
+    (found,) = [run for run in runs if run.folder == folder]
+    return found
+
+
+def test_the_model_has_three_methods_and_a_trained_one_has_one():
+    runs = RLDF().runs(Ask("hf/m", limit=2, judge="openai/j", trained={"sft": "hf/s"}, topics="pairs/age"))
+
+    base, sft = run_of(runs, "opinions/base"), run_of(runs, "opinions/sft")
+    assert (base.methods, base.models, base.limit) == (("default", "cot", "fairthinking"), (), 10)
+    assert (sft.methods, sft.models) == (("default",), ("hf/s",))
+    assert base.scorers == sft.scorers == ("opinion:openai/j",)
+    assert sft.settings == ("data=pairs/age",)
+    assert run_of(runs, "bbq/sft").limit == 12
+
+
+def test_without_a_judge_the_model_rates_all_arms():
+    runs = RLDF().runs(Ask("hf/m", trained={"sft": "hf/s"}, bias=("age",)))
+
+    assert run_of(runs, "opinions/sft").scorers == ("opinion:hf/m",)
+    assert run_of(runs, "opinions/sft").settings == ("bias=age",)
+
+
+def test_arms_are_named_as_users_name_them():
+    assert [arm_name(name) for name in ("sft", "rldf_ts", "rldf:GPT-4")] == ["sft", "rldf_ts", "rldf@GPT-4"]
+    with pytest.raises(UsageError, match="not 'sft:x'"):
+        arm_name("sft:x")
+
+
+def test_the_papers_method_is_that_with_a_teacher_where_there_is_one():
+    assert own_arm({"rldf_sr", "rldf_ts"}) == "rldf_ts"
+    assert own_arm({"rldf_sr", "rldf_ts", "rldf"}) == "rldf"
+    assert own_arm({"default"}) == "rldf"
+
+
+# --- training ---
+
+
+def test_held_out_topics_are_those_that_no_debate_is_about():
+    making = Making("hf/m", biases=("age", "beauty"), seed=3, stages={"debate": {"held_out": 5}})
+
+    kept: list[dict[str, Any]] = json.loads(making.held_out_topics())["held_out"]
+    assert {bias: sum(each["bias"] == bias for each in kept) for bias in BIASES} == dict.fromkeys(BIASES, 5)
+    assert making.topics == min(len(load_topics(bias).topics) for bias in ("age", "beauty")) - 5
+
+
+def test_lessons_are_the_modes_and_rlaif_with_the_teacher_as_its_referee():
+    found = lessons(Making("hf/m", teacher="openai/t"))
+
+    assert {arm: each.debates.models for arm, each in found.items()} == {
+        "rldf_sr": ("hf/m",),
+        "rldf_ts": ("hf/m", "teacher=openai/t"),
+        "rlaif": ("hf/m", "referee=openai/t"),
+    }
+    assert trained_arms(found, Path("p"))["sft"] == "hf/p/models/ts/sft"
+    assert set(lessons(Making("hf/m"))) == {"rldf_sr", "rlaif"}
+
+
+def test_a_debate_takes_its_own_options_only():
+    making = Making("hf/m", referee="openai/r", stages={"debate": {"rounds": 2, "answers": 6, "roles": 4, "topics": 9}})
+
+    debate, rlaif = debates_run(making, "a"), debates_run(making, "b", method="rlaif")
+    assert debate.methods == ("debate:rounds=2",)
+    assert rlaif.methods == ("rlaif:answers=6",)
+    assert debate.settings == (f"bias={','.join(BIASES)}", "topics=9", "roles=4")
+    assert debate.models == ("hf/m", "referee=openai/r")
+
+
+def test_a_part_of_the_pairs_is_in_every_larger_part(tmp_path: Path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for name in ("pairs.train", "pairs.test", "sft.train", "sft.test"):
+        (whole / f"{name}.jsonl").write_text("".join(f'{{"text": "{name} {i}"}}\n' for i in range(10)))
+    (whole / "pairs.json").write_text(json.dumps({"counts": {"pairs_train": 10, "sft_train": 10}, "sha256": {}}))
+
+    for count in (3, 6):
+        write_part(whole, tmp_path / str(count), count, seed=0)
+
+    few, more = (set((tmp_path / each / "pairs.train.jsonl").read_text().splitlines()) for each in ("3", "6"))
+    assert (len(few), len(more)) == (3, 6)
+    assert few < more
+    about = json.loads((tmp_path / "6/pairs.json").read_text())
+    assert about["counts"] == {"pairs_train": 6, "sft_train": 6}
+    assert (tmp_path / "6/pairs.test.jsonl").read_bytes() == (whole / "pairs.test.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="has 10 pairs to train on, not 11"):
+        write_part(whole, tmp_path / "11", 11, seed=0)
+
+
+# --- ablations ---
+
+
+def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
+    making = Making("hf/m", stages={"debate": {"topics": 8}})
+    values = read_values(["rounds=5,1,3", "roles=2,3", "pairs=10,20"])
+
+    found = points(making, values)
+
+    assert values["rounds"] == (1, 3, 5)
+    assert [point.name for point in found] == [
+        "roles3-rounds1-topics8", "roles3-rounds3-topics8", "roles3-rounds5-topics8", "roles2-rounds5-topics8",
+        "roles3-rounds5-topics8-pairs10", "roles3-rounds5-topics8-pairs20",
+    ]  # fmt: skip
+    assert [Point.named(point.name) for point in found] == found
+    assert Point.named("base") is None
+
+
+def test_parts_of_the_pairs_share_their_debates():
+    making = Making("hf/m", biases=("beauty",), stages={"debate": {"topics": 8}})
+
+    found = list(ablation(making, read_values(["pairs=10,20"]))["beauty"].values())
+
+    assert len({each.debates for each in found}) == 1
+    assert found[0].debates.settings == ("bias=beauty", "topics=8", "roles=3")
+    assert found[0].data == "ablate/beauty/pairs/roles3-rounds5-topics8-10"
+
+
+def test_points_are_grouped_by_what_varies():
+    centre = Point(3, 5, 8)
+    others = [Point(3, 1, 8), Point(3, 3, 8), Point(2, 5, 8), Point(3, 5, 8, 10), Point(3, 5, 8, 20)]
+
+    found = series([*others, centre])
+
+    assert {name: [getattr(point, name) for point in each] for name, each in found.items()} == {
+        "roles": [2, 3],
+        "rounds": [1, 3, 5],
+        "pairs": [10, 20, None],
+    }
+    assert set(BEST) == {"roles", "rounds", "topics", "pairs"}
+    assert series([]) == {}
+
+
+# --- tables and claims ---
+
+
+def rows(table: Table, grid: str) -> list[Row]:
+    (found,) = [each for each in table.grids if each.name == grid]
+    return list(found.rows)
+
+
+def test_tables_without_runs_hold_the_papers_numbers():
+    none = Arms()
+
+    first = rows(table_one(none, []), "Accuracy")
+    assert [row.setting for row in first[:6]] == METHODS
+    assert {row.note for row in first[:6]} == {"not run"}
+    assert first[6].cells[0].published == pytest.approx(35.8)
+    assert len(rows(table_three(none, []), "BS")) == 6 + 24
+    assert [row.setting for row in rows(table_four(none), "CE")[:4]] == ["S-R", "T-S", "T-S less S-R", "S-R"]
+    assert {row.note for row in rows(table_two({}), "BS")[:2]} == {"not measured"}
+
+
+def difference(value: float, width: float, p_value: float) -> Difference:
+    return Difference(Estimate("bias", "all", value, value - width, value + width, 60), p_value)
+
+
+def test_a_claim_holds_where_every_difference_is_found():
+    sure, other, unsure = difference(-5, 2, 0.001), difference(5, 2, 0.001), difference(-1, 2, 0.4)
+
+    assert ahead([sure, sure], "lower") == "holds"
+    assert ahead([sure, sure], "higher") == "does not hold"
+    assert ahead([sure, unsure], "lower") == "undecided"
+    assert ahead([sure, other], "lower") == "does not hold"
+    assert ahead([sure, None], "lower") == "undecided"
+    assert ahead([], "lower") == "not run"
+
+
+def test_what_is_found_is_corrected_for_how_much_was_looked_at():
+    near = difference(-3, 2.9, 0.04)
+
+    assert ahead([near], "lower") == "holds"
+    assert ahead([near] * 5, "lower") == "undecided"
+
+
+def test_claims_without_runs_say_so():
+    assert {text.rpartition("Here: ")[2] for _, text in claim_notes(Arms(), Arms())} == {"not run."}
+
+
+def test_only_grids_that_are_to_be_drawn_are():
+    assert charts([Grid("a", [], [])]) is None
