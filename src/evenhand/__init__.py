@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from evenhand.agents.choice import choose
     from evenhand.agents.completion import complete
     from evenhand.agents.session import Session
-    from evenhand.api import audit, compare, run, write_report
+    from evenhand.api import audit, compare, guard, run, write_report
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
     from evenhand.errors import EvenhandError
+    from evenhand.guarding.guard import Guard
+    from evenhand.guarding.policy import GuardPolicy
+    from evenhand.guarding.types import Guarded
     from evenhand.methods.base import METHODS, Method, method
     from evenhand.methods.stardtox.verdict import EVALUATORS, Verdict, evaluator
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
@@ -43,9 +46,12 @@ _HOME = {
     "evenhand.agents.choice": ("choose",),
     "evenhand.agents.completion": ("complete",),
     "evenhand.agents.session": ("Session",),
-    "evenhand.api": ("audit", "compare", "run", "write_report"),
+    "evenhand.api": ("audit", "compare", "guard", "run", "write_report"),
     "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
     "evenhand.errors": ("EvenhandError",),
+    "evenhand.guarding.guard": ("Guard",),
+    "evenhand.guarding.policy": ("GuardPolicy",),
+    "evenhand.guarding.types": ("Guarded",),
     "evenhand.methods.base": ("METHODS", "Method", "method"),
     "evenhand.methods.stardtox.verdict": ("EVALUATORS", "Verdict", "evaluator"),
     "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
@@ -85,6 +91,9 @@ __all__ = [
     "FunctionModel",
     "Generation",
     "Grade",
+    "Guard",
+    "GuardPolicy",
+    "Guarded",
     "Limits",
     "Message",
     "Method",
@@ -112,6 +121,7 @@ __all__ = [
     "compare",
     "complete",
     "evaluator",
+    "guard",
     "load_benchmark",
     "load_model",
     "load_prompt",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand import aio
 from evenhand.runs.parts import Settings
@@ -13,6 +13,11 @@ from evenhand.runs.results import StudyResult
 from evenhand.runs.runner import Progress, Runner
 from evenhand.runs.show import shown_samples
 from evenhand.runs.study import study
+
+if TYPE_CHECKING:
+    from evenhand.guarding.guard import Guard
+    from evenhand.guarding.policy import GuardPolicy
+    from evenhand.models.base import ModelOptions
 
 
 def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
@@ -60,3 +65,24 @@ def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | 
     from evenhand.reports import html
 
     html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
+
+
+def guard(
+    model: str,
+    *,
+    method: str = "stardtox",
+    policy: str | GuardPolicy = "revise",
+    judge: str | None = None,
+    options: ModelOptions | None = None,
+    seed: int = 0,
+    **fields: Any,
+) -> Guard:
+    """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
+
+    `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
+    seconds), `evaluators`, `thresholds`.
+    """
+    from evenhand.guarding.guard import Guard
+    from evenhand.guarding.policy import make_policy
+
+    return Guard(model, method=method, policy=make_policy(policy, fields), judge=judge, options=options, seed=seed)

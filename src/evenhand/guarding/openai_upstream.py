@@ -23,7 +23,8 @@ LONGEST_PAUSE = 5.0
 _CLIENTS = (400, 404, 409, 413, 415, 422)
 """What the client's request did; other faults lie between the guard and its upstream."""
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
-_OWN = ("stream", "stream_options", "n")
+_COUNT = "stream_options"
+_OWN = ("stream", _COUNT, "n")
 
 
 class OpenAIUpstream(OpenAIModel, Upstream):
@@ -53,8 +54,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         sent = {key: value for key, value in body.items() if key not in _OWN}
-        sent |= {"stream": True, "stream_options": {"include_usage": True}}
-        response = await self._retried(self.url, sent)
+        response = await self._streamed(sent | {"stream": True})
         try:
             async for line in response.content:
                 data = line.strip()
@@ -71,6 +71,17 @@ class OpenAIUpstream(OpenAIModel, Upstream):
             raise self._broken(error) from error
         finally:
             response.close()  # a stream that is left early must not keep its connection busy
+
+    async def _streamed(self, sent: dict[str, Any]) -> aiohttp.ClientResponse:
+        """The stream with a count of its tokens at the end, where the server can."""
+        if _COUNT not in self.dropped:
+            try:
+                return await self._retried(self.url, {**sent, _COUNT: {"include_usage": True}})
+            except UpstreamError as complaint:
+                if _COUNT not in str(complaint):
+                    raise
+                self.dropped.add(_COUNT)
+        return await self._retried(self.url, sent)
 
     async def _asked(self, url: str, sent: dict[str, Any]) -> dict[str, Any]:
         failures = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from evenhand.errors import PlanError
+from evenhand.errors import PlanError, UnknownNameError
 from evenhand.methods.stardtox.verdict import EVALUATORS, Evaluator
 
 PolicyAction = Literal["revise", "flag", "block"]
@@ -30,7 +30,11 @@ class GuardPolicy:
     def __post_init__(self) -> None:
         if self.action not in get_args(PolicyAction):
             raise PlanError(f"The guard's policy is {', '.join(get_args(PolicyAction))}, not {self.action!r}.")
-        if self.latency is not None and not self.latency > 0:
+        latency: Any = self.latency
+        evaluators: Any = self.evaluators
+        if isinstance(evaluators, str):
+            raise PlanError(f"The guard's evaluators are a list of names, e.g. ['toxicity'], not {evaluators!r}.")
+        if latency is not None and not (isinstance(latency, (int, float)) and latency > 0):
             raise PlanError(f"The guard's latency budget is a number of seconds above 0, not {self.latency!r}.")
         if not self.blocked_text.strip():
             raise PlanError("The guard's blocked text is empty; say in a sentence that the answer was withheld.")
@@ -46,3 +50,15 @@ class GuardPolicy:
                     f"The evaluator {each.name} does not look at conversations; these do: {', '.join(able)}."
                 )
         return found
+
+
+def make_policy(policy: str | GuardPolicy, given: Mapping[str, Any]) -> GuardPolicy:
+    """A policy by its action, or one that is made already, with further fields by name."""
+    known = [each.name for each in fields(GuardPolicy)]
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("field of the guard's policy", name, known)
+    if isinstance(policy, GuardPolicy):
+        return replace(policy, **given)
+    values: dict[str, Any] = {"action": policy, **given}
+    return GuardPolicy(**values)
