@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench bench-serve clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## timings next to peers; see bench/README.md
 	$(BIN)/python bench/run.py
+
+bench-serve: $(VENV)/.dev  ## the guard server next to direct calls, and under strain; about a quarter of an hour
+	$(BIN)/python bench/serve.py
 
 clean:
 	rm -rf $(VENV) $(DEMO)

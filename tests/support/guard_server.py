@@ -1,7 +1,7 @@
 """A guard server in this process, in front of a stub endpoint, for tests that are its clients."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,9 @@ from support.server import Reply
 
 CLEAN = "The weather is mild and the park is open."
 RUDE = "You are a worthless idiot and everybody hates you, stupid fool."
+
+
+Guarding = Callable[..., Awaitable["Served"]]
 
 
 class Served:
@@ -69,8 +72,7 @@ class Served:
 
     async def told(self, count: int = 1) -> None:
         """Until so many events were published."""
-        while len(self.server.events.recent) < count:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(self.server.events.recent) >= count)
 
     async def _ask(self, method: str, path: str, **options: Any) -> SimpleNamespace:
         assert self._session is not None
@@ -88,6 +90,12 @@ class Served:
         return []
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells."""
+    while not true():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
 def route(url: str, **fields: Any) -> dict[str, Any]:
     """One route `guarded` to an endpoint; with rule-based checks alone unless `fields` say otherwise."""
     return {
@@ -98,16 +106,6 @@ def route(url: str, **fields: Any) -> dict[str, Any]:
         "timeout": 10,
         **fields,
     }
-
-
-def by_request(first: str, revised: str) -> Any:
-    """An endpoint that says `first`, and `revised` once it is asked to revise: any request of more than one message."""
-    from support.server import chat
-
-    def answer(body: dict[str, Any]) -> Reply:
-        return chat(first if len(body["messages"]) == 1 else revised)
-
-    return answer
 
 
 def streamed(

@@ -17,14 +17,16 @@ from evenhand.serve.chat import answer_chat
 from evenhand.serve.completions import answer_completions
 from evenhand.serve.cors import allow_origins, preflight
 from evenhand.serve.errors import RequestError, told
+from evenhand.serve.perspective_errors import google_errors
 from evenhand.serve.routes import Routes
+from evenhand.serve.scoring import scoring_routes
 from evenhand.serve.server import Server
 from evenhand.serve.streaming import break_off
-from evenhand.serve.ticket import GONE, Ticket, new_ticket
+from evenhand.serve.ticket import GONE, SCORING, Ticket, new_ticket
 
 _log = logging.getLogger("evenhand.serve")
-_ANSWERED = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""The addresses whose requests become events here; those that score texts tell of themselves."""
+_TOLD = frozenset({"/v1/chat/completions", "/v1/completions", *SCORING})
+"""The addresses whose requests become events."""
 _COME_BACK = 2.0
 """Seconds after which a client that came too late may try again: then another process serves this address."""
 Answer = Callable[[web.Request, Routes], Awaitable[web.StreamResponse]]
@@ -33,7 +35,8 @@ Reload = Callable[[], Awaitable[list[str]]]
 
 def make_app(server: Server, reload: Reload) -> web.Application:
     """All addresses of a server; `reload` reads its config again."""
-    around: list[Any] = [_front(server), auth_middleware(lambda: server.auth), server.limits.middleware()]
+    keys = auth_middleware(lambda: server.auth)
+    around: list[Any] = [_front(server), google_errors(), keys, server.limits.middleware()]
     if server.config.cors:
         around.insert(1, preflight(server.config.cors))
     app = web.Application(middlewares=around, client_max_size=int(server.config.limits.body_mb * 1e6))
@@ -44,6 +47,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
             web.get("/v1/models", _models(server)),
             web.get("/v1/models/{name:.+}", _model(server)),
             web.post("/admin/reload", _reload(reload)),
+            *scoring_routes(server.scorer),
             *server.health.routes(),
             *metrics.routes(server.metrics),
         ]
@@ -81,7 +85,7 @@ def _front(server: Server) -> Middleware:
                 response = await _answered(request, _closed if server.draining else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
             finally:
-                if request.path in _ANSWERED:
+                if request.path in _TOLD:
                     server.events.publish(ticket.event(request, status, texts=server.texts))
             if server.draining:
                 response.force_close()

@@ -9,17 +9,16 @@ import orjson
 from aiohttp import web
 
 from evenhand import aio
-from evenhand.guarding.guard import Guard
+from evenhand.guarding.conversation import content_words
 from evenhand.guarding.types import Guarded
 from evenhand.serve.auth import allowed, client_of
 from evenhand.serve.errors import RequestError
-from evenhand.serve.routes import Route, Routes
+from evenhand.serve.routes import Answering, Route, Routes
 from evenhand.serve.streaming import Chunk, chat_chunks, stream
-from evenhand.serve.ticket import Ticket, priced, ticket_of
+from evenhand.serve.ticket import Ticket, ticket_of
 from evenhand.serve.wire import (
     Json,
     answers_wanted,
-    as_list,
     as_object,
     chat_completion,
     check_chat,
@@ -43,30 +42,27 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
         guard = chosen_guard(request, body, route)
         bodies = single_bodies(body, n)
         if body.get("stream"):
-            return await stream_answers(request, route, guard, bodies, chat_chunks)
-        ticket.answers = await all_answers(guard, route, bodies)
+            return await stream_answers(request, guard, bodies, chat_chunks)
+        ticket.answers = await all_answers(guard, bodies)
     return send(chat_completion(ticket.answers, ticket.stamp), ticket)
 
 
 async def stream_answers(
-    request: web.Request, route: Route, guard: Guard, bodies: Sequence[Json], chunks: Chunk
+    request: web.Request, guard: Answering, bodies: Sequence[Json], chunks: Chunk
 ) -> web.StreamResponse:
     ticket = ticket_of(request)
     ticket.stream = True
     options = as_object(bodies[0].get("stream_options"))
     usage = bool(options and options.get("include_usage"))
     streams = [guard.stream(each) for each in bodies]
-    return await stream(request, ticket, streams, chunks, usage=usage, price=route.price)
+    return await stream(request, ticket, streams, chunks, usage=usage)
 
 
-async def all_answers(guard: Guard, route: Route, bodies: Sequence[Json]) -> list[Guarded]:
+async def all_answers(guard: Answering, bodies: Sequence[Json]) -> list[Guarded]:
     """One guarded answer per body, side by side."""
-    found = (
-        [await guard.respond(bodies[0])]
-        if len(bodies) == 1
-        else await aio.all_of(guard.respond(each) for each in bodies)
-    )
-    return found if route.price is None else [priced(each, route.price) for each in found]
+    if len(bodies) == 1:
+        return [await guard.respond(bodies[0])]
+    return await aio.all_of(guard.respond(each) for each in bodies)
 
 
 def send(body: Json, ticket: Ticket) -> web.Response:
@@ -76,7 +72,7 @@ def send(body: Json, ticket: Ticket) -> web.Response:
     return web.Response(body=orjson.dumps(body), headers=told, content_type="application/json")
 
 
-def chosen_guard(request: web.Request, body: Json, route: Route) -> Guard:
+def chosen_guard(request: web.Request, body: Json, route: Route) -> Answering:
     """The route's guard, or the bare model for a key that may switch the method off; our field leaves the body."""
     given = body.pop("evenhand", {})
     ours = as_object(given)
@@ -96,11 +92,4 @@ def chosen_guard(request: web.Request, body: Json, route: Route) -> Guard:
 
 def last_words(messages: Sequence[Mapping[str, Any]]) -> str:
     """What the user said last, as text, for the record of the request."""
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, str):
-                return content
-            parts = [as_object(part) or {} for part in as_list(content) or ()]
-            return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-    return ""
+    return next((content_words(each.get("content")) for each in reversed(messages) if each["role"] == "user"), "")

@@ -32,8 +32,8 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
         guard = chosen_guard(request, body, route)
         bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
         if body.get("stream"):
-            return await stream_answers(request, route, guard, bodies, text_chunks)
-        ticket.answers = await all_answers(guard, route, bodies)
+            return await stream_answers(request, guard, bodies, text_chunks)
+        ticket.answers = await all_answers(guard, bodies)
     echoed = [prompt for prompt in prompts for _ in range(n)] if body.get("echo") else ()
     return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)
 

@@ -70,6 +70,7 @@ class RouteConfig(BaseModel):
     retries: Annotated[int, Field(ge=0)] = 2
     concurrency: Annotated[int, Field(ge=1)] = 1000
     price: PriceConfig | None = None
+    judge_price: PriceConfig | None = None
     extra: dict[str, Any] = {}
     """Options of the model, e.g. {slots: 4} for local/ models."""
 
@@ -186,6 +187,6 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         "audit": AuditConfig,
         "log": LogConfig,
     }
-    if "price" in place[:-1]:
+    if {"price", "judge_price"} & set(place[:-1]):
         return list(PriceConfig.model_fields)
     return list((ServeConfig if len(place) == 1 else groups[place[0]]).model_fields)

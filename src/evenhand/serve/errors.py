@@ -20,7 +20,7 @@ _TYPES: Mapping[int, str] = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-_CLIENTS_FAULT = frozenset({400, 413, 422, 429})
+_CLIENTS_FAULT = frozenset({400, 409, 413, 415, 422, 429})
 """What a model's endpoint may say of a request that the client can mend; the rest is between it and this server."""
 RETRY_SECONDS = 1.0
 

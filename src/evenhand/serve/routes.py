@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from types import TracebackType
+from typing import Any, Protocol
 
 from evenhand.errors import EvenhandError, PlanError, UnknownNameError
 from evenhand.guarding.guard import Guard
 from evenhand.guarding.policy import GuardPolicy
+from evenhand.guarding.types import Guarded, Segment
+from evenhand.guarding.upstream import Upstream
 from evenhand.models.base import ModelOptions
 from evenhand.models.budget import Price
 from evenhand.serve.config import RouteConfig
 from evenhand.serve.errors import RequestError
+from evenhand.serve.wire import BYPASSED
+
+
+class Answering(Protocol):
+    """What answers requests: a guard, or the bare model."""
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded: ...
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]: ...
+
+
+class Bare:
+    """The model as it is, for keys that may switch the method off; its answers are marked as such."""
+
+    def __init__(self, upstream: Upstream, prices: Mapping[str, Price]) -> None:
+        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()), prices=prices)
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded:
+        return replace(await self._guard.respond(body), action=BYPASSED)
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+        async with contextlib.aclosing(self._guard.stream(body)) as segments:
+            async for segment in segments:
+                final = segment.final and replace(segment.final, action=BYPASSED)
+                yield replace(segment, final=final)
 
 
 class Route:
@@ -21,9 +51,8 @@ class Route:
     def __init__(self, name: str, config: RouteConfig) -> None:
         self.name = name
         self.config = config
-        self.price = None if config.price is None else Price(config.price.input, config.price.output)
         self.guard = _guard(config)
-        self._bare: Guard | None = None
+        self._bare: Bare | None = None
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -34,10 +63,10 @@ class Route:
         return self.config.method.partition(":")[0]
 
     @property
-    def bare(self) -> Guard:
-        """The model as it is, for keys that may switch the method off."""
+    def bare(self) -> Bare:
+        """Made when the first key asks for it."""
         if self._bare is None:
-            self._bare = Guard(self.guard.upstream, method="default", policy=GuardPolicy("flag", evaluators=()))
+            self._bare = Bare(self.guard.upstream, _prices(self.config))
         return self._bare
 
     @property
@@ -123,4 +152,16 @@ def _guard(config: RouteConfig) -> Guard:
         retries=config.retries,
         extra={"key_env": config.key_env, **config.extra},
     )
-    return Guard(config.model, method=config.method, policy=policy, judge=config.judge, options=options)
+    return Guard(
+        config.model,
+        method=config.method,
+        policy=policy,
+        judge=config.judge,
+        options=options,
+        prices=_prices(config),
+    )
+
+
+def _prices(config: RouteConfig) -> dict[str, Price]:
+    given = ((config.model, config.price), (config.judge, config.judge_price))
+    return {spec: Price(each.input, each.output) for spec, each in given if spec and each}

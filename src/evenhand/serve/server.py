@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from evenhand.aio import all_of
+from evenhand.scorers.base import load_scorer
 from evenhand.serve.audit import AuditLog
 from evenhand.serve.auth import Auth
 from evenhand.serve.config import AuditConfig, ServeConfig
@@ -32,11 +33,12 @@ class Server:
         self.auth = Auth(config.keys, host, origins=config.cors)
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits)
+        self.scorer = load_scorer(config.scorer)
         self.health = Health()
         self.metrics = load_metrics()
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health)
-        self.page = Page(self.events, self._names) if config.page else None
+        self.page = Page(self.events, self._names, worker) if config.page else None
         self.in_flight = 0
         self._idle = asyncio.Event()
         self._retired: list[Route] = []
@@ -106,6 +108,7 @@ class Server:
     async def close(self) -> None:
         """Release all connections, and write down what waits to be."""
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
+        await self.scorer.aclose()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.close)
 

@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from evenhand.guarding.types import Guarded, Segment
-from evenhand.models.budget import Price
 from evenhand.serve.errors import RequestError
-from evenhand.serve.ticket import Ticket, priced
+from evenhand.serve.ticket import Ticket
 from evenhand.serve.wire import Json, Stamp, record, usage_of
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -27,11 +25,10 @@ Chunk = Callable[[Stamp, int, Segment, bool], list[Json]]
 async def stream(
     request: web.Request,
     ticket: Ticket,
-    streams: Sequence[AsyncIterator[Segment]],
+    streams: Sequence[AsyncGenerator[Segment]],
     chunks: Chunk,
     *,
     usage: bool,
-    price: Price | None,
 ) -> web.StreamResponse:
     """Send all segments as they are released. What fails before the first has a status of its own."""
     stamp = ticket.stamp
@@ -43,11 +40,9 @@ async def stream(
         response = web.StreamResponse(headers=_HEADERS | {"X-Request-Id": stamp.id, "X-Evenhand-Route": stamp.route})
         await response.prepare(request)
         ticket.sending = response
-        async for index, released in _with_first(first, segments):
-            segment = released
-            if released.final is not None:
-                finished[index] = priced(released.final, price)
-                segment = replace(released, final=finished[index])
+        async for index, segment in _with_first(first, segments):
+            if segment.final is not None:
+                finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
             for chunk in chunks(stamp, index, segment, index not in begun):
                 await response.write(_event({**chunk, "usage": None} if usage else chunk))
@@ -122,11 +117,12 @@ async def _with_first(
         yield each
 
 
-async def _merged(streams: Sequence[AsyncIterator[Segment]]) -> AsyncGenerator[tuple[int, Segment]]:
+async def _merged(streams: Sequence[AsyncGenerator[Segment]]) -> AsyncGenerator[tuple[int, Segment]]:
     """The segments of several answers as they come, each with the number of its answer."""
     if len(streams) == 1:
-        async for segment in streams[0]:
-            yield 0, segment
+        async with contextlib.aclosing(streams[0]) as only:
+            async for segment in only:
+                yield 0, segment
         return
     queue: asyncio.Queue[tuple[int, Segment] | Exception | None] = asyncio.Queue(len(streams))
     pumps = [asyncio.ensure_future(_pump(index, each, queue)) for index, each in enumerate(streams)]
@@ -147,11 +143,12 @@ async def _merged(streams: Sequence[AsyncIterator[Segment]]) -> AsyncGenerator[t
 
 
 async def _pump(
-    index: int, stream: AsyncIterator[Segment], queue: asyncio.Queue[tuple[int, Segment] | Exception | None]
+    index: int, stream: AsyncGenerator[Segment], queue: asyncio.Queue[tuple[int, Segment] | Exception | None]
 ) -> None:
     try:
-        async for segment in stream:
-            await queue.put((index, segment))
+        async with contextlib.aclosing(stream):
+            async for segment in stream:
+                await queue.put((index, segment))
         await queue.put(None)
     except Exception as error:
         await queue.put(error)

@@ -11,7 +11,6 @@ from time import time as now
 from aiohttp import web
 
 from evenhand.guarding.types import Guarded
-from evenhand.models.budget import Price
 from evenhand.serve.auth import client_of
 from evenhand.serve.errors import RequestError
 from evenhand.serve.events import Event
@@ -19,7 +18,8 @@ from evenhand.serve.wire import Stamp, spent, worst
 
 GONE = 499
 """The status of a request whose client left before its answer; nobody is sent it."""
-_TICKET = "evenhand.ticket"
+SCORING = frozenset({"/v1/moderations", "/v1alpha1/comments:analyze"})
+"""Addresses where texts are scored, not answered."""
 
 
 @dataclass(slots=True)
@@ -51,6 +51,7 @@ class Ticket:
             endpoint=request.path,
             key=client_of(request).name,
             status=status,
+            action="scored" if status == 200 and request.path in SCORING else "",
             prompt=self.prompt if texts else "",
             stream=self.stream,
             first_segment=self.first_segment,
@@ -75,6 +76,9 @@ class Ticket:
         )
 
 
+_TICKET = web.RequestKey("ticket", Ticket)
+
+
 def new_ticket(request: web.Request) -> Ticket:
     ticket = request[_TICKET] = Ticket()
     return ticket
@@ -82,10 +86,3 @@ def new_ticket(request: web.Request) -> Ticket:
 
 def ticket_of(request: web.Request) -> Ticket:
     return request[_TICKET]
-
-
-def priced(answer: Guarded, price: Price | None) -> Guarded:
-    """With what it cost, where the route has a price and the guard did not know it."""
-    if price is None or answer.usage.cost:
-        return answer
-    return replace(answer, usage=replace(answer.usage, cost=price.of(answer.usage)))

@@ -14,7 +14,9 @@ from evenhand.types import Usage
 
 MOST_ANSWERS = 16
 """The largest `n`: each of the answers is a loop of its own."""
-_SEVERITY = ("passed", "revised", "flagged", "unrevised", "blocked")
+BYPASSED: Any = "bypassed"
+"""The action of an answer that nobody checked, because its key may have it so; the guard itself knows no such thing."""
+_SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.serve.lifecycle import Order, address, serve
 
-_BRIEF = 3.0
-"""Seconds that a worker must live; one that ends sooner would end again."""
+_log = logging.getLogger("evenhand.serve")
+_LOOK_SECONDS = 0.5
 _spawn = multiprocessing.get_context("spawn")
 
 
@@ -27,67 +27,74 @@ def serve_with_workers(order: Order, count: int, ready: Callable[[str], None]) -
     """Serve until told to end; whether all workers finished their requests."""
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("This system cannot share a port between processes; serve without --workers.")
-    with _reserved(order) as port, _Parent(replace(order, port=port), count) as parent:
-        ready(address(order.host, port))
-        return parent.watch()
+    with _reserved(order) as port:
+        parent = _Parent(replace(order, port=port), count)
+        return parent.watch(lambda: ready(address(order.host, port)))
+
+
+class _Worker:
+    """One process; `listens` is set once it takes requests."""
+
+    def __init__(self, order: Order) -> None:
+        self.listens = _spawn.Event()
+        self.process = _spawn.Process(target=_work, args=(order, self.listens), name=f"worker-{order.worker}")
+        self.process.start()
+
+    def send(self, number: int) -> None:
+        if self.process.pid is not None and self.process.is_alive():
+            os.kill(self.process.pid, number)
 
 
 class _Parent:
-    """The workers, and what signals asked for."""
+    """The workers by their number, and what signals asked for."""
 
     def __init__(self, order: Order, count: int) -> None:
         self._order = order
         self._ending = False
-        self._workers = {number: self._start(number) for number in range(1, count + 1)}
-
-    def __enter__(self) -> _Parent:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._pass_on)
-        return self
+        self._workers = {number: self._start(number) for number in range(1, count + 1)}
 
-    def __exit__(self, *_: object) -> None:
-        for process, _began in self._workers.values():
-            process.join()
-
-    def watch(self) -> bool:
-        """Until all workers have ended; one that ends on its own is replaced."""
-        good = True
+    def watch(self, ready: Callable[[], None]) -> bool:
+        """Until all workers have ended, well or not; one that ends on its own is replaced, unless it never listened."""
+        good, greeted = True, False
         while self._workers:
-            wait([process.sentinel for process, _ in self._workers.values()], timeout=0.5)
-            for number, (process, began) in list(self._workers.items()):
-                if process.is_alive():
-                    continue
-                good = good and process.exitcode == 0
-                del self._workers[number]
+            if not greeted and all(each.listens.is_set() for each in self._workers.values()):
+                ready()
+                greeted = True
+            timeout = _LOOK_SECONDS if greeted else 0.05
+            for number in self._ended(timeout):
+                worker = self._workers.pop(number)
+                good = good and worker.process.exitcode == 0
                 if self._ending:
                     continue
-                if time.monotonic() - began < _BRIEF:
+                if worker.listens.is_set():
+                    _log.error("Worker %d ended on its own and is replaced", number)
+                    self._workers[number] = self._start(number)
+                else:
                     self._end()
-                    raise UsageError(f"Worker {number} ended as soon as it began; its last words are above.")
-                self._workers[number] = self._start(number)
         return good
 
-    def _start(self, number: int) -> tuple[BaseProcess, float]:
-        process = _spawn.Process(target=_work, args=(replace(self._order, worker=number),), name=f"worker-{number}")
-        process.start()
-        return process, time.monotonic()
+    def _ended(self, timeout: float) -> list[int]:
+        wait([each.process.sentinel for each in self._workers.values()], timeout)
+        return [number for number, each in self._workers.items() if not each.process.is_alive()]
+
+    def _start(self, number: int) -> _Worker:
+        return _Worker(replace(self._order, worker=number))
 
     def _end(self, *_: object) -> None:
         self._ending = True
-        self._send(signal.SIGTERM)
+        for each in self._workers.values():
+            each.send(signal.SIGTERM)
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        self._send(number)
-
-    def _send(self, number: int) -> None:
-        for process, _ in self._workers.values():
-            if process.pid is not None and process.is_alive():
-                os.kill(process.pid, number)
+        for each in self._workers.values():
+            each.send(number)
 
 
-def _work(order: Order) -> None:
-    finished = aio.run(serve(order, lambda _address: None))
+def _work(order: Order, listens: Event) -> None:
+    finished = aio.run(serve(order, lambda _address: listens.set()))
     sys.exit(0 if finished else 1)
 
 

@@ -1,0 +1,217 @@
+"""The guard server next to calling the model directly, and under strain: `python bench/serve.py [PART …]`.
+
+overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. strain: 1,000
+clients for ten minutes (`--seconds` for less), errors and memory. chaos: an endpoint that fails in all ways. end: kill
+-TERM under load. The server, the endpoint, the proxy and the clients are processes of their own on the same cores:
+trust the ratios. Numbers are kept in results/serve.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from common import HERE, RESULTS, save, stub, table, verdict
+
+PARTS = ("overhead", "strain", "chaos", "end")
+BARE = {"method": "default", "policy": "flag", "evaluators": []}
+GUARDED = {"method": "stardtox:performance=false"}
+LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
+
+
+@contextlib.contextmanager
+def server(upstream: str, route: dict[str, Any], *arguments: str, **config: Any) -> Iterator[tuple[str, int]]:
+    """A guard server with one route; its base URL and process id."""
+    with tempfile.TemporaryDirectory(prefix="evenhand-bench-") as folder:
+        file = Path(folder) / "guard.yaml"
+        one = {"model": "openai/stub", "base_url": upstream, "retries": 0, **route}
+        file.write_text(json.dumps({"routes": {"bench": one}, "log": {"requests": False}, **config}))
+        command = [sys.executable, "-m", "evenhand", "serve", "--config", str(file), "--port", "0", *arguments]
+        with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+/v1", process.stdout.readline())
+            assert found, "the server did not start"
+            try:
+                yield found.group(), process.pid
+            finally:
+                process.terminate()
+                process.wait(90)
+
+
+@contextlib.contextmanager
+def proxy(upstream: str) -> Iterator[str]:
+    command = [sys.executable, str(HERE / "serve_proxy.py"), upstream]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
+
+
+def loaded(url: str, **options: Any) -> dict[str, Any]:
+    """What the clients saw."""
+    return json.loads(_clients(url, **options).communicate()[0].splitlines()[-1])
+
+
+def _clients(url: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, str(HERE / "serve_load.py"), json.dumps({"url": url, **options})]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def overhead() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with stub(LATENCY) as slow, stub() as fast:
+        for name, upstream in (("latency", slow), ("throughput", fast)):
+            with (
+                proxy(upstream) as bare,
+                server(upstream, BARE) as (passing, _),
+                server(upstream, GUARDED) as (guarded, _),
+                server(upstream, BARE, "--workers", "2") as (double, _),
+            ):
+                urls = {"direct": upstream, "bare proxy": bare, "pass-through": passing, "guarded": guarded}
+                urls |= {"pass-through, 2 workers": double}
+                found[name] = _in_turn(urls)
+    direct = found["latency"]["direct"]["p50_ms"]
+    rows = [
+        (name, one["p50_ms"], one["p50_ms"] - direct, one["p99_ms"], one["rps"], found["throughput"][name]["rps"])
+        for name, one in found["latency"].items()
+    ]
+    added = found["latency"]["pass-through"]["p50_ms"] - direct
+    ratio = found["throughput"]["pass-through"]["rps"] / found["throughput"]["bare proxy"]["rps"]
+    table(
+        f"{CLIENTS} clients, an endpoint that takes {1000 * LATENCY:.0f} ms; the last column: one that takes no time",
+        ("", "p50 ms", "added", "p99 ms", "requests/s", "requests/s at 0 ms"),
+        rows,
+        f"added at p50: {added:.2f} ms, {verdict(added, 2)}; throughput {ratio:.2f} × the bare proxy's",
+    )
+    return {**found, "added_p50_ms": added, "throughput_ratio": ratio}
+
+
+def _in_turn(urls: dict[str, str]) -> dict[str, Any]:
+    """Each in turn, several times over, so that all see the same machine; the median of the turns."""
+    turns = [
+        {name: loaded(url, clients=CLIENTS, seconds=TURN_SECONDS) for name, url in urls.items()} for _ in range(ROUNDS)
+    ]
+    return {
+        name: {
+            key: statistics.median(turn[name][key] for turn in turns) for key in ("p50_ms", "p99_ms", "rps", "invalid")
+        }
+        for name in urls
+    }
+
+
+def strain(seconds: float) -> dict[str, Any]:
+    """1,000 clients; memory is read on the way."""
+    with stub(LATENCY) as upstream, server(upstream, GUARDED) as (url, pid):
+        clients = _clients(url, clients=1000, seconds=seconds)
+        began, memory = time.perf_counter(), [(0.0, rss(pid))]
+        while clients.poll() is None:
+            time.sleep(min(10.0, seconds / 20))
+            memory.append((time.perf_counter() - began, rss(pid)))
+        assert clients.stdout is not None
+        seen = json.loads(clients.stdout.read().splitlines()[-1])
+    # The first fifth is the warm-up: connections, buffers, the page's ring of requests.
+    steady = [mb for at, mb in memory if at >= seconds / 5]
+    growth = steady[-1] / steady[0] - 1
+    errors = seen["requests"] - seen["statuses"].get("200", 0) + seen["lost"] + seen["refused"]
+    shown = memory[:: max(1, len(memory) // 10)]
+    table(
+        f"1,000 clients for {seconds:.0f} s, an endpoint that takes {1000 * LATENCY:.0f} ms",
+        ("second", "memory MB"),
+        [(f"{at:.0f}", mb) for at, mb in shown],
+        f"{seen['requests']:,} requests, {seen['rps']:.0f}/s, p50 {seen['p50_ms']:.0f} ms, "
+        f"p99 {seen['p99_ms']:.0f} ms; {errors} errors; memory {100 * growth:+.1f} % after the warm-up",
+    )
+    return {**seen, "errors": errors, "memory": memory, "growth": growth}
+
+
+def chaos() -> dict[str, Any]:
+    found = {}
+    for name, route in (
+        ("pass-through", BARE),
+        ("guarded", GUARDED),
+        ("guarded, 2 retries", {**GUARDED, "retries": 2}),
+    ):
+        with stub(0.01, "serve_chaos_stub.py") as upstream, server(upstream, route) as (url, _):
+            found[name] = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS)
+    table(
+        "An endpoint that fails three times in ten; invalid: neither a completion nor an error in OpenAI's form",
+        ("", "requests", "invalid", "lost", "by status"),
+        [
+            (
+                name,
+                one["requests"],
+                one["invalid"],
+                one["lost"],
+                " ".join(f"{k}:{v}" for k, v in one["statuses"].items()),
+            )
+            for name, one in found.items()
+        ],
+    )
+    return found
+
+
+def end() -> dict[str, Any]:
+    found = {}
+    for name, arguments in (("one process", ()), ("2 workers", ("--workers", "2"))):
+        with stub(LATENCY) as upstream, server(upstream, GUARDED, *arguments) as (url, pid):
+            found[name] = loaded(url, clients=200, seconds=6, end_pid=pid, end_after=3)
+    table(
+        "kill -TERM under the load of 200 clients",
+        ("", "requests", "in flight then", "of them lost", "later: 503", "later: refused", "invalid"),
+        [
+            (
+                name,
+                one["requests"],
+                one["in_flight_at_end"],
+                one["lost_in_flight"],
+                one["statuses"].get("503", 0),
+                one["refused"],
+                one["invalid"],
+            )
+            for name, one in found.items()
+        ],
+    )
+    return found
+
+
+def rss(pid: int) -> float:
+    """Memory of a process in MB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    return int(found.group(1)) / 1024 if found else 0.0
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=600.0, help="of the strain (default 600)")
+    given = parser.parse_args()
+    if unknown := [part for part in given.parts if part not in PARTS]:
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    print(f"Load on this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; trust the ratios.")
+    kept = RESULTS / "serve.json"
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for part in given.parts or PARTS:
+        found[part] = strain(given.seconds) if part == "strain" else globals()[part]()
+    save("serve", found)
+
+
+if __name__ == "__main__":
+    main()

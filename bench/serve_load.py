@@ -1,0 +1,182 @@
+"""Clients of a chat completions server in one lean process: `serve_load.py '{"url": …, "clients": …, "seconds": …}'`.
+
+Each client sends its next request as soon as it has an answer. Bare asyncio protocols, so that the load costs little
+next to what is measured. Every answer is read: it must be a completion or an error in OpenAI's form. The result is the
+last line printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import orjson
+import uvloop
+
+ASKED = orjson.dumps(
+    {
+        "model": "bench",
+        "messages": [
+            {"role": "system", "content": "You answer briefly."},
+            {"role": "user", "content": "Two people came to the office. Who of them was late? " * 8},
+        ],
+        "temperature": 0,
+    }
+)
+
+
+@dataclass
+class Tally:
+    """What all clients saw."""
+
+    seconds: list[float] = field(default_factory=list[float])
+    statuses: Counter[int] = field(default_factory=Counter[int])
+    invalid: int = 0
+    lost: int = 0
+    """Requests whose connection was closed before an answer came."""
+    refused: int = 0
+    """Connections that were not taken: nobody listens any more."""
+    lost_in_flight: int = 0
+    """Of the lost ones those that were sent before the signal to end."""
+    in_flight_at_end: int = 0
+    told_to_end: float = float("inf")
+
+
+class Client(asyncio.Protocol):
+    """One keep-alive connection that asks until its time is up."""
+
+    def __init__(self, request: bytes, until: float, tally: Tally) -> None:
+        self._request = request
+        self._until = until
+        self._tally = tally
+        self._buffer = b""
+        self._sent = 0.0
+        self._transport: asyncio.Transport | None = None
+        self.waiting = False
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self._buffer[:end].lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        if len(self._buffer) < end + 4 + length:
+            return
+        self._note(int(head[9:12]), self._buffer[end + 4 : end + 4 + length])
+        self._buffer = b""
+        if b"connection: close" in head or time.perf_counter() >= self._until:
+            assert self._transport is not None
+            self._transport.close()
+        else:
+            self._ask()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        if self.waiting:
+            self._tally.lost += 1
+            self._tally.lost_in_flight += self._sent < self._tally.told_to_end
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def _ask(self) -> None:
+        assert self._transport is not None
+        self._sent = time.perf_counter()
+        self.waiting = True
+        self._transport.write(self._request)
+
+    def _note(self, status: int, body: bytes) -> None:
+        self.waiting = False
+        self._tally.seconds.append(time.perf_counter() - self._sent)
+        self._tally.statuses[status] += 1
+        self._tally.invalid += not _is_openais(status, body)
+
+
+def _is_openais(status: int, body: bytes) -> bool:
+    try:
+        reply: Any = orjson.loads(body)
+        if status == 200:
+            return isinstance(reply["choices"][0]["message"], dict) and reply["object"] == "chat.completion"
+        return isinstance(reply["error"]["message"], str) and bool(reply["error"]["message"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return False
+
+
+async def load(url: str, clients: int, seconds: float, end_pid: int = 0, end_after: float = 0.0) -> dict[str, Any]:
+    """Ask for so long; where a process id is given, tell it to end on the way."""
+    parts = urlsplit(url)
+    head = (
+        f"POST {parts.path}/chat/completions HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(ASKED)}\r\n\r\n"
+    )
+    tally = Tally()
+    began = time.perf_counter()
+    until = began + seconds
+    running: set[Client] = set()
+
+    async def keep_asking() -> None:
+        while time.perf_counter() < until:
+            try:
+                _, client = await asyncio.get_running_loop().create_connection(
+                    lambda: Client(head.encode() + ASKED, until, tally), parts.hostname, parts.port
+                )
+            except OSError:
+                tally.refused += 1
+                if time.perf_counter() > tally.told_to_end:
+                    return
+                await asyncio.sleep(0.05)
+                continue
+            running.add(client)
+            await client.done
+            running.discard(client)
+
+    async def end() -> None:
+        await asyncio.sleep(end_after)
+        tally.in_flight_at_end = sum(client.waiting for client in running)
+        tally.told_to_end = time.perf_counter()
+        os.kill(end_pid, signal.SIGTERM)
+
+    await asyncio.gather(*(keep_asking() for _ in range(clients)), *([end()] if end_pid else []))
+    return _summary(tally, time.perf_counter() - began)
+
+
+def _summary(tally: Tally, wall: float) -> dict[str, Any]:
+    ordered = sorted(tally.seconds)
+
+    def at(share: float) -> float:
+        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+    return {
+        "requests": len(ordered),
+        "rps": len(ordered) / wall,
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "statuses": {str(status): count for status, count in sorted(tally.statuses.items())},
+        "invalid": tally.invalid,
+        "lost": tally.lost,
+        "refused": tally.refused,
+        "in_flight_at_end": tally.in_flight_at_end,
+        "lost_in_flight": tally.lost_in_flight,
+    }
+
+
+def main() -> None:
+    print(json.dumps(uvloop.run(load(**json.loads(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main()

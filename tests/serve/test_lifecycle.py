@@ -1,0 +1,218 @@
+"""A server as a process of its own: it starts, reloads, and ends without losing a request."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from support.fixtures import Serve
+from support.guard_server import CLEAN, route, until
+from support.server import ChatServer, chat
+
+Start = Callable[..., Awaitable["Process"]]
+ASKED = {"model": "guarded", "messages": [{"role": "user", "content": "Hello?"}]}
+
+
+class Process:
+    """`evenhand serve`, with its address and what it wrote."""
+
+    def __init__(self, process: asyncio.subprocess.Process, greeting: str) -> None:
+        self.process = process
+        self.greeting = greeting
+        self.url = re.findall(r"http://[\d.:]+", greeting)[0]
+
+    async def line(self, words: str) -> str:
+        """The next line of the log with these words."""
+        assert self.process.stderr is not None
+        while text := (await self.process.stderr.readline()).decode():
+            if words in text:
+                return text
+        raise AssertionError(f"the log ended without {words!r}")
+
+    async def ended(self) -> int:
+        await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    running: list[asyncio.subprocess.Process] = []
+
+    async def begin(*arguments: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "evenhand", "serve", "--port", "0", *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        running.append(process)
+        assert process.stdout is not None
+        greeting = ""
+        while "Try:" not in greeting:
+            line = (await process.stdout.readline()).decode()
+            assert line, (await process.communicate())[1].decode()
+            greeting += line
+        return Process(process, greeting)
+
+    yield begin
+    for each in running:
+        if each.returncode is None:
+            each.kill()
+            await each.communicate()
+
+
+def write(file: Path, **config: Any) -> Path:
+    file.write_text(json.dumps(config))
+    return file
+
+
+async def ask(session: aiohttp.ClientSession, server: Process) -> tuple[int, Any]:
+    async with session.post(f"{server.url}/v1/chat/completions", json=ASKED) as reply:
+        return reply.status, await reply.json()
+
+
+async def test_flags_make_a_route_and_the_greeting_teaches(start: Start, serve: Serve):
+    behind = await serve(chat(CLEAN))
+    server = await start("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded")
+
+    async with aiohttp.ClientSession() as session:
+        status, body = await ask(session, server)
+
+    assert (status, body["choices"][0]["message"]["content"]) == (200, CLEAN)
+    assert "curl" in server.greeting
+    assert "guarded: openai/behind through stardtox, policy revise" in server.greeting
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_sigterm_under_load_loses_nothing(start: Start, serve: Serve, workers: int):
+    waiting = asyncio.Event()
+
+    async def slow(request):
+        await waiting.wait()
+        return await chat(CLEAN)(request)
+
+    behind = await serve(slow)
+    flags = ("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded", "--workers", str(workers))
+    server = await start(*flags)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        asked = [asyncio.ensure_future(ask(session, server)) for _ in range(50)]
+        await behind.has_seen(50)
+        server.process.send_signal(signal.SIGTERM)
+        await _turned_away(session, server)
+        waiting.set()
+        answers = await asyncio.gather(*asked)
+
+    assert [status for status, _ in answers] == [200] * 50
+    assert all(body["choices"][0]["message"]["content"] == CLEAN for _, body in answers)
+    assert await server.ended() == 0
+
+
+async def _turned_away(session: aiohttp.ClientSession, server: Process) -> None:
+    """Until a new request is answered 503 in OpenAI's form, as soon as the server has heard the signal."""
+    for _ in range(200):
+        async with session.get(f"{server.url}/readyz") as ready:
+            if ready.status == 503:
+                break
+        await asyncio.sleep(0.02)
+    status, body = await ask(session, server)
+    assert status == 503
+    assert body["error"]["code"] == "shutting_down"
+
+
+async def test_a_second_signal_ends_it_at_once(start: Start, serve: Serve):
+    async def never(request):
+        await asyncio.Event().wait()
+
+    behind = await serve(never)
+    server = await start("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded")
+
+    async with aiohttp.ClientSession() as session:
+        asked = asyncio.ensure_future(ask(session, server))
+        await behind.has_seen(1)
+        server.process.send_signal(signal.SIGINT)
+        await server.line("Ending with 1")
+        server.process.send_signal(signal.SIGINT)
+        assert await server.ended() == 1
+        with pytest.raises(aiohttp.ClientError):
+            await asked
+
+
+async def reloaded_from(behind: ChatServer, new: ChatServer, start: Start, tmp_path: Path) -> tuple[Process, Path]:
+    file = write(tmp_path / "guard.yaml", routes={"guarded": route(behind.url)}, log={"requests": False})
+    server = await start("--config", str(file))
+    write(file, routes={"guarded": route(new.url)}, log={"requests": False})
+    return server, file
+
+
+@pytest.mark.parametrize("how", ["file", "signal", "request"])
+async def test_the_config_is_read_again(start: Start, serve: Serve, tmp_path: Path, how: str):
+    old, new = await serve(chat("Old.")), await serve(chat("New."))
+    server, _ = await reloaded_from(old, new, start, tmp_path)
+
+    async with aiohttp.ClientSession() as session:
+        if how == "request":
+            async with session.post(f"{server.url}/admin/reload") as reply:
+                assert await reply.json() == {"reloaded": True, "needs_restart": []}
+        elif how == "signal":
+            server.process.send_signal(signal.SIGHUP)
+            await server.line("Reloaded")
+        else:
+            await server.line("Reloaded")
+        _, body = await ask(session, server)
+
+    assert body["choices"][0]["message"]["content"] == "New."
+
+
+async def test_a_bad_config_is_refused_and_the_old_one_stays(start: Start, serve: Serve, tmp_path: Path):
+    behind = await serve(chat(CLEAN))
+    file = write(tmp_path / "guard.yaml", routes={"guarded": route(behind.url)})
+    server = await start("--config", str(file))
+    write(file, routes={"guarded": route(behind.url, method="nothing")})
+
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{server.url}/admin/reload") as reply:
+            refused = await reply.json()
+        status, _ = await ask(session, server)
+
+    assert "no method named 'nothing'" in refused["error"]["message"]
+    assert status == 200
+    assert "the old one stays" in await server.line("is not used")
+
+
+async def test_a_port_that_is_taken_is_told(start: Start, serve: Serve, tmp_path: Path):
+    behind = await serve(chat(CLEAN))
+    port = behind.url.split(":")[2].removesuffix("/v1")
+
+    with pytest.raises(AssertionError, match=r"Cannot listen on 127\.0\.0\.1 port"):
+        await start("--model", "fake/x", "--port", port)
+
+
+async def test_a_worker_that_dies_is_replaced(start: Start, serve: Serve):
+    behind = await serve(chat(CLEAN))
+    flags = ("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded", "--workers", "2")
+    server = await start(*flags)
+    async with aiohttp.ClientSession() as session:
+        first, second = _children(server.process.pid)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: len({*_children(server.process.pid)} - {first, second}) == 1)
+        status, _ = await ask(session, server)
+
+    assert status == 200
+    server.process.send_signal(signal.SIGTERM)
+    await server.ended()
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in listed if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]

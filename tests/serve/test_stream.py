@@ -1,0 +1,185 @@
+"""Streams: checked segments as OpenAI's chunks."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from support.fixtures import Serve
+from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
+from support.server import ChatServer, chat, hang, refuse
+
+SENTENCES = ["The weather is mild. ", "The park ", "is open all day. ", "Bring a friend."]
+
+
+def chunks(text: str) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [orjson.loads(line) for line in lines[:-1]]
+
+
+def content(found: list[dict[str, Any]], index: int = 0) -> str:
+    deltas = [choice["delta"] for each in found for choice in each.get("choices", ()) if choice["index"] == index]
+    return "".join(delta.get("content") or "" for delta in deltas)
+
+
+async def test_text_comes_in_chunks_and_the_record_with_the_last(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(SENTENCES))
+    guard = await guarding(route(behind.url))
+
+    answer = await guard.chat(stream=True)
+
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    found = chunks(answer.text)
+    assert content(found) == "".join(SENTENCES)
+    assert found[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert {each["id"] for each in found} == {f"chatcmpl-{guard.event.id}"}
+    assert {each["object"] for each in found} == {"chat.completion.chunk"}
+    assert found[-1]["choices"][0]["finish_reason"] == "stop"
+    assert found[-1]["evenhand"]["action"] == "passed"
+    assert all("usage" not in each for each in found)
+    assert guard.event.stream
+    assert guard.event.first_segment > 0
+    assert guard.event.text == "".join(SENTENCES)
+
+
+async def test_usage_comes_last_where_it_is_asked_for(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(SENTENCES))
+    guard = await guarding(route(behind.url))
+
+    found = chunks((await guard.chat(stream=True, stream_options={"include_usage": True})).text)
+
+    assert found[-1]["choices"] == []
+    assert found[-1]["usage"]["total_tokens"] > 0
+    assert all(each["usage"] is None for each in found[:-1])
+
+
+async def test_nothing_that_fails_the_checks_is_sent(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed([*SENTENCES[:1], RUDE, " And more."]))
+    guard = await guarding(route(behind.url, policy="block", blocked_text="Withheld."))
+
+    answer = await guard.chat(stream=True)
+
+    found = chunks(answer.text)
+    assert content(found).endswith("Withheld.")
+    assert "idiot" not in answer.text
+    assert found[-1]["evenhand"]["action"] == "blocked"
+
+
+async def test_the_first_segment_leaves_before_the_answer_is_complete(serve: Serve, guarding: Guarding):
+    rest = asyncio.Event()
+    behind = await serve(streamed([*SENTENCES, " The end."], then=rest))
+    guard = await guarding(route(behind.url))
+
+    async with aiohttp.ClientSession() as session, session.post(guard.url + "/chat/completions", json=asked()) as reply:
+        first = b""
+        while b"mild" not in first:
+            first += await reply.content.readany()
+        assert b"The end." not in first
+        rest.set()
+        assert b"The end." in await reply.content.read()
+
+
+async def test_tool_calls_come_as_deltas(serve: Serve, guarding: Guarding):
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    behind = await serve(streamed([], tool_calls=[call], finish="tool_calls"))
+    guard = await guarding(route(behind.url))
+
+    found = chunks((await guard.chat(stream=True, tools=[{"type": "function", "function": {"name": "look"}}])).text)
+
+    deltas = [each["choices"][0]["delta"] for each in found]
+    assert [{"index": 0, **call}] in [delta.get("tool_calls") for delta in deltas]
+    assert found[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_several_answers_share_one_stream(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(SENTENCES))
+    guard = await guarding(route(behind.url))
+
+    found = chunks((await guard.chat(stream=True, n=2)).text)
+
+    assert content(found, 0) == content(found, 1) == "".join(SENTENCES)
+    ends = [choice["index"] for each in found for choice in each["choices"] if choice["finish_reason"]]
+    assert sorted(ends) == [0, 1]
+
+
+async def test_a_method_that_needs_the_whole_answer_streams_it_afterwards(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(f"{CLEAN} {CLEAN}"))
+    guard = await guarding(route(behind.url, method="cot"))
+
+    found = chunks((await guard.chat(stream=True)).text)
+
+    assert CLEAN in content(found)
+
+
+async def test_a_failure_before_the_first_segment_has_a_status(serve: Serve, guarding: Guarding):
+    behind = await serve(refuse("no", status=500))
+    guard = await guarding(route(behind.url))
+
+    answer = await guard.chat(stream=True)
+
+    assert answer.status == 502
+    assert answer.body["error"]["message"]
+
+
+async def test_a_failure_later_ends_the_stream_with_an_error(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(SENTENCES, fail=True))
+    guard = await guarding(route(behind.url))
+
+    answer = await guard.chat(stream=True)
+
+    found = chunks(answer.text)
+    assert found[-1]["error"]["message"]
+    assert guard.event.status == 502
+    assert guard.event.error
+
+
+async def test_the_time_limit_ends_a_stream_that_has_begun(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed([*SENTENCES, "late"], then=asyncio.Event()))
+    guard = await guarding(route(behind.url), limits={"seconds": 1.0})
+
+    found = chunks((await guard.chat(stream=True)).text)
+
+    assert content(found).startswith("The weather is mild.")
+    assert "longer than" in found[-1]["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_ends_the_call_upstream(serve: Serve, guarding: Guarding, stream: bool):
+    ended = asyncio.Event()
+    waiting = hang() if not stream else streamed([*SENTENCES, "late"], then=asyncio.Event())
+
+    async def noted(request):
+        try:
+            return await waiting(request)
+        finally:
+            ended.set()
+
+    behind = await serve(noted)
+    guard = await guarding(route(behind.url))
+
+    await leave(guard, behind, stream)
+
+    await asyncio.wait_for(ended.wait(), 10)
+    await guard.told()
+    assert guard.event.status == 499
+    assert guard.server.in_flight == 0
+
+
+async def leave(guard: Served, behind: ChatServer, stream: bool) -> None:
+    """Ask, and go as soon as the request is under way."""
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.ensure_future(session.post(guard.url + "/chat/completions", json=asked(stream)))
+        if stream:
+            reply = await asking
+            await reply.content.readany()
+            reply.close()
+        else:
+            await behind.has_seen(1)
+            asking.cancel()
+
+
+def asked(stream: bool = True) -> dict[str, Any]:
+    return {"model": "guarded", "messages": [{"role": "user", "content": "Hello?"}], "stream": stream}
