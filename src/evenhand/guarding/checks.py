@@ -36,6 +36,8 @@ class Checks:
         self, evaluator: Evaluator, sample: Sample, answer: Answer, session: Session
     ) -> Verdict | Unscored:
         """What an evaluator says, its failures included; a session's way to its evaluators."""
+        if not has_words(answer.text) and evaluator is not json_form:
+            return Verdict(passed=True, details=NO_WORDS)
         key = (evaluator.name, answer.text)
         if key not in self._said:
             began = time.perf_counter()
@@ -48,13 +50,12 @@ class Checks:
 
     async def look(self, text: str, session: Session) -> tuple[Check, ...]:
         """All checks of a text."""
-        if has_words(text) and self.evaluators:
-            answer = Answer(text)
-            missing = [each for each in self.evaluators if (each.name, text) not in self._said]
-            if len(missing) == 1:
-                await self.evaluate(missing[0], session.sample, answer, session)
-            elif missing:
-                await aio.all_of(self.evaluate(each, session.sample, answer, session) for each in missing)
+        answer = Answer(text)
+        missing = [each for each in self.evaluators if (each.name, text) not in self._said]
+        if len(missing) == 1:
+            await self.evaluate(missing[0], session.sample, answer, session)
+        elif missing:
+            await aio.all_of(self.evaluate(each, session.sample, answer, session) for each in missing)
         return self.known(text)
 
     def known(self, text: str) -> tuple[Check, ...]:

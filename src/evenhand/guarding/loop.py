@@ -52,11 +52,11 @@ class Loop:
     def __init__(self, parts: Parts, body: Mapping[str, Any]) -> None:
         self.parts = parts
         self.request = Request(body, parts.upstream)
-        evaluators = parts.method.evaluators
-        if wants_json(body.get(FORM)) and json_form not in evaluators and not self.passes_through:
-            evaluators = (*evaluators, json_form)
-        self.checks = Checks(evaluators, parts.method.options)
-        self.session = self._session(body)
+        method = parts.method
+        if wants_json(body.get(FORM)) and not self.passes_through:
+            method = method.with_evaluator(json_form)
+        self.checks = Checks(method.evaluators, method.options)
+        self.session = self._session(body, method.options)
         self.outcome: Outcome | None = None
         self.wordless: Made | None = None
         self.late = False
@@ -179,7 +179,7 @@ class Loop:
         misformed = any(check.name == json_form.name and not check.passed for check in checks)
         return misformed, sum(not check.passed for check in checks), round(self.checks.excess(text), 6)
 
-    def _session(self, body: Mapping[str, Any]) -> Session:
+    def _session(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Session:
         request = self.request
         metadata: dict[str, Any] = {CONVERSATION: request.conversation}
         if FORM in body:
@@ -195,7 +195,7 @@ class Loop:
             sample,
             models,
             self.parts.seed,
-            self.parts.method.options,
+            options,
             scorers=self.parts.scorers,
             evaluating=self.checks.evaluate,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -34,6 +34,13 @@ class GuardMethod:
     def revises(self) -> int:
         """How often a failing answer is asked for again."""
         return int(self.options["iterations"]) if self.method.name == STARDTOX else 0
+
+    def with_evaluator(self, added: Evaluator) -> GuardMethod:
+        """The same with one more evaluator, for the method's loop too."""
+        if added in self.evaluators:
+            return self
+        options = {**self.options, "evaluators": (*self.options["evaluators"], added.name)}
+        return replace(self, options=options, evaluators=(*self.evaluators, added))
 
 
 def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
