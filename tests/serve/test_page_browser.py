@@ -124,7 +124,7 @@ def test_a_revised_answer_opens_as_a_diff_with_signs_and_the_critics_words(page:
     site.publish(revised(late=True))
     wait_for_items(page, 1)
     detail = open_first(page)
-    assert one(page, "#detail h3").text == "✎ revised on support, late"
+    assert one(page, "#detail h3").text == "✎revised on support, late"
     runs = page.execute_script(RUNS)
     assert "".join(text for kind, text in runs if kind != "INS") == FIRST
     assert "".join(text for kind, text in runs if kind != "DEL") == TEXT
