@@ -91,6 +91,17 @@ async def test_a_request_is_counted_in_all_its_sides():
     assert "process_resident_memory_bytes" in found
 
 
+async def test_a_score_that_is_no_number_does_not_spoil_the_sum():
+    metrics = counting("chat")
+    metrics(EVENT)
+    metrics(replace(EVENT, before=(Check("toxicity", float("nan"), 0.1, False),), after=()))
+
+    found = await scrape(metrics)
+
+    assert ({"route": "chat", "check": "toxicity", "when": "before"}, 0.7) in found["evenhand_check_score_sum"]
+    assert ({"route": "chat", "check": "toxicity"}, 1) in found["evenhand_checks_unscored_total"]
+
+
 async def test_what_clients_send_never_becomes_a_label():
     metrics = counting("chat")
     for number in range(50):

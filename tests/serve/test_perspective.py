@@ -1,13 +1,13 @@
 """comments:analyze: Perspective's form from the client's side, its errors, and the scorer that speaks it."""
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
 
 from evenhand.errors import EndpointError
-from evenhand.scorers.base import load_scorer
+from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.perspective import PerspectiveScorer
 from evenhand.serve.auth import Auth, auth_middleware, new_key
 from evenhand.serve.config import KeyConfig, LimitsConfig
@@ -111,6 +111,49 @@ async def test_an_experimental_attribute_is_answered_as_the_plain_one(url: str):
 
     scores = answer["attributeScores"]
     assert scores["TOXICITY"] == scores["TOXICITY_EXPERIMENTAL"]
+
+
+class Fixed(Scorer):
+    """Gives what it is told to, and notes what texts answer."""
+
+    name: ClassVar[str] = "fixed"
+    version = "1"
+    attributes = ("toxicity", "hate/threatening")
+
+    def __init__(self, result: Scores | Unscored | Exception) -> None:
+        self.result = result
+        self.contexts: Sequence[str] | None = None
+
+    async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+        self.contexts = contexts
+        if isinstance(self.result, Exception):
+            raise self.result
+        return [self.result] * len(texts)
+
+
+async def test_any_scorer_answers_under_its_own_names_in_capitals():
+    scorer = Fixed({"toxicity": 0.25, "hate/threatening": 0.5})
+    asked = comment(requestedAttributes={"HATE_THREATENING": {}}, context={"entries": [{"text": "Before"}, {}]})
+
+    async with serving(scoring_routes(scorer), google_errors()) as (url, _):
+        _, answer = await ask(url, asked)
+
+    assert answer["attributeScores"]["HATE_THREATENING"]["summaryScore"]["value"] == 0.5
+    assert scorer.contexts == ["Before"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [Unscored("the judge gave no number"), EndpointError("https://x/?key=secret is down"), {"hate/threatening": 0.5}],
+    ids=["unscored", "unreachable", "left out"],
+)
+async def test_a_scorer_that_fails_may_be_asked_again_and_is_never_a_zero(result: Any):
+    async with serving(scoring_routes(Fixed(result)), google_errors()) as (url, _):
+        status, answer = await ask(url, comment())
+
+    assert (status, answer["error"]["status"]) == (503, "UNAVAILABLE")
+    assert "attributeScores" not in answer
+    assert "secret" not in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,7 @@ class Metrics:
             self._late.labels(route).inc()
         for when, checks in (("before", event.before), ("after", event.after)):
             for check in checks:
-                if check.score is None:
+                if check.score is None or not isfinite(check.score):
                     self._unscored.labels(route, check.name).inc()
                 else:
                     self._scores.labels(route, check.name, when).observe(check.score)

@@ -65,6 +65,8 @@ def perspective_routes(scorer: Scorer) -> list[web.RouteDef]:
         whole, *parts = await scores_of(scorer, pieces, asked.context)
         if isinstance(whole, Unscored):
             raise _refused(scorer, whole, asked)
+        if missing := [each.name for each in asked.wanted if each.own not in whole]:  # a service may leave some out
+            raise no_score(scorer, Unscored(f"nothing for {', '.join(missing)}"), "requestedAttributes")
         scored = list(zip(spans, parts, strict=True)) if asked.spans else [((0, len(asked.text)), whole)]
         return _json(response(asked, whole, scored))
 
@@ -106,7 +108,7 @@ def response(
             "spanScores": [
                 {"begin": begin, "end": end, "score": _score(found[each.own])}
                 for (begin, end), found in spans
-                if not isinstance(found, Unscored)
+                if not isinstance(found, Unscored) and each.own in found
             ],
             "summaryScore": _score(whole[each.own]),
         }
