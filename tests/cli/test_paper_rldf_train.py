@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,17 @@ FAST = tuple(
 )
 
 
-def reply(messages: Sequence[Message], params: Params) -> str:
-    """A referee and judge who likes the first statement least, and a teacher whose every word is new."""
+def reply(name: str, messages: Sequence[Message], params: Params) -> str:
+    """A referee and judge who likes the first statement least, and a teacher whose every word is new.
+
+    The blind one finds no fault with what is no debate.
+    """
     if params.schema is None:
         return f"This is what {len(messages[-1].content)} and {params.seed} make of it, I say."
     fields = params.schema["properties"]
-    scores = {"prejudice_a": 8, "bias": 40, "communication": 60, "soundness": 70}
-    return json.dumps({name: scores.get(name, 1 if name.startswith("prejudice") else "…") for name in fields})
+    pleased = name == "blind" and ", by answer 1:" in messages[-1].content
+    scores = {"prejudice_a": 1 if pleased else 8, "bias": 40, "communication": 60, "soundness": 70}
+    return json.dumps({key: scores.get(key, 1 if key.startswith("prejudice") else "…") for key in fields})
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
         features = frozenset({"seed", "schema"})
 
         def __init__(self, name: str, options: object) -> None:
-            super().__init__(reply, spec=f"stub/{name}", features=type(self).features)
+            super().__init__(partial(reply, name), spec=f"stub/{name}", features=type(self).features)
             loaded[name] = self
 
     monkeypatch.setitem(PROVIDERS._things, "stub", Stub)
@@ -50,8 +55,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def asked(model: str, *more: str) -> tuple[str, ...]:
-    judged = ("--judge", "stub/judge", "--model", "referee=stub/referee")
+def asked(model: str, *more: str, referee: str = "stub/referee") -> tuple[str, ...]:
+    judged = ("--judge", "stub/judge", "--model", f"referee={referee}")
     return ("paper", "rldf", "--model", model, *judged, "--builtin", "--bias", "age", "--out", "p", *ROOM, *more)
 
 
@@ -91,6 +96,18 @@ def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any,
 
     other = cli(*arguments, "--resume", "--set", "pairs.margin=3")
     assert (other.code, "made with other options" in other.err) == (2, True)
+
+
+def test_what_gives_nothing_to_learn_from_is_left_out_and_told(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
+    small = ("--limit", "1", "--set", "debate.topics=4", *FAST)
+
+    result = cli(*asked(tiny, "--train", *small, referee="stub/blind"))
+
+    assert result.code == 0, result
+    assert "p/pairs/rlaif is left out, and what would be trained on it: There is no high-bias statement" in result.out
+    assert {path.name for path in (tmp_path / "p/opinions").iterdir()} == {"base", "sft", "rldf_sr"}
+    notes = {row["setting"]: row["note"] for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == tiny}
+    assert (notes["RLAIF"], notes["RLDF (S-R)"]) == ("not run", "")
 
 
 CASES = {

@@ -17,7 +17,7 @@ from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_
 from evenhand.cli.progress import shown_share
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.data.debate_topics import BIASES
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.papers.base import Ask, Paper, PaperRun
 from evenhand.papers.rldf_ablation import ablation, ablation_runs, read_values
 from evenhand.papers.rldf_training import (
@@ -47,6 +47,8 @@ def read_biases(text: str | None) -> tuple[str, ...]:
 def train_and_run(wanted: Paper, ask: Ask, given: Mapping[str, Any]) -> int:
     """Make what is missing, then run what the page is about; the exit code."""
     making, values, out = read_making(ask, given), read_values(given["ablate"]), given["out"]
+    if making.teacher and making.teacher == ask.judge:
+        click.echo("The judge is the teacher, who is lenient with pupils; name another with --judge.", err=True)
     ablated = ablation(making, values) if values else {}
     taught = lessons(making) if given["train"] else {}
     every = [*taught.values(), *(each for found in ablated.values() for each in found.values())]
@@ -73,8 +75,8 @@ def train_and_run(wanted: Paper, ask: Ask, given: Mapping[str, Any]) -> int:
     first, last = orders(write_held_out(making, out))
     left = run_orders(first, out, first[0].settings.budget)
     if left is not None:
-        teach(making, every, out, given["data"])
-        left = run_orders(last, out, left)
+        missed = teach(making, every, out, given["data"])
+        left = run_orders([order for order in last if not _needs(order, missed)], out, left)
         show_page(wanted, out)
     return STOPPED if left is None else 0
 
@@ -106,18 +108,34 @@ def read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) -> None:
-    """Pairs and models of all lessons whose debates there are."""
+def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) -> list[Path]:
+    """Pairs and models of all lessons; the folders of those whose debates gave nothing to learn from."""
     check = load_check(data)
     if check.unchecked:
         click.echo(check.unchecked)
+    missed: list[Path] = []
     for each in every:
-        counts = make_pairs(making, each, out, check)["counts"]
+        try:
+            counts = make_pairs(making, each, out, check)["counts"]
+        except PlanError:
+            raise
+        except UsageError as error:
+            # The other trainings are worth having without this one.
+            missed.append(out / each.models)
+            click.echo(f"{out / each.data} is left out, and what would be trained on it: {error}")
+            continue
         click.echo(f"{out / each.data}: {counts['pairs_train']:,} pairs and {counts['sft_train']:,} low-bias answers.")
-    for each in every:
+    for each in (each for each in every if out / each.models not in missed):
         with _announcing(out / each.models) as announce:
             train(making, each, out, announce)
         click.echo(f"{out / each.models}: trained.")
+    return missed
+
+
+def _needs(order: Order, folders: Sequence[Path]) -> bool:
+    """Whether the order's model lies in one of the folders."""
+    model = Path(order.plan.models[0]["base"].spec.removeprefix("hf/"))
+    return any(folder in model.parents for folder in folders)
 
 
 def check_training(making: Making, every: Sequence[Lesson]) -> None:
