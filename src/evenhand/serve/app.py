@@ -29,6 +29,8 @@ _TOLD = frozenset({"/v1/chat/completions", "/v1/completions", *SCORING})
 """The addresses whose requests become events."""
 _COME_BACK = 2.0
 """Seconds after which a client that came too late may try again: then another process serves this address."""
+_LAST_SECONDS = 0.5
+"""For connections when the server closes: by then all requests are answered, or nobody waits for them any longer."""
 Answer = Callable[[web.Request, Routes], Awaitable[web.StreamResponse]]
 Reload = Callable[[], Awaitable[list[str]]]
 
@@ -61,7 +63,9 @@ def make_app(server: Server, reload: Reload) -> web.Application:
 
 def make_runner(server: Server, reload: Reload) -> web.AppRunner:
     """The application, to be bound to a port; when a client leaves, the work for it is cancelled."""
-    return web.AppRunner(make_app(server, reload), access_log=None, handler_cancellation=True)
+    return web.AppRunner(
+        make_app(server, reload), access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_SECONDS
+    )
 
 
 def _with_routes(server: Server, answer: Answer) -> Handler:
