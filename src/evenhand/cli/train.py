@@ -195,7 +195,7 @@ def recipe(
         records = train_recipe(whole, resume=resume, announce=announce)
     for name, record in records.items():
         _tell(record, out / name)
-    if evaluate and is_main():
+    if evaluate:
         _evaluate(measured, whole)
 
 

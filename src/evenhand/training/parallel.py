@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from evenhand.errors import UsageError
 
 T = TypeVar("T")
+_NOT_OF_OURS = ("FSDP_OFFLOAD_PARAMS", "FSDP_ACTIVATION_CHECKPOINTING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,13 @@ def joined(device: str | None) -> Team:
     if _asked("ACCELERATE_USE_DEEPSPEED"):
         raise UsageError("Training does not run through DeepSpeed; the configuration fsdp spreads weights as well.")
     shards = _asked("ACCELERATE_USE_FSDP")
-    if shards and _asked("FSDP_OFFLOAD_PARAMS"):
-        raise UsageError("Weights are not moved to the CPU (fsdp_offload_params); use more GPUs, or --lora.")
+    if shards and (os.environ.get("FSDP_VERSION") != "2" or any(map(_asked, _NOT_OF_OURS))):
+        raise UsageError(
+            "Training knows fsdp_version 2, without offloading; activations are computed again by "
+            "--gradient-checkpointing. Start from the configuration fsdp."
+        )
+    # Else transformers reads weights in the main process alone and leaves those of the others as they happen to be.
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     torch: Any = importlib.import_module("torch")
     accelerate: Any = importlib.import_module("accelerate")
     state = accelerate.PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
