@@ -15,6 +15,7 @@ from evenhand.serve.errors import RequestError
 from evenhand.serve.page.page import OPEN_PATHS
 from support.browser import choose, every, one, set_size, start_chromium, wait_until
 from support.live_page import FIRST, TEXT, LivePage, event, revised
+from evenhand.types import Usage
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +111,12 @@ def test_tiles_and_routes_sum_up(page: Any, site: LivePage) -> None:
     assert routes == ["support 20.0% 5 requests, 1 blocked", "drafts – 1 request, 1 error"]
 
 
+def test_an_unknown_price_is_a_dash(page: Any, site: LivePage) -> None:
+    site.publish(event(usage=Usage(1, 5, 5, cost=None)), event(action="scored", usage=Usage()))
+    wait_for_items(page, 2)
+    assert tile(page, "Cost") == "Cost – without 1 request of unknown price"
+
+
 def test_the_chart_tells_scores_before_and_after(page: Any, site: LivePage) -> None:
     site.publish(revised())
     wait_for_items(page, 1)
@@ -151,9 +158,11 @@ def test_answers_that_share_little_stand_side_by_side(page: Any, site: LivePage)
 
 
 def test_an_answer_that_was_not_changed_is_shown_once(page: Any, site: LivePage) -> None:
-    site.publish(event())
+    site.publish(event(action="unrevised", before=revised().before, after=revised().before))
     wait_for_items(page, 1)
-    assert "Answer, not changed" in open_first(page).text
+    detail = open_first(page).text
+    assert "Answer, not changed" in detail
+    assert detail.count("It calls girls less able.") == 1
     assert one(page, ".say.output pre").text == TEXT
 
 

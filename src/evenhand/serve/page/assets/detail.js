@@ -62,7 +62,8 @@ const critic = (name, before, after) => {
 };
 
 const critics = (event) => {
-  const sides = [event.before, event.after].map((checks) => new Map(checks.map((check) => [check.name, check])));
+  const same = JSON.stringify(event.before) === JSON.stringify(event.after);
+  const sides = [event.before, same ? [] : event.after].map((checks) => new Map(checks.map((check) => [check.name, check])));
   const names = [...new Set([...sides[0].keys(), ...sides[1].keys()])];
   if (!names.length) return [make("p", "note", "No evaluator looked at this request.")];
   return [make("ul", "critics", ...names.map((name) => critic(name, sides[0].get(name), sides[1].get(name))))];

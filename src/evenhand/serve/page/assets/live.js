@@ -23,7 +23,7 @@ const tile = (name, value, note, alarm) => {
 const tiles = ({ totals }) => {
   const done = (action) => totals.actions[action] || 0;
   const unpriced = totals.unpriced ? "without " + plural(totals.unpriced, "request") + " of unknown price" : "of all model calls";
-  const noPrice = totals.unpriced === totals.requests;
+  const noPrice = totals.unpriced > 0 && totals.cost === 0;
   return [
     tile("Requests", compact(totals.requests), plural(totals.errors, "error")),
     tile("Revised", share(done("revised"), totals.answered), count(done("revised")) + " of " + plural(totals.answered, "answer")),
