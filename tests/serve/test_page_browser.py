@@ -13,9 +13,9 @@ from evenhand.serve.auth import Auth, auth_middleware, new_key
 from evenhand.serve.config import KeyConfig
 from evenhand.serve.errors import RequestError
 from evenhand.serve.page.page import OPEN_PATHS
+from evenhand.types import Usage
 from support.browser import choose, every, one, set_size, start_chromium, wait_until
 from support.live_page import FIRST, TEXT, LivePage, event, revised
-from evenhand.types import Usage
 
 pytestmark = pytest.mark.slow
 
