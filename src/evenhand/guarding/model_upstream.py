@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from evenhand.errors import ModelError
 from evenhand.guarding.conversation import conversation_in
-from evenhand.guarding.upstream import BadRequest, Upstream, UpstreamError
+from evenhand.guarding.upstream import BadRequest, Upstream, UpstreamError, as_chunk
 from evenhand.models.base import Model
 from evenhand.types import Generation, Message, Params
 
@@ -58,10 +58,7 @@ class ModelUpstream(Upstream):
 
     async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """One chunk: these models give their answer as a whole."""
-        whole = await self.chat({key: value for key, value in body.items() if key != "n"})
-        choice = whole["choices"][0]
-        delta = {"index": 0, "delta": choice["message"], "finish_reason": choice["finish_reason"]}
-        yield {**whole, "object": "chat.completion.chunk", "choices": [delta]}
+        yield as_chunk(await self.chat({key: value for key, value in body.items() if key != "n"}))
 
     async def _generated(self, messages: tuple[Message, ...], params: Params) -> Generation:
         try:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import aiohttp
 import orjson
 
-from evenhand.guarding.upstream import Upstream, UpstreamError
+from evenhand.guarding.upstream import Upstream, UpstreamError, as_chunk
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import CONNECT_TIMEOUT, OpenAIModel
 from evenhand.models.retry import retry_after
@@ -56,11 +56,13 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         sent = {key: value for key, value in body.items() if key not in _OWN}
         response = await self._streamed(sent | {"stream": True})
         try:
+            if response.content_type == "application/json":  # a server that does not stream
+                yield as_chunk(self._loaded(await response.read()))
+                return
             async for line in response.content:
-                data = line.strip()
-                if not data.startswith(b"data:"):
+                if not line.startswith(b"data:"):
                     continue
-                data = data[5:].strip()
+                data = line[5:].strip()
                 if data == b"[DONE]":
                     return
                 chunk = self._loaded(data)

@@ -70,3 +70,12 @@ class Upstream(ABC):
     async def aclose(self) -> None:
         """Release connections and memory."""
         await self.model.aclose()
+
+
+def as_chunk(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole chat completion as the only chunk of a stream."""
+    choices: Any = whole.get("choices")
+    if not choices:
+        raise UpstreamError(502, "The upstream sent no answer.")
+    delta = {"index": 0, "delta": choices[0].get("message"), "finish_reason": choices[0].get("finish_reason")}
+    return {**whole, "object": "chat.completion.chunk", "choices": [delta]}
