@@ -120,6 +120,25 @@ def test_a_file_that_is_too_large_is_set_aside_whole(tmp_path: Path, monkeypatch
     }
 
 
+def test_a_file_that_somebody_reads_is_turned_over_later(tmp_path: Path):
+    file = tmp_path / "audit.sqlite"
+    log = AuditLog(file, texts="full", megabytes=0.05)
+    reader = sqlite3.connect(file, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM requests").fetchone()
+    for number in range(100):
+        log(replace(EVENT, id=str(number), text="x" * 1000))
+    log.close()
+    assert set_aside(file) == []
+    assert len(list(read_audit(file))) == 100
+    reader.close()
+
+    rows = written(file, replace(EVENT, id="100"), megabytes=0.05)
+
+    (older,) = set_aside(file)
+    assert [row["id"] for row in [*read_audit(older), *rows]] == [str(number) for number in range(101)]
+
+
 def test_files_set_aside_long_ago_are_deleted(tmp_path: Path):
     file = tmp_path / "audit.sqlite"
     old, young = tmp_path / "audit-20260101T000000.sqlite", tmp_path / "audit-20260102T000000.sqlite"
@@ -194,6 +213,18 @@ def test_a_place_that_cannot_be_written_is_refused_at_start(tmp_path: Path):
 
     with pytest.raises(StoreError, match="cannot be used"):
         AuditLog(tmp_path / "file" / "audit.sqlite")
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path):
+    file = tmp_path / "run.sqlite"
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TABLE samples (id TEXT)")
+    db.close()
+    before = file.read_bytes()
+
+    with pytest.raises(StoreError, match="holds other data"):
+        AuditLog(file)
+    assert file.read_bytes() == before
 
 
 def test_reading_filters_by_time_and_action(tmp_path: Path):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ BATCH = 500
 GATHER_SECONDS = 0.2
 """How long the writer waits for company before it commits."""
 CHECK_SECONDS = 60.0
-"""How often age and size are looked at; size also after every batch."""
+"""How often age is looked at; size is after every batch."""
+BUSY_SECONDS = 30.0
+"""How long the writer waits for others who use the file."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (
@@ -67,7 +70,7 @@ class AuditLog:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The audit file {file} cannot be used: {error}.") from error
         self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
-        self._checked = 0.0
+        self._checked = self._no_turn_before = 0.0
         self._thread = threading.Thread(target=self._write_all, name="evenhand-audit", daemon=True)
         self._thread.start()
 
@@ -144,7 +147,7 @@ class AuditLog:
 
     def _tidy(self) -> None:
         """Turn over a file that is too large; every minute, delete what is too old."""
-        if _size(self.file) > self.most_bytes:
+        if _size(self.file) > self.most_bytes and time.monotonic() >= self._no_turn_before:
             self._turn_over()
         if time.monotonic() - self._checked < CHECK_SECONDS and self._checked:
             return
@@ -156,7 +159,13 @@ class AuditLog:
                 old.unlink()
 
     def _turn_over(self) -> None:
-        self._db.execute("PRAGMA journal_mode=DELETE")  # all of it in one file
+        self._db.execute("PRAGMA busy_timeout=500")
+        try:
+            self._db.execute("PRAGMA journal_mode=DELETE")  # all of it in one file
+        except sqlite3.OperationalError:  # somebody is reading it: later
+            self._no_turn_before = time.monotonic() + CHECK_SECONDS
+            self._db.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
+            return
         self._db.close()
         try:
             self.file.rename(self.file.with_stem(f"{self.file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"))
@@ -166,7 +175,7 @@ class AuditLog:
 
 def set_aside(file: Path) -> list[Path]:
     """The files that were turned over, oldest first."""
-    return sorted(file.parent.glob(f"{file.stem}-[0-9]*T[0-9]*{file.suffix}"))
+    return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
 
 
 def row_of(event: Event) -> tuple[Any, ...]:
@@ -209,13 +218,24 @@ def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ())
 
 def _open(file: Path) -> sqlite3.Connection:
     file.touch(mode=0o600)  # prompts are nobody else's business
-    db = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and "requests" not in tables:
+        raise sqlite3.DatabaseError("it holds other data")
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=NORMAL")
     db.execute("PRAGMA secure_delete=ON")  # what is deleted for its age is overwritten
     db.executescript(_SCHEMA)
     db.execute(f"PRAGMA user_version={_VERSION}")
-    return db
 
 
 def _size(file: Path) -> int:
