@@ -45,7 +45,7 @@ class Evaluation:
         """Refuse what would fail only after hours of training."""
         if launched() > 1:
             raise UsageError(
-                "Models are measured by one process: train first, then run it again with --evaluate --resume, not launched."
+                "Models are measured by one process: train first, then run it with --evaluate --resume, not launched."
             )
         if not self.pairs.is_dir():
             raise UsageError(f"--evaluate asks about held-out topics, and {self.pairs} is no folder by evenhand pairs.")
