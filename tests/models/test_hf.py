@@ -11,6 +11,7 @@ import pytest
 from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.grouped_attention import NAME
 from evenhand.models.hf import HFModel
 from evenhand.types import Message, Params
 from support.tiny import make_model
@@ -239,3 +240,36 @@ async def test_the_builtin_model_says_the_same_in_both_engines() -> None:
         theirs = await local.generate(question, params)
     assert ours.text == theirs.text
     assert ours.usage == theirs.usage
+
+
+async def test_many_prompts_are_read_in_pieces_with_the_same_answers(
+    model: HFModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = Params(max_tokens=8)
+    whole = await texts(model, params)
+    monkeypatch.setattr("evenhand.models.hf._READ_AT_ONCE", 1)
+    assert await texts(model, params) == whole
+
+
+async def test_rows_that_end_early_change_nothing_for_the_others(model: HFModel) -> None:
+    limits = [3, 12, 5, 9]
+    alone = [(await model.generate(QUESTIONS[1], Params(max_tokens=each))).text for each in limits]
+    together = await asyncio.gather(*(model.generate(QUESTIONS[1], Params(max_tokens=each)) for each in limits))
+    assert [each.text for each in together] == alone
+
+
+def test_grouped_attention_is_attention(model: HFModel) -> None:
+    config = model.model.config
+    assert config._attn_implementation == NAME
+    assert config.num_key_value_heads < config.num_attention_heads
+    ids, mask = model._padded([[5, 6, 7], [8]])
+    with torch.inference_mode():
+        found = []
+        for implementation in (NAME, "eager"):
+            model.model.set_attn_implementation(implementation)
+            _, cache = model._forward(ids, mask, (mask.cumsum(-1) - 1).clamp(min=0), None)
+            longer = torch.cat([mask, mask.new_ones(2, 1)], 1)
+            found.append(model._forward(torch.tensor([[9], [4]]), longer, torch.tensor([[3], [1]]), cache)[0])
+        model.model.set_attn_implementation(NAME)
+    assert torch.allclose(*found, atol=1e-5)
+    assert not torch.allclose(found[0][0], found[0][1], atol=1e-2)

@@ -28,12 +28,17 @@ from typing import Any
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.grouped_attention import use_grouped_attention
 from evenhand.models.sampling import draw, steered
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
 DEFAULT_BATCH = 16
 _GATHERING = 0.005
 """Seconds to wait for more requests before a batch starts."""
+_READ_AT_ONCE = 1 << 16
+"""Tokens of prompts, padding included."""
+_FULL = 0.75
+"""The share of lines in use below which the others are taken out of a batch, which copies all that it remembers."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -116,7 +121,14 @@ class HFModel(Model):
     def model(self) -> Any:
         """The transformers model, in evaluation mode on its device; loaded when first asked for."""
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
-        return self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
+        model = self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
+        use_grouped_attention(model)
+        return model
+
+    @cached_property
+    def _room(self) -> int:
+        """How many tokens a text may have."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
 
     def fingerprint(self) -> Mapping[str, Any]:
         if self.path is not None:
@@ -148,7 +160,7 @@ class HFModel(Model):
     async def aclose(self) -> None:
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
-        for name in ("model", "tokenizer"):
+        for name in ("model", "tokenizer", "_room"):
             vars(self).pop(name, None)
         if vars(self).get("device", "cpu").startswith("cuda"):
             _torch().cuda.empty_cache()
@@ -208,7 +220,7 @@ class HFModel(Model):
         against = row.params.steering.against if row.params.steering is not None else ()
         row.prompts = [self._encode(messages) for messages in (row.messages, *against)]
         longest = max(map(len, row.prompts))
-        room: int = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        room = self._room
         if longest >= room:
             raise ModelError(f"The prompt has {longest} tokens, but {self.spec} takes {room}; shorten it.")
         row.limit = min(row.params.max_tokens or room, room - longest)
@@ -227,28 +239,47 @@ class HFModel(Model):
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _compute(self, rows: list[_Row]) -> None:
-        """Generate all rows to their ends; a finished or cancelled row leaves the batch at once."""
+        """Generate all rows to their ends; a finished or cancelled row gets no more tokens."""
         if not rows:
             return
         place: dict[tuple[int, ...], int] = {}  # several completions of one prompt read it once
         lines = [[place.setdefault(tuple(prompt), len(place)) for prompt in row.prompts] for row in rows]
         ids, mask = self._padded(list(place))
-        torch, positions, cache = _torch(), _positions(mask), None
-        while True:
-            logits, cache = self._forward(ids, mask, positions, cache)
-            going = self._extend(rows, lines, logits)
-            if not going:
-                return
-            rows, kept = [rows[i] for i in going], [line for i in going for line in lines[i]]
-            if kept != list(range(len(mask))):
+        torch, positions = _torch(), _positions(mask)
+        logits, cache = self._read(ids, mask, positions)
+        while going := self._extend(rows, lines, logits):
+            rows, lines = [rows[i] for i in going], [lines[i] for i in going]
+            kept = [line for each in lines for line in each]
+            if len(kept) <= _FULL * len(mask) or len(set(kept)) < len(kept):
                 index = torch.tensor(kept, device=mask.device)
                 cache.batch_select_indices(index)
                 mask, positions = mask[index], positions[index]
-            ids = torch.tensor([row.tokens[-1:] for row in rows for _ in row.prompts], device=mask.device)
+                line = iter(range(len(mask)))
+                lines = [list(islice(line, len(row.prompts))) for row in rows]
+            latest = [0] * len(mask)  # lines of finished rows go on with nothing, until it pays to take them out
+            for row, each in zip(rows, lines, strict=True):
+                for line in each:
+                    latest[line] = row.tokens[-1]
+            ids = torch.tensor(latest, device=mask.device)[:, None]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-            positions = positions[:, -1:] + 1
-            line = iter(range(len(mask)))
-            lines = [list(islice(line, len(row.prompts))) for row in rows]
+            positions = (positions[:, -1:] + 1).clamp(max=self._room - 1)
+            logits, cache = self._forward(ids, mask, positions, cache)
+
+    def _read(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
+        """Read the prompts; very many of them in pieces, since reading takes more memory than remembering."""
+        rows = max(1, _READ_AT_ONCE // ids.shape[1])
+        parts = [
+            self._forward(ids[at : at + rows], mask[at : at + rows], positions[at : at + rows], None)
+            for at in range(0, len(ids), rows)
+        ]
+        whole = parts[0][1]
+        for number, layer in enumerate(whole.layers if len(parts) > 1 else ()):
+            for name in ("keys", "values"):
+                pieces = [getattr(cache.layers[number], name) for _, cache in parts]
+                setattr(layer, name, _torch().cat(pieces))
+            for _, cache in parts[1:]:
+                cache.layers[number].keys = cache.layers[number].values = None
+        return _torch().cat([logits for logits, _ in parts]), whole
 
     def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
         """Token ids and mask, padded on the left; what the padding holds does not matter, since it is masked."""
