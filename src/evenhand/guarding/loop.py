@@ -32,6 +32,9 @@ from evenhand.models.budget import Price
 from evenhand.scorers.base import Scorer
 from evenhand.types import Answer, Outcome, Sample, Usage
 
+_EARLY = ("unjudged", "no_reasoning")
+"""Ends of methods that could not do their work, though there is an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -131,6 +134,8 @@ class Loop:
     async def _run(self, method: Method) -> None:
         try:
             self.outcome = await method.run(self.session.sample, self.session)
+            if self.request.made and self.outcome.stop in _EARLY:
+                self.problems.append(f"the method {method.name} ended early: {self.outcome.stop}")
         except WordlessAnswer as end:
             self.wordless = end.made
             self.session.trace[-1] = replace(self.session.trace[-1], generation=end.generation, error=None)
