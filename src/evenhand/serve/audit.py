@@ -24,7 +24,6 @@ import orjson
 
 from evenhand.errors import DataError, StoreError
 from evenhand.guarding.types import Check
-from evenhand.serve.config import AuditConfig
 from evenhand.serve.events import Event
 from evenhand.serve.redact import Texts, with_texts, without_secrets
 
@@ -79,10 +78,6 @@ class AuditLog:
             self._queue.put_nowait(event)
         except queue.Full:
             self.dropped += 1
-
-    def reload(self, config: AuditConfig) -> None:
-        """New settings for the same file, for what is written from now on."""
-        self.texts, self.most_bytes, self.days = config.texts, config.megabytes * 1e6, config.days
 
     def close(self) -> None:
         """Commit what waits, and close the file."""
