@@ -19,6 +19,7 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
+from evenhand.training.loop import nobody  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
@@ -54,9 +55,8 @@ def assert_close(one: Path, other: Path) -> None:
 def test_a_recipe_by_two_processes_is_that_by_one(tiny: str, pairs: Path, tmp_path: Path, config: str):
     own = {"ppo": {"max_new_tokens": 4, "passes": 2}, "sft": {}, "reward": {}}
     own = {stage: {**STEPS, **options} for stage, options in own.items()}
-    train_recipe(
-        Recipe(tiny, pairs, tmp_path / "one", {"device": "cpu"}, own), resume=False, announce=lambda _: lambda *_: None
-    )
+    recipe = Recipe(tiny, pairs, tmp_path / "one", {"device": "cpu"}, own)
+    train_recipe(recipe, resume=False, announce=lambda _: nobody)
     settings = [f"{stage}.{name}={value}" for stage, options in own.items() for name, value in options.items()]
     given = [part for setting in settings for part in ("--set", setting)]
 

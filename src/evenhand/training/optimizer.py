@@ -69,12 +69,17 @@ class Optimizer:
         return lengths[0]
 
     def state(self) -> dict[str, Any]:
-        """Weights and moments by name; every process must ask for them."""
+        """Weights and moments by name; every process must ask for them, and the main one gets them."""
         tensors = {f"weight/{name}": weight.detach() for name, weight in self._named.items()}
         for name, weight in self._named.items():
             moments = self._adam.state.get(weight, {})
             tensors |= {f"{moment}/{name}": moments[moment] for moment in _MOMENTS if moment in moments}
-        return {name: shards.whole(tensor).cpu().contiguous() for name, tensor in tensors.items()}
+        found: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            full = shards.whole(tensor)
+            if self.team.is_main:
+                found[name] = full.cpu().contiguous()
+        return found
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Go back to a state; raises KeyError or RuntimeError where it is one of other weights."""
