@@ -38,6 +38,13 @@ class TestTools:
         assert server.bodies == [{"model": "test-model", "messages": ASKED, "tools": TOOLS, "tool_choice": "auto"}]
         assert found.usage.calls == 1
 
+    async def test_tool_calls_need_not_be_the_json_of_the_answer(self, serve: Serve):
+        server = await serve(calling())
+        async with guard_of(server, action="block") as guard:
+            found = await guard(ASKED, tools=TOOLS, response_format=BY_SCHEMA)
+
+        assert (found.action, found.message["tool_calls"]) == ("passed", CALLS)
+
     async def test_words_beside_tool_calls_are_revised_and_the_calls_stay(self, serve: Serve):
         server = await serve(calling(RUDE), chat(KIND))
         async with guard_of(server) as guard:
@@ -187,6 +194,37 @@ async def test_a_refusal_passes_unrevised(serve: Serve):
     assert (found.text, found.action, found.first) == ("", "passed", "I would rather not.")
     assert found.message["refusal"] == "I would rather not."
     assert len(server.requests) == 1
+
+
+async def test_a_refusal_need_not_be_json_but_is_checked(serve: Serve):
+    polite, rude = (
+        await serve(reply_with(completion(None, refusal="No."))),
+        await serve(reply_with(completion(None, refusal=RUDE))),
+    )
+    async with guard_of(polite, action="block") as guard:
+        passed = await guard(ASKED, response_format=OBJECT)
+    async with guard_of(rude, action="block") as guard:
+        blocked = await guard(ASKED, response_format=OBJECT)
+
+    assert (passed.action, blocked.action) == ("passed", "blocked")
+    assert RUDE not in str(blocked.message)
+
+
+async def test_an_empty_revision_is_never_returned(serve: Serve):
+    server = await serve(chat(RUDE), chat(""), chat(" "))
+    async with guard_of(server) as guard:
+        found = await guard(ASKED)
+
+    assert (found.text, found.action) == (RUDE, "unrevised")
+
+
+async def test_what_is_no_json_cannot_be_asked(serve: Serve):
+    server = await serve(chat(KIND))
+    async with guard_of(server) as guard:
+        with pytest.raises(BadRequest, match="cannot be sent as JSON"):
+            await guard(ASKED, user=object())
+        with pytest.raises(BadRequest, match="cannot be sent as JSON"):
+            await guard([{"role": "user", "content": "\ud800"}])
 
 
 async def test_reasoning_that_nobody_checked_is_left_out(serve: Serve):

@@ -1,17 +1,23 @@
 """Every method behind the guard: one answer for the client, and the conversation in every call that belongs to it."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from evenhand.agents.session import Session
 from evenhand.guarding.guard import Guard
+from evenhand.methods.base import METHODS
 from evenhand.models.base import ModelOptions
+from evenhand.prompts import parse_prompt
+from evenhand.types import Answer, Outcome, Params, Sample
 from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, guard_of, is_judge, words_of
 from support.server import Body, Reply, chat, refuse
 
 ALL = ["default", "fair_prompt", "cot", "fairthinking", "stardtox", "mabrf", "self_debias_reprompt"]
+PLAIN = parse_prompt("test/plain", "# user\nSay it.\n")
 JURY = json.dumps({"jurors": ["a young baker", "an old baker", "a customer", "a miller"]})
 
 
@@ -136,6 +142,21 @@ async def test_any_model_can_be_guarded():
         found = await guard(ASKED, temperature=0, response_format={"type": "text"})
 
     assert (found.text, found.action) == (KIND, "passed")
+
+
+async def test_a_method_of_ones_own_that_writes_the_answer_itself(serve: Serve, monkeypatch: pytest.MonkeyPatch):
+    async def shout(sample: Sample, session: Session) -> Outcome:
+        """Says it loudly."""
+        said = await session.ask(PLAIN, sample.metadata["conversation"], Params(), agent="shouter")
+        return Outcome(Answer(said.text.upper()))
+
+    known = METHODS.get("default")
+    monkeypatch.setitem(METHODS._things, "shout", replace(known, name="shout", run=shout))  # pyright: ignore[reportPrivateUsage]
+    server = await serve(chat(KIND))
+    async with guard_of(server, method="shout") as guard:
+        found = await guard(ASKED)
+
+    assert (found.text, found.action, found.message["content"]) == (KIND.upper(), "passed", KIND.upper())
 
 
 async def test_completions_go_through_raw(serve: Serve):

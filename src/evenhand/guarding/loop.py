@@ -21,7 +21,7 @@ from evenhand.guarding.checks import Checks, is_quick
 from evenhand.guarding.conversation import last_words
 from evenhand.guarding.method import GuardMethod
 from evenhand.guarding.policy import GuardPolicy
-from evenhand.guarding.request import Made, Request, RequestModel, WordlessAnswer
+from evenhand.guarding.request import Made, Request, RequestModel, WordlessAnswer, written
 from evenhand.guarding.settle import Settled, settled
 from evenhand.guarding.types import Guarded
 from evenhand.guarding.upstream import Upstream, UpstreamError, UpstreamTimeout
@@ -87,12 +87,16 @@ class Loop:
     def settle(self, text: str) -> Guarded:
         """The record of an answer with this text."""
         first = self.request.made[0]
+        before = self.checks.known(_words(first))
+        if self.wordless:  # a refusal or a tool call is in a form of its own
+            before = tuple(check for check in before if check.name != json_form.name)
         found = Settled(
             text=text,
             made=next((each for each in reversed(self.request.made) if each.text == text), None),
             first=first,
-            before=self.checks.known(_words(first)),
-            after=self.checks.known(_words(first) if self.wordless else text),
+            before=before,
+            after=before if self.wordless else self.checks.known(text),
+            checked=bool(self.checks.evaluators),
             late=self.late,
             wordless=self.wordless is not None,
             wants_json=wants_json(self.request.body.get(FORM)),
@@ -127,6 +131,8 @@ class Loop:
     async def _answer(self) -> None:
         """Run the method; where it fails without any answer, the plain one is asked for."""
         await self._run(self.parts.method.method)
+        if not self.request.made and self.outcome and isinstance(self.outcome.result, Answer):
+            self.request.made.append(written(self.outcome.result.text))
         if not self.request.made:
             self.problems.append(f"the method {self.parts.method.method.name} gave no answer")
             await self._run(METHODS.get("default"))
@@ -171,13 +177,12 @@ class Loop:
                     await self.checks.evaluate(each, self.session.sample, Answer(made.text), self.session)
         if self.parts.policy.action == "flag" or self.wordless:
             return self.request.made[0].text
-        return self._best(self.request.made[-1].text)
+        return self._best()
 
-    def _best(self, wanted: str) -> str:
-        """By what is known: the right form, the fewest failed checks, the least excess; of equals the wanted one."""
+    def _best(self, *wanted: str) -> str:
+        """By what is known: the right form, the fewest failed checks, the least excess; of equals the last."""
         texts = [each.text for each in self.request.made if each.text.strip() and not each.refusal]
-        texts.append(wanted)
-        return min(reversed(texts), key=self._rank)
+        return min(reversed([*texts, *wanted]), key=self._rank)
 
     def _rank(self, text: str) -> tuple[bool, int, float]:
         checks = self.checks.known(text)

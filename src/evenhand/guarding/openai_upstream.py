@@ -13,7 +13,7 @@ from typing import Any, cast
 import aiohttp
 import orjson
 
-from evenhand.guarding.upstream import Upstream, UpstreamError, as_chunk
+from evenhand.guarding.upstream import BadRequest, Upstream, UpstreamError, as_chunk
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import CONNECT_TIMEOUT, OpenAIModel
 from evenhand.models.retry import retry_after
@@ -99,7 +99,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     async def _retried(self, url: str, sent: dict[str, Any], failures: int = 0) -> aiohttp.ClientResponse:
         """A response of status 200, after as many tries as the options allow."""
-        data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
+        try:
+            data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
+        except TypeError as error:
+            raise BadRequest(f"The request cannot be sent as JSON: {error}.") from error
         while True:
             try:
                 session = self._session or self._open()

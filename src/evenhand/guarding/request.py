@@ -156,6 +156,11 @@ def made_of(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> Made:
     return Made(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
 
 
+def written(text: str) -> Made:
+    """An answer that a method has put together itself."""
+    return Made(text, {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}, {})
+
+
 def usage_in(reply: Mapping[str, Any]) -> Usage:
     """What a reply says that it took."""
     used: Any = reply.get("usage")

@@ -27,6 +27,8 @@ class Settled:
     first: Made
     before: tuple[Check, ...]
     after: tuple[Check, ...]
+    checked: bool = True
+    """Whether this guard checks anything at all."""
     late: bool = False
     wordless: bool = False
     wants_json: bool = False
@@ -43,7 +45,6 @@ def settled(found: Settled, policy: GuardPolicy) -> Guarded:
     if found.late:
         why.append(LATE)
     notes: dict[str, Any] = {}
-    checked = bool(found.before)
     upstream: Mapping[str, Any] = {}
     if action == "blocked":
         text, finish = policy.blocked_text, "content_filter"
@@ -51,7 +52,7 @@ def settled(found: Settled, policy: GuardPolicy) -> Guarded:
     else:
         text = found.text
         message, finish, upstream = _returned(found)
-        if checked and any(message.get(name) for name in _UNCHECKED):
+        if found.checked and any(message.get(name) for name in _UNCHECKED):
             message = {name: value for name, value in message.items() if name not in _UNCHECKED}
             upstream = _with_message(upstream, message)
             notes["reasoning"] = REASONING
