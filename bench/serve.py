@@ -38,7 +38,9 @@ def server(upstream: str, route: dict[str, Any], *arguments: str, **config: Any)
         one = {"model": "openai/stub", "base_url": upstream, "retries": 0, **route}
         file.write_text(json.dumps({"routes": {"bench": one}, "log": {"requests": False}, **config}))
         command = [sys.executable, "-m", "evenhand", "serve", "--config", str(file), "--port", "0", *arguments]
-        with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
             found = re.search(r"http://\S+/v1", process.stdout.readline())
             assert found, "the server did not start"
@@ -50,12 +52,12 @@ def server(upstream: str, route: dict[str, Any], *arguments: str, **config: Any)
 
 
 @contextlib.contextmanager
-def proxy(upstream: str) -> Iterator[str]:
+def proxy(upstream: str) -> Iterator[tuple[str, int]]:
     command = [sys.executable, str(HERE / "serve_proxy.py"), upstream]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1", process.pid
         finally:
             process.kill()
 
@@ -76,40 +78,39 @@ def overhead() -> dict[str, Any]:
         for name, upstream in (("latency", slow), ("throughput", fast)):
             with (
                 proxy(upstream) as bare,
-                server(upstream, BARE) as (passing, _),
-                server(upstream, GUARDED) as (guarded, _),
+                server(upstream, BARE) as passing,
+                server(upstream, GUARDED) as guarded,
                 server(upstream, BARE, "--workers", "2") as (double, _),
             ):
-                urls = {"direct": upstream, "bare proxy": bare, "pass-through": passing, "guarded": guarded}
-                urls |= {"pass-through, 2 workers": double}
-                found[name] = _in_turn(urls)
+                places = {"direct": (upstream, 0), "bare proxy": bare, "pass-through": passing, "guarded": guarded}
+                found[name] = _in_turn(places | {"pass-through, 2 workers": (double, 0)})
     direct = found["latency"]["direct"]["p50_ms"]
     rows = [
-        (name, one["p50_ms"], one["p50_ms"] - direct, one["p99_ms"], one["rps"], found["throughput"][name]["rps"])
-        for name, one in found["latency"].items()
+        (name, one["p50_ms"], one["p50_ms"] - direct, one["p99_ms"], one["rps"], fast["rps"], fast["cpu_ms"] or "")
+        for (name, one), fast in zip(found["latency"].items(), found["throughput"].values(), strict=True)
     ]
     added = found["latency"]["pass-through"]["p50_ms"] - direct
     ratio = found["throughput"]["pass-through"]["rps"] / found["throughput"]["bare proxy"]["rps"]
     table(
-        f"{CLIENTS} clients, an endpoint that takes {1000 * LATENCY:.0f} ms; the last column: one that takes no time",
-        ("", "p50 ms", "added", "p99 ms", "requests/s", "requests/s at 0 ms"),
+        f"{CLIENTS} clients, an endpoint that takes {1000 * LATENCY:.0f} ms; the last columns: one that takes no time",
+        ("", "p50 ms", "added", "p99 ms", "requests/s", "requests/s", "CPU ms/request"),
         rows,
         f"added at p50: {added:.2f} ms, {verdict(added, 2)}; throughput {ratio:.2f} × the bare proxy's",
     )
     return {**found, "added_p50_ms": added, "throughput_ratio": ratio}
 
 
-def _in_turn(urls: dict[str, str]) -> dict[str, Any]:
+def _in_turn(places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     """Each in turn, several times over, so that all see the same machine; the median of the turns."""
-    turns = [
-        {name: loaded(url, clients=CLIENTS, seconds=TURN_SECONDS) for name, url in urls.items()} for _ in range(ROUNDS)
-    ]
-    return {
-        name: {
-            key: statistics.median(turn[name][key] for turn in turns) for key in ("p50_ms", "p99_ms", "rps", "invalid")
-        }
-        for name in urls
-    }
+    turns = [{name: _turn(*place) for name, place in places.items()} for _ in range(ROUNDS)]
+    keys = ("p50_ms", "p99_ms", "rps", "cpu_ms", "invalid")
+    return {name: {key: statistics.median(turn[name][key] for turn in turns) for key in keys} for name in places}
+
+
+def _turn(url: str, pid: int) -> dict[str, Any]:
+    before = cpu(pid)
+    seen = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS)
+    return {**seen, "cpu_ms": 1000 * (cpu(pid) - before) / max(1, seen["requests"])}
 
 
 def strain(seconds: float) -> dict[str, Any]:
@@ -192,6 +193,14 @@ def rss(pid: int) -> float:
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     found = re.search(r"VmRSS:\s+(\d+) kB", text)
     return int(found.group(1)) / 1024 if found else 0.0
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used; 0 for none."""
+    if not pid:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment() -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.fixtures import Serve
-from support.guard_server import CLEAN, RUDE, Guarding, route
+from support.guard_server import CLEAN, RUDE, Guarding, route, until
 from support.server import chat, hang
 
 
@@ -193,8 +193,8 @@ async def test_draining_finishes_what_is_in_flight_and_turns_the_rest_away(serve
     first = asyncio.ensure_future(guard.chat())
     await behind.has_seen(1)
 
-    drained = asyncio.ensure_future(guard.server.drain())
-    await asyncio.sleep(0)
+    drained = asyncio.ensure_future(guard.server.drain(grace=0))
+    await until(lambda: guard.server.closed)
     second, ready = await guard.chat(), await guard.get("/readyz")
 
     assert second.status == 503

@@ -109,25 +109,16 @@ async def test_sigterm_under_load_loses_nothing(start: Start, serve: Serve, work
         asked = [asyncio.ensure_future(ask(session, server)) for _ in range(50)]
         await behind.has_seen(50)
         server.process.send_signal(signal.SIGTERM)
-        await _turned_away(session, server)
+        for _ in range(workers):
+            await server.line("No new requests")
+        status, refused = await ask(session, server)
         waiting.set()
         answers = await asyncio.gather(*asked)
 
+    assert (status, refused["error"]["code"]) == (503, "shutting_down")
     assert [status for status, _ in answers] == [200] * 50
     assert all(body["choices"][0]["message"]["content"] == CLEAN for _, body in answers)
     assert await server.ended() == 0
-
-
-async def _turned_away(session: aiohttp.ClientSession, server: Process) -> None:
-    """Until a new request is answered 503 in OpenAI's form, as soon as the server has heard the signal."""
-    for _ in range(200):
-        async with session.get(f"{server.url}/readyz") as ready:
-            if ready.status == 503:
-                break
-        await asyncio.sleep(0.02)
-    status, body = await ask(session, server)
-    assert status == 503
-    assert body["error"]["code"] == "shutting_down"
 
 
 async def test_a_second_signal_ends_it_at_once(start: Start, serve: Serve):

@@ -86,11 +86,13 @@ def _front(server: Server) -> Middleware:
         status = GONE
         with server.working():
             try:
-                response = await _answered(request, _closed if server.draining else handler, ticket)
+                response = await _answered(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
             finally:
                 if request.path in _TOLD:
-                    server.events.publish(ticket.event(request, status, texts=server.texts))
+                    event = ticket.event(request, status, texts=server.texts)
+                    # Once the answer has left: the client need not wait for those who watch.
+                    asyncio.get_running_loop().call_soon(server.events.publish, event)
             if server.draining:
                 response.force_close()
             return response

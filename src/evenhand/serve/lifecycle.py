@@ -58,6 +58,7 @@ async def serve(order: Order, ready: Callable[[str], None]) -> bool:
         try:
             site = web.TCPSite(runner, order.host, order.port, backlog=BACKLOG, reuse_port=bool(order.worker) or None)
             await _started(site, order)
+            life.listen()
             ready(address(order.host, runner.addresses[0][1]))
             await life.until_told()
             finished = await life.until_drained()
@@ -88,7 +89,8 @@ class _Life:
         self._look = asyncio.Event()
         self._seen = _stamp(file)
 
-    async def until_told(self) -> None:
+    def listen(self) -> None:
+        """Hear signals, before anybody knows that there is somebody to send them to."""
         loop = asyncio.get_running_loop()
         if parent := parent_process():
             # A worker whose parent is gone would go on for ever; and the parent alone decides about Ctrl-C.
@@ -98,6 +100,8 @@ class _Life:
             loop.add_signal_handler(signal.SIGINT, self._told)
         loop.add_signal_handler(signal.SIGTERM, self._told)
         loop.add_signal_handler(signal.SIGHUP, self._look.set)
+
+    async def until_told(self) -> None:
         watching = asyncio.ensure_future(self._watch())
         await self._stop.wait()
         watching.cancel()
@@ -110,7 +114,7 @@ class _Life:
         for each in waits:
             each.cancel()
         if self._server.in_flight:
-            _log.warning("Ended without %d requests that were in flight", self._server.in_flight)
+            _log.warning("Ended, and %d requests got no answer", self._server.in_flight)
         return not self._server.in_flight
 
     async def reload(self) -> list[str]:

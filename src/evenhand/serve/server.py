@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Generator
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from evenhand.serve.metrics import load_metrics
 from evenhand.serve.page.page import Page
 from evenhand.serve.routes import Route, Routes
 
+_log = logging.getLogger("evenhand.serve")
 _AT_START = ("audit", "log", "cors", "scorer", "page")
 """Fields of the config that a reload does not change."""
+GRACE = 0.5
+"""Seconds in which a server that ends still takes requests: those that were sent before, and are not read yet."""
 
 
 class Server:
@@ -40,6 +44,8 @@ class Server:
         self.events = Events(self.health)
         self.page = Page(self.events, self._names, worker) if config.page else None
         self.in_flight = 0
+        self.closed = False
+        """Whether new requests are turned away."""
         self._idle = asyncio.Event()
         self._retired: list[Route] = []
         if config.log.requests:
@@ -95,9 +101,12 @@ class Server:
             if not self.in_flight:
                 self._idle.set()
 
-    async def drain(self) -> bool:
-        """Take no new requests and wait for those in flight; whether all of them were finished."""
+    async def drain(self, grace: float = GRACE) -> bool:
+        """Be unready at once, after a moment take no new requests, and wait for those in flight; whether all ended."""
         self.health.drain()
+        await asyncio.sleep(grace)
+        self.closed = True
+        _log.info("No new requests; %d are in flight", self.in_flight)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.limits.shutdown_seconds):
                 while self.in_flight:

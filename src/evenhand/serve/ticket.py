@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from time import time as now
 
@@ -20,6 +20,7 @@ GONE = 499
 """The status of a request whose client left before its answer; nobody is sent it."""
 SCORING = frozenset({"/v1/moderations", "/v1alpha1/comments:analyze"})
 """Addresses where texts are scored, not answered."""
+_NO_ANSWER = Guarded("", {}, "stop", "passed")
 
 
 @dataclass(slots=True)
@@ -44,35 +45,28 @@ class Ticket:
 
     def event(self, request: web.Request, status: int, *, texts: bool) -> Event:
         """As the sinks see it; of several answers the worst is shown, what all took is summed."""
-        event = Event(
+        shown = worst(self.answers) if self.answers else _NO_ANSWER
+        return Event(
             id=self.id,
             time=self.time,
             route=self.route,
             endpoint=request.path,
             key=client_of(request).name,
             status=status,
-            action="scored" if status == 200 and request.path in SCORING else "",
-            prompt=self.prompt if texts else "",
-            stream=self.stream,
-            first_segment=self.first_segment,
-            stages={"total": perf_counter() - self.began},
-        )
-        if self.fault is not None:
-            event = replace(event, error=self.fault.message, upstream_error=self.fault.upstream)
-        if not self.answers:
-            return event
-        shown = worst(self.answers)
-        return replace(
-            event,
-            action=shown.action,
+            action=shown.action if self.answers else "scored" if status == 200 and request.path in SCORING else "",
             why=shown.why,
+            prompt=self.prompt if texts else "",
             first=shown.first if texts else "",
             text=shown.text if texts else "",
             before=shown.before,
             after=shown.after,
             late=any(each.late for each in self.answers),
-            stages={**shown.stages, **event.stages},
-            usage=spent(self.answers),
+            stream=self.stream,
+            first_segment=self.first_segment,
+            stages={**shown.stages, "total": perf_counter() - self.began},
+            usage=spent(self.answers) if self.answers else shown.usage,
+            error=self.fault.message if self.fault else "",
+            upstream_error=self.fault.upstream if self.fault else "",
         )
 
 
