@@ -116,6 +116,7 @@ CASES = {
     "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "leave it away"),
     "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.rate=1"), "--set takes STAGE.OPTION=VALUE"),
     "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
+    "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
     "a teacher without a school": (asked("hf/x", "--teacher", "stub/t"), "they go with --train or --ablate"),
     "a type that is none": (("paper", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),

@@ -104,8 +104,18 @@ def read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
         read: Any = yaml.safe_load(value)
         with contextlib.suppress(ValueError, TypeError):
             read = float(read) if isinstance(read, str) else read  # YAML takes 1e-5 for a text
+        if not _alike(read, STAGES[stage][name]):
+            raise UsageError(f"--set {key} takes a value like {STAGES[stage][name]}, not {value!r}.")
         found.setdefault(stage, {})[name] = read
     return found
+
+
+def _alike(value: Any, default: Any) -> bool:
+    """Whether a value may stand in the place of a default: a text, a truth or a number as that is."""
+    if default is None:
+        return True
+    kinds = (str, bool, (int, float))
+    return next(isinstance(value, kind) for kind in kinds if isinstance(default, kind))
 
 
 def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) -> list[Path]:
@@ -125,6 +135,8 @@ def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) 
             click.echo(f"{out / each.data} is left out, and what would be trained on it: {error}")
             continue
         click.echo(f"{out / each.data}: {counts['pairs_train']:,} pairs and {counts['sft_train']:,} low-bias answers.")
+    if len(missed) == len(every):
+        raise UsageError("None of the debates gives anything to learn from, for the reasons above; they are kept.")
     for each in (each for each in every if out / each.models not in missed):
         with _announcing(out / each.models) as announce:
             train(making, each, out, announce)

@@ -7,7 +7,7 @@ all models, however they were trained, are asked the same, and none has seen it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,26 @@ ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
 _OF_METHOD = ("rounds", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
 _PLACES = {"model", "data", "out", "reward"}
-STAGES: Mapping[str, frozenset[str]] = {
-    "debate": frozenset({"topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD}),
-    "pairs": frozenset(each.name for each in fields(PairOptions)),
-    "train": frozenset(each.name for each in fields(Options)) - _PLACES,
-    "sft": frozenset(each.name for each in fields(SFTOptions)) - _PLACES,
-    "reward": frozenset(each.name for each in fields(RewardOptions)) - _PLACES,
-    "ppo": frozenset(each.name for each in fields(PPOOptions)) - _PLACES,
+
+
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    """Option → default, without where things are; None where it has none."""
+    return {each.name: _default(each.default) for each in fields(kind) if each.name not in _PLACES}
+
+
+def _default(value: Any) -> Any:
+    return None if value is MISSING else value
+
+
+STAGES: Mapping[str, Mapping[str, Any]] = {
+    "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
+    "pairs": _defaults(PairOptions),
+    "train": _defaults(Options),
+    "sft": _defaults(SFTOptions),
+    "reward": _defaults(RewardOptions),
+    "ppo": _defaults(PPOOptions),
 }
-"""What can be set: of debates, pairs, all stages of training, and single ones."""
+"""What can be set, with its default where that tells the type: of debates, pairs, all of training, single stages."""
 
 Announce = Callable[[str], Callable[[int, int], None]]
 
