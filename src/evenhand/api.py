@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.guarding.guard import Guard
     from evenhand.guarding.policy import GuardPolicy
     from evenhand.models.base import ModelOptions
+    from evenhand.models.budget import Price
 
 
 def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
@@ -74,15 +75,17 @@ def guard(
     policy: str | GuardPolicy = "revise",
     judge: str | None = None,
     options: ModelOptions | None = None,
+    prices: Mapping[str, Price] | None = None,
     seed: int = 0,
     **fields: Any,
 ) -> Guard:
     """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
 
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
-    seconds), `evaluators`, `thresholds`.
+    seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
     """
     from evenhand.guarding.guard import Guard
     from evenhand.guarding.policy import make_policy
 
-    return Guard(model, method=method, policy=make_policy(policy, fields), judge=judge, options=options, seed=seed)
+    made = make_policy(policy, fields)
+    return Guard(model, method=method, policy=made, judge=judge, options=options, prices=prices, seed=seed)

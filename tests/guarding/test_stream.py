@@ -28,6 +28,7 @@ from support.guarding import (
     words_of,
 )
 from support.server import Body, Reply, completion, hang, refuse, reply_with
+from support.stardtox import Rule
 
 BODY = {"messages": ASKED}
 CALM = "The baker gets up early in the morning. Then the dough is made by hand. Bread comes out of the oven after that."
@@ -297,6 +298,24 @@ async def test_no_split_of_the_chunks_releases_what_fails(serve: Serve, seed: in
     for each in found:
         so_far += each.text
         assert each.checks and all(check.passed for check in each.checks)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_every_released_word_was_seen_by_the_scorer_before(serve: Serve, seed: int):
+    draw = random.Random(seed)
+    whole = " ".join(draw.choice([CALM, KIND, OTHER_KIND, LATER]) for _ in range(40))
+    server = await serve(streamed(*cut_at_random(whole, draw)))
+    scorer = Rule(lambda _: 0.0)
+    so_far = ""
+    async with guard_of(server) as guard:
+        monkey: Any = guard
+        monkey._scorers["builtin"] = scorer
+        async for segment in guard.stream(BODY):
+            so_far += segment.text
+            assert not segment.text or any(so_far.endswith(seen) and segment.text in seen for seen in scorer.seen)
+
+    assert so_far == whole
+    assert max(map(len, scorer.seen[:-1])) < 2_300  # the cost of a segment does not grow with the answer
 
 
 @pytest.mark.parametrize("seed", range(30))
