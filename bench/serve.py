@@ -204,7 +204,7 @@ def cpu(pid: int) -> float:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OPENBLAS_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
 
 
 def main() -> None:

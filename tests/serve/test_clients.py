@@ -166,24 +166,3 @@ async def test_openai_hears_of_a_stream_that_breaks(serve: Serve, guarding: Guar
         with pytest.raises(openai.APIError):
             async for _ in stream:
                 pass
-
-
-async def test_hugging_faces_client_works_too(serve: Serve, guarding: Guarding):
-    hub = pytest.importorskip("huggingface_hub")
-
-    def answer(body: Any):
-        return streamed(["The weather is mild. ", "The park is open."]) if body.get("stream") else chat(CLEAN)
-
-    behind = await serve(answer=answer)
-    guard = await guarding(route(behind.url))
-
-    def work() -> tuple[str, str]:
-        client = hub.InferenceClient(base_url=guard.url, api_key="none")
-        whole = client.chat_completion(HELLO, model="guarded").choices[0].message.content
-        stream = client.chat_completion(HELLO, model="guarded", stream=True)
-        return whole, "".join(each.choices[0].delta.content or "" for each in stream if each.choices)
-
-    whole, pieces = await asyncio.to_thread(work)
-
-    assert whole == CLEAN
-    assert pieces == "The weather is mild. The park is open."

@@ -53,7 +53,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         )
         running.append(process)
         assert process.stdout is not None
