@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.errors import UsageError
 from evenhand.training.options import SFTOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
@@ -40,3 +41,8 @@ def test_layers_are_computed_twice_with_gradients_and_once_without(tiny: str):
     with torch.no_grad():
         model(torch.tensor([[1, 2]]))
     assert len(passes) == 3
+
+
+def test_a_model_without_layers_is_refused():
+    with pytest.raises(UsageError, match="no layers that can be computed again"):
+        shards.compute_again(torch.nn.Linear(2, 2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from evenhand.errors import UsageError
 from evenhand.training.parallel import Team, is_spread
 
 
@@ -22,7 +23,12 @@ def compute_again(model: Any) -> None:
 
     Not by transformers' own switch, which works in training mode alone; our models have their dropout off.
     """
-    for layer in layers_of(model):
+    layers = layers_of(model)
+    if not layers:
+        raise UsageError(
+            "This kind of model has no layers that can be computed again; leave out --gradient-checkpointing."
+        )
+    for layer in layers:
         layer.forward = _again(layer.forward)
 
 
