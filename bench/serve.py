@@ -28,6 +28,8 @@ PARTS = ("overhead", "strain", "chaos", "end")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false"}
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
+PAUSE = 0.05
+"""Seconds at most between an answer and a client's next request, where latency is measured."""
 
 
 @contextlib.contextmanager
@@ -83,7 +85,8 @@ def overhead() -> dict[str, Any]:
                 server(upstream, BARE, "--workers", "2") as (double, _),
             ):
                 places = {"direct": (upstream, 0), "bare proxy": bare, "pass-through": passing, "guarded": guarded}
-                found[name] = _in_turn(places | {"pass-through, 2 workers": (double, 0)})
+                pause = PAUSE if upstream == slow else 0.0
+                found[name] = _in_turn(pause, places | {"pass-through, 2 workers": (double, 0)})
     direct = found["latency"]["direct"]["p50_ms"]
     rows = [
         (name, one["p50_ms"], one["p50_ms"] - direct, one["p99_ms"], one["rps"], fast["rps"], fast["cpu_ms"] or "")
@@ -100,16 +103,16 @@ def overhead() -> dict[str, Any]:
     return {**found, "added_p50_ms": added, "throughput_ratio": ratio}
 
 
-def _in_turn(places: dict[str, tuple[str, int]]) -> dict[str, Any]:
+def _in_turn(pause: float, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     """Each in turn, several times over, so that all see the same machine; the median of the turns."""
-    turns = [{name: _turn(*place) for name, place in places.items()} for _ in range(ROUNDS)]
+    turns = [{name: _turn(*place, pause) for name, place in places.items()} for _ in range(ROUNDS)]
     keys = ("p50_ms", "p99_ms", "rps", "cpu_ms", "invalid")
     return {name: {key: statistics.median(turn[name][key] for turn in turns) for key in keys} for name in places}
 
 
-def _turn(url: str, pid: int) -> dict[str, Any]:
+def _turn(url: str, pid: int, pause: float) -> dict[str, Any]:
     before = cpu(pid)
-    seen = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS)
+    seen = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS, pause=pause)
     return {**seen, "cpu_ms": 1000 * (cpu(pid) - before) / max(1, seen["requests"])}
 
 

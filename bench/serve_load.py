@@ -1,8 +1,9 @@
 """Clients of a chat completions server in one lean process: `serve_load.py '{"url": …, "clients": …, "seconds": …}'`.
 
-Each client sends its next request as soon as it has an answer. Bare asyncio protocols, so that the load costs little
-next to what is measured. Every answer is read: it must be a completion or an error in OpenAI's form. The result is the
-last line printed.
+Each client sends its next request as soon as it has an answer, or after a pause of random length, as independent
+clients do: without it, the clients of an endpoint with one fixed latency soon send all at the same moment. Bare asyncio
+protocols, so that the load costs little next to what is measured. Every answer is read: it must be a completion or an
+error in OpenAI's form. The result is the last line printed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -53,8 +55,9 @@ class Tally:
 class Client(asyncio.Protocol):
     """One keep-alive connection that asks until its time is up."""
 
-    def __init__(self, request: bytes, until: float, tally: Tally) -> None:
+    def __init__(self, request: bytes, until: float, pause: float, tally: Tally) -> None:
         self._request = request
+        self._pause = pause
         self._until = until
         self._tally = tally
         self._buffer = b""
@@ -65,7 +68,7 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._ask()
+        self._ask_later()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -83,7 +86,7 @@ class Client(asyncio.Protocol):
             assert self._transport is not None
             self._transport.close()
         else:
-            self._ask()
+            self._ask_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -93,8 +96,16 @@ class Client(asyncio.Protocol):
         if not self.done.done():
             self.done.set_result(None)
 
+    def _ask_later(self) -> None:
+        if self._pause:
+            asyncio.get_running_loop().call_later(random.uniform(0, self._pause), self._ask)
+        else:
+            self._ask()
+
     def _ask(self) -> None:
         assert self._transport is not None
+        if self._transport.is_closing():
+            return
         self._sent = time.perf_counter()
         self.waiting = True
         self._transport.write(self._request)
@@ -116,7 +127,9 @@ def _is_openais(status: int, body: bytes) -> bool:
         return False
 
 
-async def load(url: str, clients: int, seconds: float, end_pid: int = 0, end_after: float = 0.0) -> dict[str, Any]:
+async def load(
+    url: str, clients: int, seconds: float, pause: float = 0.0, end_pid: int = 0, end_after: float = 0.0
+) -> dict[str, Any]:
     """Ask for so long; where a process id is given, tell it to end on the way."""
     parts = urlsplit(url)
     head = (
@@ -132,7 +145,7 @@ async def load(url: str, clients: int, seconds: float, end_pid: int = 0, end_aft
         while time.perf_counter() < until:
             try:
                 _, client = await asyncio.get_running_loop().create_connection(
-                    lambda: Client(head.encode() + ASKED, until, tally), parts.hostname, parts.port
+                    lambda: Client(head.encode() + ASKED, until, pause, tally), parts.hostname, parts.port
                 )
             except OSError:
                 tally.refused += 1

@@ -12,8 +12,9 @@ from evenhand import aio
 from evenhand.guarding.conversation import content_words
 from evenhand.guarding.types import Guarded
 from evenhand.serve.auth import allowed, client_of
+from evenhand.serve.bare import Answering
 from evenhand.serve.errors import RequestError
-from evenhand.serve.routes import Answering, Route, Routes
+from evenhand.serve.routes import Route, Routes
 from evenhand.serve.streaming import Chunk, chat_chunks, stream
 from evenhand.serve.ticket import Ticket, ticket_of
 from evenhand.serve.wire import (

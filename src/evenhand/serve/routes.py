@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol
 
 from evenhand.errors import EvenhandError, PlanError, UnknownNameError
 from evenhand.guarding.guard import Guard
 from evenhand.guarding.policy import GuardPolicy
-from evenhand.guarding.types import Guarded, Segment
-from evenhand.guarding.upstream import Upstream
 from evenhand.models.base import ModelOptions
 from evenhand.models.budget import Price
+from evenhand.serve.bare import Answering, Bare
 from evenhand.serve.config import RouteConfig
 from evenhand.serve.errors import RequestError
 from evenhand.serve.wire import BYPASSED
-
-
-class Answering(Protocol):
-    """What answers requests: a guard, or the bare model."""
-
-    async def respond(self, body: Mapping[str, Any]) -> Guarded: ...
-
-    def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]: ...
-
-
-class Bare:
-    """The model as it is, for keys that may switch the method off; its answers are marked as such."""
-
-    def __init__(self, upstream: Upstream, prices: Mapping[str, Price]) -> None:
-        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()), prices=prices)
-
-    async def respond(self, body: Mapping[str, Any]) -> Guarded:
-        return replace(await self._guard.respond(body), action=BYPASSED)
-
-    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
-        async with contextlib.aclosing(self._guard.stream(body)) as segments:
-            async for segment in segments:
-                final = segment.final and replace(segment.final, action=BYPASSED)
-                yield replace(segment, final=final)
 
 
 class Route:
@@ -51,8 +23,12 @@ class Route:
     def __init__(self, name: str, config: RouteConfig) -> None:
         self.name = name
         self.config = config
-        self.guard = _guard(config)
-        self._bare: Bare | None = None
+        self._guard = _guard(config)
+        self.bare = Bare(self._guard.upstream, _prices(config).get(config.model), BYPASSED)
+        """For keys that may switch the method off."""
+        self.guard: Answering = self._guard
+        if self.method == "default" and not config.evaluators and config.latency is None:
+            self.guard = Bare(self._guard.upstream, _prices(config).get(config.model))
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -61,13 +37,6 @@ class Route:
     def method(self) -> str:
         """The name of its method, without options."""
         return self.config.method.partition(":")[0]
-
-    @property
-    def bare(self) -> Bare:
-        """Made when the first key asks for it."""
-        if self._bare is None:
-            self._bare = Bare(self.guard.upstream, _prices(self.config))
-        return self._bare
 
     @property
     def is_closed(self) -> bool:
@@ -95,7 +64,7 @@ class Route:
 
     def _close_if_unused(self) -> None:
         if self._retired and not self._users and self._closing is None:
-            self._closing = asyncio.ensure_future(self.guard.aclose())
+            self._closing = asyncio.ensure_future(self._guard.aclose())
 
 
 class Routes:
