@@ -33,7 +33,9 @@ _DEFAULTS = PairOptions()
     show_default=True,
     help="Every low with every high statement of a topic, the extremes, or each role's last with its first.",
 )
-@click.option("--threshold", type=float, default=_DEFAULTS.threshold, show_default=True, help="High bias is above.")
+@click.option(
+    "--threshold", default=str(_DEFAULTS.threshold), show_default=True, help="High bias is above; a number or median."
+)
 @click.option("--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Least difference in a pair.")
 @click.option("--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Most pairs of a topic.")
 @click.option("--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Topics held out.")
@@ -53,20 +55,28 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
       evenhand pairs runs/debate-age
       evenhand pairs runs/debate-* --out pairs/all --per-topic 4
     """
+    given["threshold"] = _number_or_text(given["threshold"])
     options = PairOptions(**given)
     out = out or runs[0] / "pairs"
     check_folder(out)
     check = load_check(data)
     about = write_pairs(runs, out, options, check)
-    _tell_rounds(about["rounds"])
+    _tell_rounds(about["rounds"], about["threshold"])
     _tell_counts(about)
     if check.unchecked:
         click.echo(check.unchecked)
     click.echo(f"Written: {out}. Next: evenhand train recipe {out} --model MODEL --out FOLDER")
 
 
-def _tell_rounds(rounds: Sequence[Mapping[str, Any]]) -> None:
-    click.echo("Bias scores by round (0–10, higher is worse):")
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _tell_rounds(rounds: Sequence[Mapping[str, Any]], threshold: float) -> None:
+    click.echo(f"Bias scores by round (0–10, higher is worse; high is above {number(threshold)}):")
     click.echo(f"{'round':>5} {'n':>7}  {'mean [95 %]':<18} {'high':>6}  0         10")
     for row in rounds:
         mean = interval(row["mean"], row["low"], row["high"], 2)

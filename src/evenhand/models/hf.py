@@ -8,6 +8,7 @@ steered takes several lines of the batch: its own, and one for each conversation
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import importlib
 import importlib.metadata
@@ -123,6 +124,7 @@ class HFModel(Model):
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
         model = self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
         use_grouped_attention(model)
+        _use_exact_head(model)
         return model
 
     @cached_property
@@ -350,6 +352,21 @@ class HFModel(Model):
         stated: Any = self.model.generation_config.eos_token_id
         ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
         return frozenset(i for i in (*ids, self.tokenizer.eos_token_id) if i is not None)
+
+
+def _use_exact_head(model: Any) -> None:
+    """Logits in float32: bfloat16 tells those of likely tokens apart in steps of an eighth only, so ratings tie."""
+    head = model.get_output_embeddings()
+    if head is None or head.weight.dtype == _torch().float32:
+        return
+    exact = copy.deepcopy(head).float()  # a copy, since the weights may be those of the input as well
+    exact.register_forward_pre_hook(_in_float32)
+    model.set_output_embeddings(exact)
+
+
+def _in_float32(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    del module
+    return (given[0].float(),)
 
 
 def _positions(mask: Any) -> Any:

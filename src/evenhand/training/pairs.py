@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
+from statistics import median
 from typing import Any
 
 from evenhand.agents.debating import WORST, Statement
@@ -18,6 +19,7 @@ from evenhand.errors import UsageError
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.personas import names_role, without_persona
 
+MEDIAN = "median"
 LEAST_WORDS = 4
 """What is shorter says nothing."""
 
@@ -27,8 +29,9 @@ class PairOptions:
     """How pairs are made."""
 
     policy: str = "threshold"
-    threshold: float = 3.0
-    """A score above it is high bias, one up to it low."""
+    threshold: float | str = 3.0
+    """A score above it is high bias, one up to it low; `median`: half of the scores are each, for referees who give
+    next to nothing above 3, or below."""
     margin: float = 2.0
     """The least difference of scores within a pair."""
     per_topic: int = 8
@@ -39,8 +42,8 @@ class PairOptions:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise UsageError(f"There is no policy {self.policy!r}; choose of {', '.join(POLICIES)}.")
-        if not 0 <= self.threshold < WORST:
-            raise UsageError(f"The threshold must be from 0 to below {WORST}, not {self.threshold:g}.")
+        if self.threshold != MEDIAN and not (isinstance(self.threshold, int | float) and 0 <= self.threshold < WORST):
+            raise UsageError(f"The threshold must be from 0 to below {WORST}, or {MEDIAN}, not {self.threshold}.")
         if not 0 < self.margin <= WORST:
             raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
         if self.per_topic < 1:
@@ -96,6 +99,7 @@ class PairSet:
     """What supervised fine-tuning imitates."""
     test: frozenset[str]
     """The topics that are held out."""
+    threshold: float
     counts: Mapping[str, int]
     leaks: Sequence[Mapping[str, Any]]
     """What was dropped for being BBQ's text."""
@@ -109,19 +113,26 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     by_topic = {
         topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)
     }
+    threshold = _threshold(options, candidates)
     pairs: list[Pair] = []
     low: list[Candidate] = []
     for group in by_topic.values():
-        lower = [each for each in group if each.score <= options.threshold]
-        higher = [each for each in group if each.score > options.threshold]
+        lower = [each for each in group if each.score <= threshold]
+        higher = [each for each in group if each.score > threshold]
         counts.update(low=len(lower), high=len(higher))
         low += lower
         found = POLICIES[options.policy](lower, higher, options)
         pairs += found
         counts[_fate(lower, higher, found)] += 1
     counts.update(topics=len({each.topic for each in debates}), pairs=len(pairs))
-    _check_classes(pairs, options, counts)
-    return PairSet(pairs, low, _held_out(pairs, low, options), counts, leaks)
+    _check_classes(pairs, options, threshold, counts)
+    return PairSet(pairs, low, _held_out(pairs, low, options), threshold, counts, leaks)
+
+
+def _threshold(options: PairOptions, candidates: Sequence[Candidate]) -> float:
+    if isinstance(options.threshold, int | float):
+        return float(options.threshold)
+    return median(each.score for each in candidates) if candidates else 0.0
 
 
 def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[Candidate]:
@@ -223,7 +234,7 @@ def _drawn(topics: Iterable[str], seed: int) -> list[str]:
     return sorted(topics, key=lambda topic: blake2b(f"{seed}/{topic}".encode(), digest_size=8).digest())
 
 
-def _check_classes(pairs: Sequence[Pair], options: PairOptions, counts: Mapping[str, int]) -> None:
+def _check_classes(pairs: Sequence[Pair], options: PairOptions, threshold: float, counts: Mapping[str, int]) -> None:
     if pairs:
         return
     usable = counts["low"] + counts["high"]
@@ -232,7 +243,7 @@ def _check_classes(pairs: Sequence[Pair], options: PairOptions, counts: Mapping[
     if not counts["low"] or not counts["high"]:
         missing, found = ("high", "at most") if counts["low"] else ("low", "above")
         raise UsageError(
-            f"There is no {missing}-bias statement: all {usable:,} usable scores are {found} {options.threshold:g}, "
+            f"There is no {missing}-bias statement: all {usable:,} usable scores are {found} {threshold:g}, "
             "and pairs need both; try another --threshold, referee or debater."
         )
     raise UsageError(
