@@ -240,3 +240,41 @@ async def test_a_bug_of_ours_reads_500_and_tells_nothing(serve: Serve, guarding:
     assert answer.status == 500
     assert "division" not in answer.text
     assert "division" in caplog.text
+
+
+async def test_texts_are_scored_and_counted(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(CLEAN))
+    guard = await guarding(route(behind.url))
+
+    scored = await guard.post("/v1/moderations", {"input": RUDE})
+    assert scored.body["results"][0]["flagged"]
+    assert (guard.event.endpoint, guard.event.action) == ("/v1/moderations", "scored")
+
+    comment = {"comment": {"text": RUDE}, "requestedAttributes": {"TOXICITY": {}}}
+    analyzed = await guard.post("/v1alpha1/comments:analyze", comment)
+    assert analyzed.body["attributeScores"]["TOXICITY"]["summaryScore"]["value"] > 0.5
+    wrong = await guard.post("/v1alpha1/comments:analyze", {})
+    assert wrong.body["error"]["status"] == "INVALID_ARGUMENT"
+    assert [event.status for event in guard.server.events.recent] == [200, 200, 400]
+
+
+async def test_every_request_reaches_metrics_audit_file_and_page(serve: Serve, guarding: Guarding, tmp_path):
+    from evenhand.serve.audit import read_audit
+
+    behind = await serve(chat(RUDE), chat(CLEAN))
+    file = tmp_path / "audit.sqlite"
+    guard = await guarding(route(behind.url), audit={"file": str(file), "texts": "full"})
+
+    answer = await guard.chat("What do you think of me?")
+    measured = (await guard.get("/metrics")).text
+    shown = (await guard.get("/page/state")).body
+    assert guard.server.audit is not None
+    await asyncio.to_thread(guard.server.audit.close)
+    row = next(iter(read_audit(file)))
+
+    assert 'action="revised"' in measured
+    assert 'route="guarded"' in measured
+    assert len(shown["rows"]) == 1
+    assert (row["id"], row["action"]) == (answer.headers["X-Request-Id"], "revised")
+    assert (row["first"], row["text"]) == (RUDE, CLEAN)
+    guard.server.audit = None  # it is closed
