@@ -2,19 +2,35 @@
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
 from support.judges import constant, seeing
+from support.referees import contrasting, referee, shown, verdict
+
+BBQ = "bbq_builtin"
+Reply = Callable[[Sequence[Message], Params], str]
+
+
+def _with(refereeing: Reply) -> Reply:
+    """Judges all that there is, and the statements of debates as the referee does."""
+
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        return (refereeing if shown(messages, contrasting()) else seeing)(messages, params)
+
+    return reply
 
 
 @pytest.fixture
 def _judges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models `judging/seeing` and `judging/constant`."""
-    functions = {"seeing": seeing, "constant": constant}
+    """The models `judging/seeing`, `judging/odds`, which referees by odds alone, and `judging/constant`."""
+    by_odds = referee(numbers=lambda found: verdict([3] * len(found)))
+    functions = {"seeing": _with(referee()), "odds": _with(by_odds), "constant": constant}
 
     class Judging(FunctionModel):
         def __init__(self, name: str, options: object) -> None:
@@ -34,11 +50,25 @@ def test_a_judge_that_sees_gets_thresholds_as_options_of_the_method(cli: Any):
 
 
 @pytest.mark.usefixtures("_judges")
-def test_the_options_that_it_prints_can_be_used(cli: Any):
-    lines = cli("doctor", "judging/seeing", "--judge").out.strip().splitlines()[-2:]
+def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: Any):
+    sees, by_odds = (cli("doctor", f"judging/{name}", "--judge").out for name in ("seeing", "odds"))
 
-    options = [word for line in lines for word in line.split()[1:]]
-    run = cli("run", "--model", "fake/A", *options, "--limit", "2", "--out", "r", "--dry-run")
+    assert re.search(r"^referee +60/60 +1\.00 +90\.0 +10\.0 +50\.0$", sees, re.MULTILINE)
+    assert sees.endswith("use       --method debate:scoring=numbers\nuse       evenhand pairs RUN --threshold 5\n")
+    assert re.search(r"^referee +60/60 +0\.50 +30\.0 +30\.0  at chance: do not use it$", by_odds, re.MULTILINE)
+    assert re.search(r"^odds +30/30 +1\.00 +100\.0 +0\.0 +50\.0$", by_odds, re.MULTILINE)
+    assert by_odds.endswith("use       --method debate:scoring=odds\nuse       evenhand pairs RUN --threshold 5\n")
+
+
+@pytest.mark.usefixtures("_judges")
+@pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate", "debates")])
+def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark: str):
+    out = cli("doctor", "judging/odds", "--judge").out
+    option = re.search(rf"^use +--method ({method}:.*)$", out, re.MULTILINE)
+    assert option is not None
+
+    plan = ("--benchmark", benchmark, "--method", option[1], "--limit", "2", "--out", "r", "--dry-run")
+    run = cli("run", "--model", "fake/A", *plan)
 
     assert run.code == 0, run
 
@@ -51,6 +81,8 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
     assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 6
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
+    assert "use       another model to referee" in result.out
+    assert "evenhand pairs" not in result.out
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
@@ -60,6 +92,8 @@ def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
     assert "no ratings could be read (48 replies)" in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
+    assert "use       another model to referee" in result.out
+    assert "evenhand pairs" not in result.out
 
 
 def test_a_fake_judge_is_told_by_its_name_alone(cli: Any):

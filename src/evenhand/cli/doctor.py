@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,9 @@ from evenhand.cli.options import key_values
 from evenhand.errors import ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.types import Message, Params
+
+if TYPE_CHECKING:
+    from evenhand.agents.calibrate import Calibration
 
 _SCHEMA = {
     "type": "object",
@@ -26,7 +31,7 @@ _SCHEMA = {
 @click.option("--base-url", help="The endpoint of openai/ models.")
 @click.option("--timeout", type=float, default=60.0, show_default=True)
 @click.option(
-    "--judge", is_flag=True, help="Also rate about 240 contrasting texts: is it fit to judge, and from where on?"
+    "--judge", is_flag=True, help="Also rate contrasting texts, in about 370 calls: is it fit to judge, from where on?"
 )
 @click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
 def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:
@@ -34,7 +39,7 @@ def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: 
 
     With --judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
     at chance, and its verdicts are worth nothing; for others the thresholds that part the texts best are printed, as
-    options of the methods stardtox and mabrf.
+    options of the methods stardtox, mabrf and debate and of `evenhand pairs`.
     """
     settings = key_values(extra, "--model-option")
     return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), judge))
@@ -59,6 +64,7 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
 
 async def _judge(model: Model) -> None:
     from evenhand.agents.calibrate import calibrate
+    from evenhand.methods.debate import calibrate as debate
     from evenhand.methods.mabrf import calibrate as mabrf
     from evenhand.methods.stardtox import calibrate as stardtox
 
@@ -69,8 +75,18 @@ async def _judge(model: Model) -> None:
             bar.update(1)
             del done
 
-        found = await calibrate(model, [*stardtox.contrasts(), *mabrf.contrasts()], tell)
-    click.echo(f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'good':>5} {'bad':>5}  threshold")
+        texts = [*stardtox.contrasts(), *mabrf.contrasts(), *debate.contrasts()]
+        found = debate.merged(await calibrate(model, texts, tell))
+    _tell_ratings(found)
+    _tell_use("stardtox", stardtox.suggested_options(found), "another model to judge for stardtox")
+    _tell_use("mabrf", mabrf.suggested_options(found), "another model to judge for mabrf")
+    _tell_use("debate", debate.suggested_options(found), "another model to referee")
+    if (threshold := debate.suggested_threshold(found)) is not None:
+        click.echo(f"use       evenhand pairs RUN --threshold {threshold:g}")
+
+
+def _tell_ratings(found: Sequence[Calibration]) -> None:
+    click.echo(f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'high':>5} {'low':>5}  threshold")
     for each in found:
         pairs = f"{len(each.high)}/{len(each.low)}"
         if each.auc is None:
@@ -80,14 +96,15 @@ async def _judge(model: Model) -> None:
         reading = "at chance: do not use it" if each.threshold is None else f"{100 * each.threshold:.1f}"
         unread = f"  ({each.unscored} unread)" if each.unscored else ""
         click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
-    uses = {"stardtox": stardtox.suggested_options(found), "mabrf": mabrf.suggested_options(found)}
-    for method, options in uses.items():
-        told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
-        click.echo(f"use       --method {method}:{told}" if told else f"use       another model to judge for {method}")
 
 
-def _shown(value: float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+def _tell_use(method: str, options: Mapping[str, Any], otherwise: str) -> None:
+    told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
+    click.echo(f"use       --method {method}:{told}" if told else f"use       {otherwise}")
+
+
+def _shown(value: float | bool | str) -> str:
+    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
 
 
 async def _features(model: Model, question: list[Message]) -> None:

@@ -1,0 +1,114 @@
+"""Statements that the debate's referee should tell apart, and how its scores are best read and cut.
+
+Two statements on one question differ in their prejudice alone. They are scored together, as those of a round are, in
+both orders; then each alone, by the odds of yes. The texts are ours, and debaters never see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evenhand.agents.calibrate import Calibration, Contrast
+from evenhand.agents.debating import WORST, Statement
+from evenhand.agents.session import BASE, Session
+from evenhand.agents.untrusted import fenced
+from evenhand.agents.yes_no import likely
+from evenhand.data.debate_topics import load_topics
+from evenhand.methods.base import METHODS
+from evenhand.methods.debate.referee import ODDS, REFEREE, judge
+from evenhand.scorers.rubric import Ratings
+from evenhand.types import Sample, Unscored
+
+BY_ODDS = "odds"
+_SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}
+"""The option `scoring` by the rating that speaks for it."""
+_SPEAKERS = ("one person", "another person")
+_BIASED, _FAIR = f"{REFEREE}/biased", f"{REFEREE}/fair"
+"""A verdict rates both statements, the one that should be high and the one that should be low."""
+_HIGHEST = WORST - 0.01
+"""`evenhand pairs` takes thresholds below 10."""
+
+
+def contrasts() -> list[Contrast]:
+    """Every statement scored beside its opposite, in both orders, and alone."""
+    return [
+        each for number, row in enumerate(_rows()) for each in (*_together(number, row), *_by_themselves(number, row))
+    ]
+
+
+def _together(number: int, row: Any) -> Iterator[Contrast]:
+    sides = ((_FAIR, str(row["fair"])), (_BIASED, str(row["biased"])))
+    # The draw that orders the statements is the same for both, so that each of them stands first once.
+    for first, second in (sides, sides[::-1]):
+        yield _scored_together(_sample(number, row), dict([first, second]))
+
+
+def _scored_together(sample: Sample, texts: dict[str, str]) -> Contrast:
+    async def rate(session: Session) -> Ratings | Unscored:
+        session = replace(session, options=METHODS.get("debate").with_options({}))
+        said = [Statement(name, 1, text) for name, text in zip(_SPEAKERS, texts.values(), strict=True)]
+        verdict = await judge(session, sample, 1, said)
+        if verdict.problem:
+            return Unscored(verdict.problem)
+        judged = zip(texts, verdict.statements, strict=True)
+        scores = {side: each.score / WORST for side, each in judged if each.score is not None}
+        return Ratings(scores, scores)
+
+    return Contrast(sample, rate, [(_BIASED, True), (_FAIR, False)])
+
+
+def _by_themselves(number: int, row: Any) -> Iterator[Contrast]:
+    for side, prejudiced in (("biased", True), ("fair", False)):
+        yield _scored_by_odds(_sample(number, row), str(row[side]), prejudiced)
+
+
+def _scored_by_odds(sample: Sample, text: str, prejudiced: bool) -> Contrast:
+    async def rate(session: Session) -> Ratings | Unscored:
+        messages = ODDS.render(question=sample.prompt, statement=fenced(text))
+        found = await likely(session, ODDS, messages, agent=REFEREE, role=BASE)
+        return found if isinstance(found, Unscored) else Ratings({BY_ODDS: found}, {BY_ODDS: found})
+
+    return Contrast(sample, rate, [(BY_ODDS, prejudiced)])
+
+
+def _sample(number: int, row: Any) -> Sample:
+    about = load_topics(row["bias"]).about
+    return Sample(f"contrast/{number}", "debate", row["question"], metadata={"about": about})
+
+
+@cache
+def _rows() -> list[dict[str, str]]:
+    return yaml.safe_load(Path(__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
+
+
+def merged(found: Sequence[Calibration]) -> list[Calibration]:
+    """The calibrations, with the two sides of the referee's verdicts as one."""
+    by_name = {each.rating: each for each in found}
+    biased, fair = by_name.pop(_BIASED), by_name.pop(_FAIR)
+    # What cannot be read is one reply, and has no score of either.
+    both = Calibration(REFEREE, biased.high, fair.low, biased.unscored)
+    return [*(each for name, each in by_name.items() if name != BY_ODDS), both, by_name[BY_ODDS]]
+
+
+def suggested_options(found: Sequence[Calibration]) -> dict[str, str]:
+    """The debate's options for a referee with these calibrations; a referee at chance gives none."""
+    best = _better(found)
+    return {} if best is None else {"scoring": _SCORINGS[best.rating]}
+
+
+def suggested_threshold(found: Sequence[Calibration]) -> float | None:
+    """Where to part high from low bias, from 0 to 10, under these options."""
+    best = _better(found)
+    return None if best is None or best.threshold is None else min(round(WORST * best.threshold, 2), _HIGHEST)
+
+
+def _better(found: Sequence[Calibration]) -> Calibration | None:
+    """The way to score that tells statements apart best; of equal ones numbers, which cost no further calls."""
+    able = [each for each in found if each.rating in _SCORINGS and each.threshold is not None]
+    return max(able, key=lambda each: each.auc or 0, default=None)

@@ -1,0 +1,125 @@
+"""What a model is worth as the debate's referee: the same statements scored together and by the odds of yes."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from evenhand.agents.calibrate import Calibration, calibrate
+from evenhand.agents.debating import Statement
+from evenhand.agents.session import Session
+from evenhand.data.debate_topics import BIASES
+from evenhand.methods.base import METHODS
+from evenhand.methods.debate.calibrate import contrasts, merged, suggested_options, suggested_threshold
+from evenhand.methods.debate.referee import judge
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+from support.referees import contrasting, referee, shown, verdict
+
+
+async def worth(reply: Callable[[Sequence[Message], Params], str]) -> dict[str, Calibration]:
+    """A referee's calibrations by rating."""
+    found = merged(await calibrate(FunctionModel(reply), contrasts()))
+    return {each.rating: each for each in found}
+
+
+def suggested(found: dict[str, Calibration]) -> tuple[dict[str, str], float | None]:
+    return suggested_options(list(found.values())), suggested_threshold(list(found.values()))
+
+
+async def test_a_referee_who_sees_all_is_read_by_numbers_which_cost_less():
+    found = await worth(referee())
+
+    assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found.values()] == [
+        ("referee", 1.0, 60, 60),
+        ("odds", 1.0, 30, 30),
+    ]
+    assert suggested(found) == ({"scoring": "numbers"}, 5.0)
+
+
+async def test_high_is_the_prejudiced_statement():
+    found = await worth(referee(numbers=lambda found: verdict([1 if biased else 9 for biased in found])))
+
+    assert found["referee"].auc == 0.0
+    assert found["odds"].auc == 1.0
+
+
+async def test_a_referee_whose_numbers_say_nothing_is_read_by_odds():
+    found = await worth(referee(numbers=lambda found: verdict([3] * len(found))))
+
+    assert found["referee"].auc == 0.5
+    assert suggested(found) == ({"scoring": "odds"}, 5.0)
+
+
+async def test_a_referee_who_always_says_no_is_read_by_numbers():
+    found = await worth(
+        referee(numbers=lambda found: verdict([4 if biased else 1 for biased in found]), odds=lambda _: "No")
+    )
+
+    assert suggested(found) == ({"scoring": "numbers"}, 2.5)
+
+
+async def test_a_referee_who_scores_by_place_is_at_chance():
+    found = await worth(referee(numbers=lambda _: verdict([9, 1]), odds=lambda _: "Yes"))
+
+    assert found["referee"].auc == 0.5
+    assert suggested(found) == ({}, None)
+
+
+async def test_verdicts_that_cannot_be_read_are_counted_and_leave_the_odds():
+    found = await worth(referee(numbers=lambda _: "Hard to say."))
+
+    assert (found["referee"].auc, found["referee"].unscored) == (None, 60)
+    assert suggested(found) == ({"scoring": "odds"}, 5.0)
+
+
+async def test_odds_that_cannot_be_read_leave_the_numbers():
+    found = await worth(referee(odds=lambda _: "Maybe."))
+
+    assert (found["odds"].auc, found["odds"].unscored) == (None, 60)
+    assert suggested(found) == ({"scoring": "numbers"}, 5.0)
+
+
+async def test_every_statement_stands_first_once_beside_its_opposite_and_is_asked_about_alone():
+    model = FunctionModel(referee())
+
+    await calibrate(model, contrasts())
+
+    orders = [shown(messages, contrasting()) for messages, _ in model.requests]
+    assert len(orders) == 120
+    assert orders.count([False, True]) == orders.count([True, False]) == 30
+    assert orders.count([True]) == orders.count([False]) == 30
+
+
+async def test_the_odds_are_asked_for_as_in_a_debate():
+    """The prompt is filled in twice, here and in the debate; the words must be the same."""
+    tried, debated = FunctionModel(referee()), FunctionModel(referee())
+    first = contrasts()[0].sample
+    fair, biased = list(contrasting())[:2]
+    options = METHODS.get("debate").with_options({"scoring": "odds"})
+    statements = [Statement("one", 1, fair), Statement("other", 1, biased)]
+
+    await calibrate(tried, contrasts())
+    await judge(Session(first, {"base": debated}, 0, options), first, 1, statements)
+
+    alone = [request for request in debated.requests if len(shown(request[0], contrasting())) == 1]
+    assert len(alone) == 2
+    assert all(request in tried.requests for request in alone)
+
+
+def test_other_ratings_stay_as_they_are():
+    other = Calibration("support", [0.9], [0.1], 2)
+    sides = [Calibration("referee/biased", [0.8], [], 1), Calibration("referee/fair", [], [0.3], 1)]
+    odds = Calibration("odds", [], [], 0)
+
+    assert merged([*sides, other, odds]) == [other, Calibration("referee", [0.8], [0.3], 1), odds]
+
+
+def test_a_threshold_is_one_that_pairs_can_be_made_with():
+    assert suggested_threshold([Calibration("odds", [1.0], [0.99999], 0)]) == 9.99
+
+
+def test_the_contrasts_are_of_all_types_of_bias_and_length_does_not_tell_them_apart():
+    lengths = [len(text.split()) for text in contrasting()]
+
+    assert len({each.sample.metadata["about"] for each in contrasts()}) == len(BIASES)
+    assert sum(lengths[::2]) == pytest.approx(sum(lengths[1::2]), rel=0.2)
