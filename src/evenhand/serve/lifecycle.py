@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path
 
-from aiohttp import web
-
-from evenhand.errors import EvenhandError, UsageError
+from evenhand.errors import EvenhandError
 from evenhand.serve.app import make_runner
 from evenhand.serve.config import ServeConfig, read_config
 from evenhand.serve.errors import RequestError
+from evenhand.serve.listening import Listener
 from evenhand.serve.logs import ServerLog
 from evenhand.serve.server import Server
 
 LOOK_SECONDS = 2.0
 """How often the config file is looked at."""
-BACKLOG = 4096
 _log = logging.getLogger("evenhand.serve")
 
 
@@ -55,27 +53,23 @@ async def serve(order: Order, ready: Callable[[str], None]) -> bool:
     runner = make_runner(server, life.reload)
     with ServerLog():
         await runner.setup()
+        assert runner.server is not None
         try:
-            site = web.TCPSite(runner, order.host, order.port, backlog=BACKLOG, reuse_port=bool(order.worker) or None)
-            await _started(site, order)
+            listener = Listener(order.host, order.port, shared=bool(order.worker))
+            listener.start(runner.server)
             life.listen()
-            ready(address(order.host, runner.addresses[0][1]))
-            await life.until_told()
-            finished = await life.until_drained()
+            ready(address(order.host, listener.port))
+            try:
+                await life.until_told()
+                finished = await life.until_drained()
+            finally:
+                listener.close()
         finally:
             if server.page is not None:
                 server.page.close()
             await runner.cleanup()
             await server.close()
     return finished
-
-
-async def _started(site: web.TCPSite, order: Order) -> None:
-    try:
-        await site.start()
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"Cannot listen on {order.host} port {order.port}: {why}; choose another --port.") from error
 
 
 class _Life:

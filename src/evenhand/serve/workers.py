@@ -8,8 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.synchronize import Event
@@ -17,6 +16,7 @@ from multiprocessing.synchronize import Event
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.serve.lifecycle import Order, address, serve
+from evenhand.serve.listening import bound
 
 _log = logging.getLogger("evenhand.serve")
 _LOOK_SECONDS = 0.5
@@ -27,7 +27,9 @@ def serve_with_workers(order: Order, count: int, ready: Callable[[str], None]) -
     """Serve until told to end; whether all workers finished their requests."""
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("This system cannot share a port between processes; serve without --workers.")
-    with _reserved(order) as port:
+    # The port is ours before any worker starts, also where it is to be found (0); nobody listens on this socket.
+    with bound(order.host, order.port, shared=True) as held:
+        port = held.getsockname()[1]
         parent = _Parent(replace(order, port=port), count)
         return parent.watch(lambda: ready(address(order.host, port)))
 
@@ -96,19 +98,3 @@ class _Parent:
 def _work(order: Order, listens: Event) -> None:
     finished = aio.run(serve(order, lambda _address: listens.set()))
     sys.exit(0 if finished else 1)
-
-
-@contextmanager
-def _reserved(order: Order) -> Generator[int]:
-    """A port that is ours before any worker starts, also when it is to be found (0); nobody listens on this socket."""
-    family = socket.AF_INET6 if ":" in order.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            held.bind((order.host, order.port))
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(
-                f"Cannot listen on {order.host} port {order.port}: {why}; choose another --port."
-            ) from error
-        yield held.getsockname()[1]
