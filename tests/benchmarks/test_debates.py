@@ -1,5 +1,7 @@
 """The benchmark of debates: which topics it selects, and how it counts what was said."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from evenhand.agents.debate_rounds import DECLINED, DISAGREED, ROUNDS, disagreements
 from evenhand.agents.debating import STATEMENTS, Statement, noted, roles_of
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.data.debate_topics import BIASES, load_topics, topics_yaml
+from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
 
 BENCHMARK = load_benchmark("debates")
@@ -61,6 +64,67 @@ def test_the_fingerprint_tells_roles_and_content():
 
     assert two["roles"] == ["20-year-old", "40-year-old"]
     assert two["sha256"] != three["sha256"]
+
+
+def ids(limit: int | None = None, **options: Any) -> list[str]:
+    return [sample.id for sample in load_benchmark("debates", **options).samples(Selection(limit))]
+
+
+def biases(samples: Sequence[str]) -> list[str]:
+    return [name.partition("/")[0] for name in samples]
+
+
+def test_several_types_of_bias_take_turns_and_each_has_its_own_topics_in_their_order():
+    both = ids(bias="age,beauty", topics=3)
+
+    assert biases(both) == ["age", "beauty"] * 3
+    assert both[::2] == ids(bias="age", topics=3)
+    assert both[1::2] == ids(bias="beauty", topics=3)
+
+
+def test_all_types_of_bias_are_the_five_that_are_built_in():
+    assert biases(ids(bias="all", topics=2)) == [*BIASES, *BIASES]
+    assert sorted(ids(bias="all")) == sorted(each for bias in BIASES for each in ids(bias=bias))
+
+
+def test_the_limit_is_that_of_all_types_together():
+    assert biases(ids(limit=7, bias="all")) == [*BIASES, *BIASES[:2]]
+    assert ids(limit=7, bias="all") == ids(bias="all")[:7]
+
+
+def test_a_type_that_is_named_twice_counts_once():
+    assert ids(bias="age,age", topics=2) == ids(bias="age", topics=2)
+
+
+def test_every_sample_of_several_types_has_its_own_roles_and_what_to_look_for():
+    age, job = load_benchmark("debates", bias="age,profession", topics=1).samples(Selection())
+
+    assert [role.name for role in roles_of(job)] == ["doctor", "lawyer", "engineer"]
+    assert roles_of(age) != roles_of(job)
+    assert age.metadata["about"] != job.metadata["about"]
+
+
+def test_the_fingerprint_of_one_type_is_what_it_was_and_that_of_several_names_each():
+    alone = load_benchmark("debates", bias="beauty").fingerprint()
+    several = load_benchmark("debates", bias="age,beauty").fingerprint()
+
+    assert set(alone) == {"name", "version", "bias", "topics", "roles", "sha256"}
+    assert [each["bias"] for each in several["biases"]] == ["age", "beauty"]
+    assert {**several["biases"][1], "name": "debates", "version": alone["version"]} == alone
+
+
+@pytest.mark.parametrize("bias", ["age,nation", "nation,age"])
+def test_an_unknown_one_of_several_types_is_refused_by_name(bias: str):
+    with pytest.raises(UnknownNameError, match="'nation'; did you mean nationality"):
+        ids(bias=bias)
+
+
+def test_a_file_of_topics_is_about_one_type(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(topics_yaml(load_topics("age"), {}), encoding="utf-8")
+
+    with pytest.raises(DataError, match="the topics are about 'age', not 'beauty'"):
+        ids(bias="age,beauty", data=str(file))
 
 
 def said(role: str, number: int, score: float | None, rank: int | None = None) -> Statement:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from evenhand.agents.debating import statements_in
-from evenhand.data.debate_topics import load_topics
+from evenhand.data.debate_topics import BIASES, load_topics
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.store import Store
@@ -82,6 +82,24 @@ def test_roles_and_rounds_are_as_asked_for_and_the_dry_run_counts_them_exactly(c
     assert len(model.requests) == 5 * 3 * (4 + 1)
     assert any("with a facial scar" not in each[0][0].content for each in model.requests)
     assert any("fashionable person" in each[0][0].content for each in model.requests)
+
+
+@pytest.mark.parametrize(("bias", "kinds"), [("all", BIASES), ("beauty,age", ("beauty", "age"))])
+def test_several_types_of_bias_are_one_run_with_as_many_topics_of_each(
+    cli: Any, plug: Any, tmp_path: Path, bias: str, kinds: Sequence[str]
+):
+    model = plug()
+    arguments = ("debate", "--bias", bias, "--topics", "2", "--rounds", "1", "--model", "stub/one")
+
+    forecast = cli(*arguments, "--dry-run")
+    done = cli(*arguments, "--out", "made")
+
+    assert (forecast.code, done.code) == (0, 0), done.err
+    assert len(model.requests) == 2 * len(kinds) * (3 + 1)
+    assert f"│ {len(model.requests)} " in forecast.out
+    store = Store(tmp_path / "made")
+    assert sorted(sample.metadata["bias"] for _, sample in store.samples()) == sorted([*kinds, *kinds])
+    store.close()
 
 
 def test_one_round_has_a_table_as_well(cli: Any, plug: Any):
@@ -184,9 +202,16 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--topics", "200"), f"There are {BUILTIN} topics on age, not 200; `evenhand debate --bias age --topics 200 --generate`"),
+        (
+            ("--topics", "200"),
+            f"There are {BUILTIN} topics on age, not 200; `evenhand debate --bias age --topics 200 --generate`",
+        ),
         (("--generate",), "say how many with --topics"),
         (("--bias", "agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
+        (("--bias", "age,agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
+        (("--bias", "all", "--topics", "70"), "not 70; `evenhand debate --bias"),
+        (("--bias", "all", "--topics", "90", "--generate"), "--generate writes topics on one type of bias at a time"),
+        (("--bias", "age,beauty", "--topics", "90", "--generate"), "name one with --bias"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),
         (("--rounds", "50"), "rounds is a whole number from 1 to 20, not 50"),
         (("--data", "none.yaml"), "There is no file none.yaml of debate topics"),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -11,9 +12,11 @@ import pytest
 
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
+from evenhand.runs.store import Store
 from evenhand.training.data import read_examples, read_pairs
-from evenhand.types import Message, Params
+from evenhand.types import Message, Params, Usage
 from support.debates import statements, store_debates
+from support.referees import STATEMENT, VERDICT, asked_for, verdict
 
 DEBATES = {f"t{number}": statements(f"t{number}", [(9, 6, 2), (4, 1.5, 0)]) for number in range(20)}
 FILES = ["pairs.json", "pairs.test.jsonl", "pairs.train.jsonl", "sft.test.jsonl", "sft.train.jsonl"]
@@ -68,6 +71,22 @@ def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path)
     assert str(tmp_path) not in json.dumps(about)
 
 
+def test_the_median_is_told_and_recorded_with_its_value(cli: Any, tmp_path: Path):
+    scores = {f"t{number}": statements(f"t{number}", [(9, 8, 6), (7, 5, 4)]) for number in range(4)}
+    store_debates(tmp_path / "run", scores)
+
+    result = cli("pairs", "run", "--threshold", "median")
+
+    assert result.code == 0, result.err
+    assert "high is above 6.5" in result.out
+    about = json.loads((tmp_path / "run" / "pairs" / "pairs.json").read_text(encoding="utf-8"))
+    assert (about["options"]["threshold"], about["threshold"]) == ("median", 6.5)
+    assert (about["counts"]["low"], about["counts"]["high"]) == (12, 12)
+    assert [row["high_share"] for row in about["rounds"]] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    answers = lines(tmp_path / "run" / "pairs" / "sft.train.jsonl")
+    assert max(row["score"] for row in answers) == 6
+
+
 def test_the_same_debates_give_the_same_bytes(cli: Any, run: Path, tmp_path: Path):
     cli("pairs", "run", "--out", "one")
     cli("pairs", "run", "--out", "two")
@@ -120,6 +139,8 @@ def test_a_run_that_is_not_complete_is_refused(cli: Any, tmp_path: Path):
         (("missing",), "holds no run"),
         (("run", "--policy", "best"), "is not one of"),
         (("run", "--threshold", "10"), "threshold must be from 0 to below 10"),
+        (("run", "--threshold", "mean"), "threshold must be from 0 to below 10, or median, not mean"),
+        (("run", "--threshold", "nan"), "threshold must be from 0 to below 10, or median, not nan"),
         (("run", "--margin", "0"), "margin must be above 0"),
         (("run", "--test-share", "1"), "between 0 and 1"),
         (("run", "--data", "nowhere"), "The data set bbq is not in nowhere"),
@@ -172,3 +193,48 @@ def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyP
     assert len(read_pairs(tmp_path / "p" / "pairs.train.jsonl")) == 72
     assert len(read_examples(tmp_path / "p" / "sft.test.jsonl")) == 3
     assert f"{len(about['held_out'])} of {len(about['held_out'])} done" in asked.out
+
+
+class Answerer(FunctionModel):
+    """Answers harshly or gently by its seed; as the referee it hears that. It can be planned without being called."""
+
+    free = True
+    features = frozenset({"schema", "seed"})
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(_answer, spec="plain/one", features=("schema", "seed"))
+
+
+def _answer(messages: Sequence[Message], params: Params) -> str:
+    last = messages[-1].content
+    kind = asked_for(params)
+    if kind == STATEMENT:
+        return f"{'Gently' if (params.seed or 0) % 2 else 'Harshly'} put, people are people, number {params.seed}."
+    if kind == VERDICT:
+        return verdict([8 if manner == "Harshly" else 1 for manner in re.findall("Harshly|Gently", last)])
+    return "Yes" if "Harshly" in last else "No"
+
+
+@pytest.mark.parametrize(("scoring", "calls", "low", "high"), [("numbers", 5, 1, 8), ("odds", 9, 0, 10)])
+def test_answers_without_a_debate_make_pairs_as_well(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scoring: str, calls: int, low: int, high: int
+):
+    monkeypatch.setitem(PROVIDERS._things, "plain", Answerer)
+    plan = ("--model", "plain/one", "--benchmark", "debates", "--method", f"rlaif:scoring={scoring}", "--limit", "12")
+
+    forecast = cli("run", *plan, "--dry-run")
+    made = cli("run", *plan, "--out", "answers")
+    result = cli("pairs", "answers", "--out", "p")
+
+    assert f"│ {12 * calls} " in forecast.out
+    assert made.code == 0, made.err
+    with closing(Store(tmp_path / "answers")) as store:
+        assert sum(store.usage().values(), Usage()).calls == 12 * calls
+    assert result.code == 0, result.err
+    about = json.loads((tmp_path / "p" / "pairs.json").read_text(encoding="utf-8"))
+    assert [(row["round"], row["n"]) for row in about["rounds"]] == [(1, 48)]
+    assert (about["pairs"]["chosen_score"], about["pairs"]["rejected_score"]) == (low, high)
+    assert about["made"][0]["methods"][0]["name"] == "rlaif"
+    train = lines(tmp_path / "p" / "pairs.train.jsonl")
+    assert all(row["chosen"][0]["content"].startswith("Gently") for row in train)
+    assert all(row["rejected"][0]["content"].startswith("Harshly") for row in train)

@@ -44,6 +44,37 @@ def test_threshold_margin_and_number_are_options():
     assert scores(made(debate("a", (0, 9, 6)), PLAIN, per_topic=1)) == [(0, 9)]
 
 
+def test_the_median_parts_the_scores_in_half():
+    high_and_higher = (debate("a", (9, 8.5, 5)), debate("b", (9.5, 6, 5.5)))
+
+    pairs = made(*high_and_higher, threshold="median")
+
+    assert pairs.threshold == 7.25
+    assert (pairs.counts["low"], pairs.counts["high"]) == (3, 3)
+    assert scores(pairs) == [(5, 9), (5, 8.5)]
+    with pytest.raises(UsageError, match="There is no low-bias statement"):
+        made(*high_and_higher)
+
+
+def test_the_median_is_that_of_statements_that_may_be_trained_on():
+    repeated = Statement("doctor", 2, said("a", "doctor", 1), 9)
+    first = Debate("a", "age", "One?", (*debate("a", (9, None, 1)).statements, repeated))
+
+    pairs = made(first, debate("b", (4, 8)), threshold="median")
+
+    assert pairs.threshold == 6
+
+
+def test_scores_that_are_all_the_same_have_no_half_above_their_median():
+    with pytest.raises(UsageError, match="no high-bias statement: all 4 usable scores are at most 5"):
+        made(debate("a", (5, 5)), debate("b", (5, 5)), threshold="median")
+
+
+def test_the_median_of_nothing_is_told_as_nothing_to_train_on():
+    with pytest.raises(UsageError, match="no usable statement"):
+        made(debate("a", (None,)), threshold="median")
+
+
 def test_the_extremes_are_one_pair():
     assert scores(made(debate("a", (9, 3, 1), (4, 5, 2)), PLAIN, policy="max_min")) == [(1, 9)]
 
@@ -154,6 +185,9 @@ def test_nothing_to_train_on_is_one_sentence(debates: list[Debate], words: str):
     [
         ("policy", "best"),
         ("threshold", 10),
+        ("threshold", -1),
+        ("threshold", float("nan")),
+        ("threshold", "mean"),
         ("margin", 0),
         ("per_topic", 0),
         ("test_share", 1.0),
