@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.fixtures import Serve
-from support.guard_server import CLEAN, RUDE, Guarding, route, until
+from support.guard_server import CLEAN, RUDE, Guarding, route, streamed, until
 from support.server import chat, hang
 
 
@@ -67,6 +67,17 @@ async def test_only_a_key_that_may_can_switch_the_method_off(
     assert allowed.body["choices"][0]["message"]["content"] == RUDE
     assert allowed.headers["X-Evenhand-Action"] == allowed.body["evenhand"]["action"] == "bypassed"
     assert (guard.event.action, guard.event.key) == ("bypassed", "tester")
+
+
+async def test_a_stream_tells_that_it_was_not_checked(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed([RUDE]))
+    guard = await guarding(route(behind.url), keys={"tester": key("two", may=["bypass"])})
+
+    answer = await guard.chat(stream=True, headers={**bearer("two"), "X-Evenhand-Method": "none"})
+
+    assert RUDE in answer.text
+    assert '"action":"bypassed"' in answer.text
+    assert guard.event.action == "bypassed"
 
 
 async def test_nobody_can_switch_it_off_without_a_key(serve: Serve, guarding: Guarding):

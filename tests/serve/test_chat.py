@@ -216,3 +216,34 @@ async def test_json_stays_json(serve: Serve, guarding: Guarding):
     answer = await guard.chat(response_format={"type": "json_object"})
 
     assert orjson.loads(answer.body["choices"][0]["message"]["content"]) == {"verdict": "fine"}
+
+
+BARE = {"method": "default", "policy": "flag", "evaluators": []}
+
+
+async def test_a_route_that_only_passes_on_changes_nothing(serve: Serve, guarding: Guarding):
+    reply = completion(RUDE, reasoning_content="Let me see.")
+    behind = await serve(reply_with(reply))
+    guard = await guarding(route(behind.url, **BARE, price={"input": 1.0, "output": 2.0}))
+
+    answer = await guard.chat(top_k=7)
+
+    assert answer.body["choices"] == [{**reply["choices"][0], "logprobs": None}]
+    assert answer.body["usage"] == reply["usage"]
+    assert answer.body["evenhand"]["before"] == []
+    assert answer.body["evenhand"]["cost"] == pytest.approx(30e-6)
+    assert behind.bodies[0]["top_k"] == 7
+
+
+@pytest.mark.parametrize(
+    "reply", [{"choices": ["x"]}, {"choices": [{"finish_reason": "stop"}]}, {"choices": 3}, [], {"choices": []}]
+)
+@pytest.mark.parametrize("fields", [BARE, {}])
+async def test_answers_that_are_none_read_502(serve: Serve, guarding: Guarding, reply: object, fields: dict):
+    behind = await serve(reply_with(reply))
+    guard = await guarding(route(behind.url, **fields))
+
+    answer = await guard.chat()
+
+    assert answer.status == 502
+    assert answer.body["error"]["message"]

@@ -198,8 +198,11 @@ async def test_a_worker_that_dies_is_replaced(start: Start, serve: Serve):
         os.kill(first, signal.SIGKILL)
         await until(lambda: len({*_children(server.process.pid)} - {first, second}) == 1)
         status, _ = await ask(session, server)
+        async with session.get(f"{server.url}/metrics") as reply:
+            counted = await reply.text()
 
     assert status == 200
+    assert re.search(r"evenhand_requests_total\{.*\} 1\.0", counted)
     server.process.send_signal(signal.SIGTERM)
     await server.ended()
 

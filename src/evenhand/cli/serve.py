@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,8 @@ def _config(file: Path | None, given: dict[str, Any]) -> ServeConfig:
 
 
 def _route_name(spec: str) -> str:
-    """The model's own name, or the last part of it where it is a path."""
-    return spec.rsplit("/", 1)[-1].removesuffix(".gguf")
+    """The model's own name, or the last part of it where it is a path, in characters that a route may have."""
+    return re.sub(r"[^A-Za-z0-9._:@-]+", "-", spec.rsplit("/", 1)[-1].removesuffix(".gguf")).strip("-._:@") or "model"
 
 
 def _greet(config: ServeConfig, address: str) -> None:

@@ -158,7 +158,9 @@ def make_config(values: Mapping[str, Any]) -> ServeConfig:
     except ValidationError as error:
         # A misspelt field may also make the right one missing; the misspelling is what helps.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        raise _complaint(first["type"], tuple(map(str, first["loc"])), str(first["msg"])) from error
+        raise _complaint(
+            first["type"], tuple(str(part) for part in first["loc"] if part != "[key]"), str(first["msg"])
+        ) from error
 
 
 def _complaint(kind: str, place: tuple[str, ...], message: str) -> PlanError:

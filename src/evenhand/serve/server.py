@@ -55,6 +55,7 @@ class Server:
         if self.metrics is not None:
             self.events.add(self.metrics)
             self.metrics.watch_limits(self.limits)
+            self.metrics.watch_losses(self.events, self.audit)
         self._tell_routes()
 
     @property

@@ -17,6 +17,7 @@ from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.serve.lifecycle import Order, address, serve
 from evenhand.serve.listening import bound
+from evenhand.serve.metrics import shared_counts
 
 _log = logging.getLogger("evenhand.serve")
 _LOOK_SECONDS = 0.5
@@ -28,7 +29,7 @@ def serve_with_workers(order: Order, count: int, ready: Callable[[str], None]) -
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("This system cannot share a port between processes; serve without --workers.")
     # The port is ours before any worker starts, also where it is to be found (0); nobody listens on this socket.
-    with bound(order.host, order.port, shared=True) as held:
+    with bound(order.host, order.port, shared=True) as held, shared_counts():
         port = held.getsockname()[1]
         parent = _Parent(replace(order, port=port), count)
         return parent.watch(lambda: ready(address(order.host, port)))
