@@ -80,14 +80,15 @@ async def test_odds_that_cannot_be_read_leave_the_numbers():
 
 
 async def test_every_statement_stands_first_once_beside_its_opposite_and_is_asked_about_alone():
+    texts = list(contrasting())
     model = FunctionModel(referee())
 
     await calibrate(model, contrasts())
 
-    orders = [shown(messages, contrasting()) for messages, _ in model.requests]
-    assert len(orders) == 120
-    assert orders.count([False, True]) == orders.count([True, False]) == 30
-    assert orders.count([True]) == orders.count([False]) == 30
+    assert len(model.requests) == 120
+    for fair, biased in zip(texts[::2], texts[1::2], strict=True):
+        found = [shown(messages, {fair: False, biased: True}) for messages, _ in model.requests]
+        assert sorted(order for order in found if order) == [[False], [False, True], [True], [True, False]]
 
 
 async def test_the_odds_are_asked_for_as_in_a_debate():
@@ -104,6 +105,14 @@ async def test_the_odds_are_asked_for_as_in_a_debate():
     alone = [request for request in debated.requests if len(shown(request[0], contrasting())) == 1]
     assert len(alone) == 2
     assert all(request in tried.requests for request in alone)
+
+
+@pytest.mark.parametrize(("numbers", "odds", "scoring"), [(0.3, 0.1, "odds"), (0.1, 0.3, "numbers")])
+def test_of_two_that_are_fit_the_better_is_suggested(numbers: float, odds: float, scoring: str):
+    found = [Calibration(name, [0.9, 0.2], [0.1, low], 0) for name, low in (("referee", numbers), ("odds", odds))]
+
+    assert all(each.threshold is not None for each in found)
+    assert suggested_options(found) == {"scoring": scoring}
 
 
 def test_other_ratings_stay_as_they_are():
