@@ -162,21 +162,22 @@ def test_a_run_without_debates_is_refused(cli: Any, tmp_path: Path):
     assert "holds no debate; make one with `evenhand debate`" in cli("pairs", "other").err
 
 
-def debater(messages: Sequence[Message], _params: Params) -> str:
+def debater(messages: Sequence[Message], params: Params) -> str:
     """Speaks harshly at first and gently later; as the referee it hears that."""
-    last = messages[-1].content
-    if "impartial referee" in messages[0].content:
-        found = re.findall(r"Statement ([A-Z]), by [^:]+: <<<(\w+)", last)
-        scores = {letter.lower(): 8 if manner == "Harshly" else 1 for letter, manner in found}
-        rank = sorted(scores, key=lambda letter: scores[letter])
-        rated = {f"prejudice_{letter}": score for letter, score in scores.items()}
-        return json.dumps({**rated, "rank": ", ".join(rank), **{f"why_{letter}": "so" for letter in scores}})
-    manner = "Gently" if "once more" in last else "Harshly"
+    if asked_for(params) == VERDICT:
+        return verdict([8 if manner == "Harshly" else 1 for manner in _manners(messages)])
+    manner = "Gently" if any(message.role == "assistant" for message in messages) else "Harshly"
     return f"{manner} put, people are people, say I and {crc32(repr(messages).encode())}."
 
 
+def _manners(messages: Sequence[Message]) -> list[str]:
+    return re.findall("Harshly|Gently", messages[-1].content)
+
+
 def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setitem(PROVIDERS._things, "stub", lambda *_: FunctionModel(debater, spec="stub/one"))
+    monkeypatch.setitem(
+        PROVIDERS._things, "stub", lambda *_: FunctionModel(debater, spec="stub/one", features=("schema", "seed"))
+    )
     model = ("--model", "stub/one")
     cli("run", *model, "--benchmark", "debates", "--method", "debate:rounds=2", "--limit", "10", "--out", "d")
 
@@ -206,13 +207,12 @@ class Answerer(FunctionModel):
 
 
 def _answer(messages: Sequence[Message], params: Params) -> str:
-    last = messages[-1].content
     kind = asked_for(params)
     if kind == STATEMENT:
         return f"{'Gently' if (params.seed or 0) % 2 else 'Harshly'} put, people are people, number {params.seed}."
     if kind == VERDICT:
-        return verdict([8 if manner == "Harshly" else 1 for manner in re.findall("Harshly|Gently", last)])
-    return "Yes" if "Harshly" in last else "No"
+        return verdict([8 if manner == "Harshly" else 1 for manner in _manners(messages)])
+    return "Yes" if "Harshly" in _manners(messages) else "No"
 
 
 @pytest.mark.parametrize(("scoring", "calls", "low", "high"), [("numbers", 5, 1, 8), ("odds", 9, 0, 10)])

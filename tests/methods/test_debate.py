@@ -59,17 +59,18 @@ class Round:
         """(who, the last message)."""
 
     def __call__(self, messages: Sequence[Message], _params: Params) -> str | Completion:
-        person = messages[0].content.partition("as this person: ")[2].partition(",")[0] or "referee"
+        shown = "\n".join(message.content for message in messages)
+        person = next((name for name in NAMES if f"a {name} person" in shown), "referee")
         self._turns[person] += 1
         number = self._turns[person]
         self.asked.append((person, messages[-1].content))
         if person != "referee":
             return self._say(person, number)
-        shown = table(messages)
-        scores = {letter: self._score(name, number) for letter, name in shown.items()}
+        letters = table(messages)
+        scores = {letter: self._score(name, number) for letter, name in letters.items()}
         rank = ", ".join(sorted(scores, key=lambda letter: scores[letter])).upper()
         found = {f"prejudice_{letter}": score for letter, score in scores.items()}
-        reasons = {f"why_{letter}": f"{name} {number} is unfair" for letter, name in shown.items()}
+        reasons = {f"why_{letter}": f"{name} {number} is unfair" for letter, name in letters.items()}
         return self._verdict({**found, "rank": rank, **reasons}, number)
 
 
