@@ -13,6 +13,13 @@ from typing import Any
 NAME = "evenhand_grouped"
 
 
+def avoid_plans_per_shape() -> None:
+    """Keep cuDNN out of attention: behind a mask newer GPUs prefer it, and it makes a plan, for tenths of a second, at
+    every new length of text; a text that is being written has a new length at every token."""
+    torch: Any = importlib.import_module("torch")
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def use_grouped_attention(model: Any) -> None:
     """Have a loaded model attend so; one with an attention of its own is left as it is."""
     if model.config._attn_implementation != "sdpa":

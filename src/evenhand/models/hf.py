@@ -29,7 +29,7 @@ from typing import Any
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.grouped_attention import use_grouped_attention
+from evenhand.models.grouped_attention import avoid_plans_per_shape, use_grouped_attention
 from evenhand.models.sampling import draw, steered
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
@@ -123,6 +123,7 @@ class HFModel(Model):
         """The transformers model, in evaluation mode on its device; loaded when first asked for."""
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
         model = self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
+        avoid_plans_per_shape()
         use_grouped_attention(model)
         _use_exact_head(model)
         return model

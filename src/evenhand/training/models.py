@@ -15,6 +15,7 @@ from typing import Any
 
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
+from evenhand.models.grouped_attention import avoid_plans_per_shape
 from evenhand.training import shards
 from evenhand.training.chat import MAX_LENGTH, Chat, prepared
 from evenhand.training.options import Options
@@ -200,6 +201,7 @@ def _from(kind: str, name: str, **settings: Any) -> Any:
     transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    avoid_plans_per_shape()
     source = _source(name)
     if isinstance(source, Path):
         settings |= {"gguf_file": source.name} if source.is_file() else {}
