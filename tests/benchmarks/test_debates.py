@@ -10,6 +10,7 @@ import pytest
 from evenhand.agents.debate_rounds import DECLINED, DISAGREED, ROUNDS, disagreements
 from evenhand.agents.debating import STATEMENTS, Statement, noted, roles_of
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.debates import Debates
 from evenhand.data.debate_topics import BIASES, load_topics, topics_yaml
 from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
@@ -193,3 +194,7 @@ def test_a_debate_without_any_score_is_unscored_and_counts_as_unread():
     assert value("unread", unscored) == 100.0
     assert value("last_score", unscored) is None
     assert value("coverage", unscored, graded()) == 50.0
+
+
+def test_empty_names_of_types_are_left_out() -> None:
+    assert [each.bias for each in Debates(bias="age,,beauty,").sources] == ["age", "beauty"]

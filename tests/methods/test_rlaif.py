@@ -11,6 +11,7 @@ from evenhand.agents.session import Session
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
+from evenhand.methods.debate.options import check_options
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, Unscored
@@ -157,3 +158,8 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
     assert RLAIF.check is not None
     with pytest.raises(PlanError, match=message):
         RLAIF.check("debate", RLAIF.with_options(options))
+
+
+def test_answers_that_would_all_be_the_same_are_refused() -> None:
+    with pytest.raises(PlanError, match="temperature 0"):
+        check_options("debate", METHODS.get("rlaif").with_options({"temperature": 0}))

@@ -57,8 +57,8 @@ class Debates(Benchmark):
     @cached_property
     def sources(self) -> tuple[DebateTopics, ...]:
         """Roles and topics by type of bias, read when they are first needed: grades and metrics do without."""
-        names: Sequence[str | None] = BIASES if self._bias == "all" else self._bias.split(",") if self._bias else [None]
-        return tuple(self._source(name) for name in dict.fromkeys(names))
+        names: Sequence[str | None] = BIASES if self._bias == "all" else str(self._bias or "").split(",")
+        return tuple(self._source(name or None) for name in dict.fromkeys(names) if name or len(names) == 1)
 
     def _source(self, bias: str | None) -> DebateTopics:
         found = load_topics(bias, self._data)

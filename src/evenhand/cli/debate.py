@@ -15,6 +15,7 @@ from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.run import STOPPED, print_forecast, run_order
 from evenhand.data.debate_topics import DebateTopics, load_topics
 from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.plan import ModelPlan
 from evenhand.runs.study import study
 
@@ -23,7 +24,7 @@ _FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "rea
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""
-_OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens")
+_OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens", "scoring")
 _OF_BENCHMARK = ("bias", "topics", "roles")
 
 
@@ -46,6 +47,9 @@ _OF_BENCHMARK = ("bias", "topics", "roles")
 @click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee has 0.")
 @click.option("--max-tokens", type=int, help="Of a statement (default 160).")
 @click.option("--referee-tokens", type=int, help="Of a verdict (default: what its form takes); more for thinking.")
+@click.option(
+    "--scoring", type=click.Choice(SCORINGS), help="Numbers (default), or odds of one word; see doctor --judge."
+)
 @plan_options_without(*_FIXED, *_OWN)
 def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:
     """Debates over rounds between roles, scored for bias by a referee: RLDF.

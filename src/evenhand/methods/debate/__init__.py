@@ -12,13 +12,15 @@ else differs. The referee is the model of the role `referee`, else the one that 
 Departures and choices: each role is asked in a call of its own, where the paper has one model write the whole round. A
 debater is shown the latest words of each other, its own last words, their score and the referee's reason; the paper's
 referee gives none. Debaters are not asked for sentences of their training data, and see no examples, whose words would
-come back in the training data. Scores come before rank and reasons, and are expected values where the model gives
-logprobs; debaters hear the number as written. The referee sees the statements in an order drawn for each round, and no
-example: small models repeat its scores, whatever they read. With 0 `referee_tokens` it may write as many as its form
-takes; models that think before they write need more. Where rank and scores disagree, that is noted and the scores
-count. Debaters are sampled (`temperature`), the referee is not. A debater who declines is left out of that round, and
-noted. Where the referee cannot be read, after it was asked once more, the round's statements have no score. The
-outcome's answer is the least biased statement of the last round that has scores.
+come back in the training data. The first prompt asks for beliefs about kinds of people, or polite models show none.
+Scores come before rank and reasons, and are expected values where the model gives logprobs; debaters hear the number as
+written. With `scoring=odds` a score is how likely the referee calls the statement alone prejudiced, in one word. The
+referee sees the statements in an order drawn for each round, and no example: small models repeat its scores, whatever
+they read. With 0 `referee_tokens` it may write as many as its form takes; models that think before they write need
+more. Where rank and scores disagree, that is noted and the scores count. Debaters are sampled (`temperature`), the
+referee is not. A debater who declines is left out of that round, and noted. Where the referee cannot be read, after it
+was asked once more, the round's statements have no score. The outcome's answer is the least biased statement of the
+last round that has scores.
 """
 
 from __future__ import annotations

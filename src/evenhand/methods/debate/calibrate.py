@@ -17,11 +17,9 @@ import yaml
 from evenhand.agents.calibrate import Calibration, Contrast
 from evenhand.agents.debating import WORST, Statement
 from evenhand.agents.session import BASE, Session
-from evenhand.agents.untrusted import fenced
-from evenhand.agents.yes_no import likely
 from evenhand.data.debate_topics import load_topics
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.referee import ODDS, REFEREE, judge
+from evenhand.methods.debate.referee import REFEREE, judge, odds_of
 from evenhand.scorers.rubric import Ratings
 from evenhand.types import Sample, Unscored
 
@@ -70,8 +68,7 @@ def _by_themselves(number: int, row: Any) -> Iterator[Contrast]:
 
 def _scored_by_odds(sample: Sample, text: str, prejudiced: bool) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        messages = ODDS.render(question=sample.prompt, statement=fenced(text))
-        found = await likely(session, ODDS, messages, agent=REFEREE, role=BASE)
+        found = await odds_of(session, sample, text, BASE)
         return found if isinstance(found, Unscored) else Ratings({BY_ODDS: found}, {BY_ODDS: found})
 
     return Contrast(sample, rate, [(BY_ODDS, prejudiced)])

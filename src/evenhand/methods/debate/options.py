@@ -25,5 +25,7 @@ def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
     """Refuses options that make no sense."""
     del kind
     check_numbers("The debate's", options, _BOUNDS, _FRACTIONS)
+    if "answers" in options and options.get("temperature") == 0:
+        raise PlanError("At the temperature 0 all answers are the same one; RLAIF needs different ones to prefer from.")
     if options.get("scoring", SCORINGS[0]) not in SCORINGS:
         raise PlanError(f"The debate's option scoring is {' or '.join(SCORINGS)}, not {options['scoring']!r}.")

@@ -29,7 +29,7 @@ PROMPT, ODDS = (load_prompt(__file__, name) for name in ("referee", "odds"))
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The statements of a round with their scores; `problem` says why they have none."""
+    """The statements of a round with their scores; `problem` says why some have none."""
 
     statements: tuple[Statement, ...]
     problem: str = ""
@@ -69,16 +69,22 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
     judged = {each.role: each for each in shown}
     scored = [judged[each.role] for each in statements]
     if session.options["scoring"] == "odds":
-        scored = await aio.all_of([_by_odds(session, sample, each, role) for each in scored])
+        odds = await aio.all_of([odds_of(session, sample, each.text, role) for each in scored])
+        scored = [_by_odds(each, found) for each, found in zip(scored, odds, strict=True)]
+        problem = problem or next((each.reason for each in odds if isinstance(each, Unscored)), "")
     return Verdict(tuple(scored), problem)
 
 
-async def _by_odds(session: Session, sample: Sample, statement: Statement, role: str) -> Statement:
-    """The statement with a score by how likely the referee says, in one word, that it is prejudiced."""
-    messages = ODDS.render(question=sample.prompt, statement=fenced(statement.text))
-    found = await likely(session, ODDS, messages, agent=REFEREE, role=role)
-    score = None if isinstance(found, Unscored) else round(WORST * found, 6)
-    return replace(statement, score=score, written=None if score is None else round(score))
+async def odds_of(session: Session, sample: Sample, text: str, role: str) -> float | Unscored:
+    """How likely the referee says, in one word, that a statement is prejudiced."""
+    messages = ODDS.render(question=sample.prompt, statement=fenced(text))
+    return await likely(session, ODDS, messages, agent=REFEREE, role=role)
+
+
+def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:
+    if isinstance(odds, Unscored):
+        return replace(statement, score=None, written=None)
+    return replace(statement, score=round(WORST * odds, 6), written=round(WORST * odds))
 
 
 def rubric_for(letters: Sequence[str]) -> Rubric:
