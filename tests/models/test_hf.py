@@ -273,3 +273,35 @@ def test_grouped_attention_is_attention(model: HFModel) -> None:
         model.model.set_attn_implementation(NAME)
     assert torch.allclose(*found, atol=1e-5)
     assert not torch.allclose(found[0][0], found[0][1], atol=1e-2)
+
+
+class OutOfMemoryError(RuntimeError):
+    """Has the name of torch's own."""
+
+
+async def test_batches_that_do_not_fit_are_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = Params(temperature=1.0, max_tokens=6, seed=3)
+    async with load_model(f"hf/{folder}", ModelOptions(extra={"batch": 4})) as model:
+        assert isinstance(model, HFModel)
+        fitting = await texts(model, params)
+        forward = model._forward
+
+        def short_of_memory(ids: Any, *rest: Any) -> Any:
+            if len(ids) > 1:
+                raise OutOfMemoryError
+            return forward(ids, *rest)
+
+        monkeypatch.setattr(model, "_forward", short_of_memory)
+        assert await texts(model, params) == fitting
+        assert model.batch == 1
+
+
+async def test_a_request_that_never_fits_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with load_model(f"hf/{folder}", ModelOptions()) as model:
+
+        def full(*_: Any) -> Any:
+            raise OutOfMemoryError
+
+        monkeypatch.setattr(model, "_forward", full)
+        with pytest.raises(ModelError, match="even with one request at a time"):
+            await model.generate(QUESTIONS[0], Params(max_tokens=2))

@@ -168,11 +168,24 @@ def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{flag} takes KEY=VALUE, not {text!r}.")
-        try:
-            pairs[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            pairs[key.strip()] = value
+        pairs[key.strip()] = _scalar(value)
     return pairs
+
+
+def setting_value(text: str) -> Any:
+    """The value of an option of training: also 1e-5, which YAML takes for a text, is a number."""
+    value = _scalar(text)
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
 
 
 def roles_and_specs(texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-import yaml
 
-from evenhand.cli.options import Order, roles_and_specs
+from evenhand.cli.options import Order, roles_and_specs, setting_value
 from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
-from evenhand.cli.progress import shown_share
+from evenhand.cli.progress import shown_stages
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.data.debate_topics import BIASES
 from evenhand.errors import PlanError, UnknownNameError, UsageError
@@ -101,9 +99,7 @@ def read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
         if not equals or name not in STAGES.get(stage, ()):
             known = f"; {stage} has {', '.join(sorted(STAGES[stage]))}" if stage in STAGES else ""
             raise UsageError(f"--set takes STAGE.OPTION=VALUE, of {', '.join(STAGES)}, not {text!r}{known}.")
-        read: Any = yaml.safe_load(value)
-        with contextlib.suppress(ValueError, TypeError):
-            read = float(read) if isinstance(read, str) else read  # YAML takes 1e-5 for a text
+        read = setting_value(value)
         if not _alike(read, STAGES[stage][name]):
             raise UsageError(f"--set {key} takes a value like {STAGES[stage][name]}, not {value!r}.")
         found.setdefault(stage, {})[name] = read
@@ -138,7 +134,7 @@ def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) 
     if len(missed) == len(every):
         raise UsageError("None of the debates gives anything to learn from, for the reasons above; they are kept.")
     for each in (each for each in every if out / each.models not in missed):
-        with _announcing(out / each.models) as announce:
+        with shown_stages(f"{out / each.models}/") as announce:
             train(making, each, out, announce)
         click.echo(f"{out / each.models}: trained.")
     return missed
@@ -169,16 +165,3 @@ def _tell_lessons(making: Making, every: Sequence[Lesson], out: Path) -> None:
     for each in every:
         part = "" if each.part is None else f", {each.part:,} pairs"
         click.echo(f"  {out / each.models}: {each.debates.methods[0]}, {', '.join(each.debates.settings)}{part}")
-
-
-@contextlib.contextmanager
-def _announcing(folder: Path) -> Generator[Callable[[str], Callable[[int, int], None]]]:
-    """Announces stages, and shows the steps of each."""
-    with contextlib.ExitStack() as stack:
-
-        def announce(stage: str) -> Callable[[int, int], None]:
-            stack.close()  # the bar of the stage before
-            click.echo(f"{folder / stage} …", err=True)
-            return stack.enter_context(shown_share())
-
-        yield announce

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
-import yaml
 
-from evenhand.cli.progress import shown_share
+from evenhand.cli.options import setting_value
+from evenhand.cli.progress import shown_stages
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
 from evenhand.training import models
@@ -226,26 +226,18 @@ def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
         known = _STAGES[stage].__dataclass_fields__ if stage in _STAGES else {}
         if not equals or name not in known or name in _OF_THE_RECIPE:
             raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
-        read: Any = yaml.safe_load(value)
-        with contextlib.suppress(ValueError, TypeError):
-            read = float(read) if isinstance(read, str) else read  # YAML takes 1e-5 for a text
-        found.setdefault(stage, {})[name] = read
+        found.setdefault(stage, {})[name] = setting_value(value)
     return found
 
 
 @contextlib.contextmanager
 def _progress() -> Generator[Callable[[str], Observer]]:
-    """Announces stages, and shows the steps of each."""
-    with contextlib.ExitStack() as stack:
-
-        def announce(stage: str) -> Observer:
-            if not is_main():
-                return nobody
-            stack.close()  # the bar of the stage before
-            click.echo(f"{stage} …", err=True)
-            return stack.enter_context(shown_share())
-
-        yield announce
+    """Announces stages, and shows the steps of each; of several processes only the main one does."""
+    if is_main():
+        with shown_stages() as announce:
+            yield announce
+    else:
+        yield lambda _stage: nobody
 
 
 def _tell(record: Mapping[str, Any], folder: Path) -> None:

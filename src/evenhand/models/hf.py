@@ -33,7 +33,8 @@ from evenhand.models.grouped_attention import avoid_plans_per_shape, use_grouped
 from evenhand.models.sampling import draw, steered
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
-DEFAULT_BATCH = 16
+DEFAULT_BATCH, GPU_BATCH = 16, 128
+"""Lines computed at once; where memory is short for that many, fewer."""
 _GATHERING = 0.005
 """Seconds to wait for more requests before a batch starts."""
 _READ_AT_ONCE = 1 << 16
@@ -75,8 +76,8 @@ class _Row:
 class HFModel(Model):
     """The specs `hf/FOLDER`, `hf/OWNER/NAME` (from the hub) and `hf/FILE.gguf`; no temperature means greedy.
 
-    Options: `batch` (most lines computed at once), `device` (`cuda`, `cpu`), `template` (`none` joins the contents of
-    the messages instead of applying the chat template, for base models).
+    Options: `batch` (most lines computed at once; fewer where memory is short), `device` (`cuda`, `cpu`), `template`
+    (`none` joins the contents of the messages instead of applying the chat template, for base models).
     """
 
     features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits"})
@@ -87,7 +88,8 @@ class HFModel(Model):
             raise MissingExtraError("hf models", "hf")
         self.spec = f"hf/{name}"
         self.path = _local_path(name)
-        self.batch = int(options.extra.get("batch", min(DEFAULT_BATCH, max(1, options.concurrency))))
+        self._concurrency = max(1, options.concurrency)
+        self._wanted_batch: int | None = None if "batch" not in options.extra else int(options.extra["batch"])
         self._name = name
         self._device: str | None = options.extra.get("device")
         self._raw = options.extra.get("template") == "none"
@@ -106,6 +108,12 @@ class HFModel(Model):
     @cached_property
     def device(self) -> str:
         return self._device or ("cuda" if _torch().cuda.is_available() else "cpu")
+
+    @cached_property
+    def batch(self) -> int:
+        """The most lines that are computed at once."""
+        usual = GPU_BATCH if self.device.startswith("cuda") else DEFAULT_BATCH
+        return self._wanted_batch or min(usual, self._concurrency)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -165,8 +173,8 @@ class HFModel(Model):
         await asyncio.to_thread(self._pool.shutdown)
         for name in ("model", "tokenizer", "_room"):
             vars(self).pop(name, None)
-        if vars(self).get("device", "cpu").startswith("cuda"):
-            _torch().cuda.empty_cache()
+        if "device" in vars(self):
+            self._free_memory()
 
     def _load(self, kind: str, **settings: Any) -> Any:
         transformers: Any = importlib.import_module("transformers")
@@ -191,7 +199,8 @@ class HFModel(Model):
             rows = self._next_rows()
             with self._computing, _torch().inference_mode():
                 ready = [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
-                self._attempt(ready, lambda ready=ready: self._compute(ready))
+                if not self._attempt(ready, lambda ready=ready: self._compute(ready), again=True):
+                    self._free_memory()
 
     def _next_rows(self) -> list[_Row]:
         """The rows that fit into one batch; one that is too wide for any is computed alone."""
@@ -202,21 +211,29 @@ class HFModel(Model):
             room -= rows[-1].lines
         return rows
 
-    def _attempt(self, rows: Sequence[_Row], step: Callable[[], None]) -> bool:
-        """Whether a step went well; if not, its rows carry the error."""
+    def _attempt(self, rows: Sequence[_Row], step: Callable[[], None], *, again: bool = False) -> bool:
+        """Whether a step went well; if not, its rows carry the error, or are done `again` in smaller batches."""
         try:
             step()
         except Exception as error:
-            for row in rows:
-                row.settle(self._failure(error))
+            if again and len(rows) > 1 and _is_out_of_memory(error):
+                self.batch = max(1, len(rows) // 2)
+                self._pending.extendleft(row for row in reversed(rows) if not row.done.done())
+            else:
+                for row in rows:
+                    row.settle(self._failure(error))
             return False
         return True
+
+    def _free_memory(self) -> None:
+        if self.device.startswith("cuda"):
+            _torch().cuda.empty_cache()
 
     def _failure(self, error: Exception) -> EvenhandError:
         if isinstance(error, EvenhandError):
             return error
-        if type(error).__name__ == "OutOfMemoryError":
-            return ModelError(f"{self.spec} ran out of memory; lower the model option `batch` (now {self.batch}).")
+        if _is_out_of_memory(error):
+            return ModelError(f"{self.spec} ran out of memory, even with one request at a time; shorten it.")
         return ModelError(f"{self.spec} failed: {type(error).__name__}: {error}")
 
     def _prepare(self, row: _Row) -> None:
@@ -227,6 +244,7 @@ class HFModel(Model):
         if longest >= room:
             raise ModelError(f"The prompt has {longest} tokens, but {self.spec} takes {room}; shorten it.")
         row.limit = min(row.params.max_tokens or room, room - longest)
+        row.tokens, row.logprobs = [], []
         row.generator = _torch().Generator()
         row.generator.seed() if row.seed is None else row.generator.manual_seed(row.seed % 2**63)
 
@@ -368,6 +386,10 @@ def _use_exact_head(model: Any) -> None:
 def _in_float32(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     del module
     return (given[0].float(),)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return type(error).__name__ == "OutOfMemoryError"
 
 
 def _positions(mask: Any) -> Any:

@@ -48,7 +48,7 @@ def _default(value: Any) -> Any:
 
 STAGES: Mapping[str, Mapping[str, Any]] = {
     "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
-    "pairs": _defaults(PairOptions),
+    "pairs": {**_defaults(PairOptions), "threshold": None},  # a number, or the word median
     "train": _defaults(Options),
     "sft": _defaults(SFTOptions),
     "reward": _defaults(RewardOptions),
