@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from evenhand.guarding.types import Check
-from evenhand.serve.auth import Auth, auth_middleware, new_key
-from evenhand.serve.config import KeyConfig
-from evenhand.serve.errors import RequestError
-from evenhand.serve.page.page import OPEN_PATHS
+from evenhand.serve.auth import new_key
 from evenhand.types import Usage
 from support.browser import choose, every, one, set_size, start_chromium, wait_until
+from support.fixtures import Serve
+from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.live_page import FIRST, TEXT, LivePage, event, revised
+from support.server import chat
 
 pytestmark = pytest.mark.slow
 
@@ -314,45 +314,43 @@ def test_a_request_that_is_no_longer_kept_is_said_to_be(chromium: Any, site: Liv
     chromium.get("about:blank")
 
 
-@web.middleware
-async def _ask_for_a_key(request: web.Request, handler: Any) -> web.StreamResponse:
-    if request.path in OPEN_PATHS or request.headers.get("Authorization") == "Bearer right":
-        return await handler(request)
-    return RequestError(401, "The API key is not valid.").response()
+async def test_where_keys_are_needed_the_page_asks_and_keeps_the_key_in_the_tab(
+    chromium: Any, serve: Serve, guarding: Guarding
+) -> None:
+    (operator, its_hash), (client, other_hash) = new_key(), new_key()
+    keys = {"operator": {"hash": its_hash, "may": ["admin"]}, "website": {"hash": other_hash}}
+    behind = await serve(chat(RUDE), chat(CLEAN))
+    guard = await guarding(route(behind.url), keys=keys)
+
+    await asyncio.to_thread(chromium.get, guard.root)
+    await asyncio.to_thread(_get_in, chromium, client, operator)
+    await guard.chat("Whom should I hire?", headers={"Authorization": f"Bearer {client}"})
+    await asyncio.to_thread(_see_the_request, chromium, operator)
 
 
-def test_where_keys_are_needed_the_page_asks_and_keeps_the_key_in_the_tab(chromium: Any) -> None:
-    site = LivePage([_ask_for_a_key])
-    site.publish(revised())
-    chromium.get(site.url)
-    field = wait_until(chromium, lambda: one(chromium, "#key").is_displayed() and one(chromium, "#key"))
-    assert one(chromium, "#key-why").text == ""
-    field.send_keys("wrong\n")
-    wait_until(chromium, lambda: one(chromium, "#key-why").text == "The API key is not valid.")
-    one(chromium, "#key").send_keys("right\n")
-    wait_for_items(chromium, 1)
-    assert not one(chromium, "#key-form").is_displayed()
-    assert "It calls girls less able." in open_first(chromium).text
-    kept = chromium.execute_script("return [localStorage.length, document.cookie, sessionStorage['evenhand-key']]")
-    assert kept == [0, "", "right"]
-    chromium.refresh()
-    wait_for_items(chromium, 1)
-    chromium.get("about:blank")
-    site.close()
+def _get_in(page: Any, client: str, operator: str) -> None:
+    """First with no key, then with wrong ones, then with the right one."""
+    wait_until(page, lambda: one(page, "#key").is_displayed())
+    assert one(page, "#key-why").text == ""
+    one(page, "#key").send_keys("evh-wrong\n")
+    wait_until(page, lambda: one(page, "#key-why").text == "The API key is not valid.")
+    one(page, "#key").send_keys(f"{client}\n")
+    wait_until(page, lambda: "lacks the right 'admin'" in one(page, "#key-why").text)
+    one(page, "#key").send_keys(f"{operator}\n")
+    wait_until(page, lambda: one(page, "#connection").text == "Live")
+    assert not one(page, "#key-form").is_displayed()
+    assert operator not in one(page, "#first-command").text
 
 
-def test_a_browser_that_was_asked_for_the_key_itself_needs_no_second_one(chromium: Any) -> None:
-    key, digest = new_key()
-    auth = Auth({"operator": KeyConfig(hash=digest, may=("admin",))}, "0.0.0.0")
-    site = LivePage([auth_middleware(lambda: auth)])
-    chromium.get(site.url.replace("//", f"//any:{key}@"))
-    wait_until(chromium, lambda: one(chromium, "#connection").text == "Live")
-    assert key not in one(chromium, "#first-command").text
-    site.publish(revised())
-    wait_for_items(chromium, 1)
-    assert "It calls girls less able." in open_first(chromium).text
-    chromium.get("about:blank")
-    site.close()
+def _see_the_request(page: Any, operator: str) -> None:
+    """It appears, also after the page is loaded again, and the key is nowhere but in this tab."""
+    wait_for_items(page, 1)
+    assert "worthless" in open_first(page).text
+    kept = page.execute_script("return [localStorage.length, document.cookie, sessionStorage['evenhand-key']]")
+    assert kept == [0, "", operator]
+    page.refresh()
+    wait_for_items(page, 1)
+    page.get("about:blank")
 
 
 def test_one_of_several_workers_shows_its_own_requests(chromium: Any) -> None:

@@ -11,12 +11,13 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from evenhand.serve import metrics
+from evenhand.serve import health, metrics
 from evenhand.serve.auth import Handler, auth_middleware
 from evenhand.serve.chat import answer_chat
 from evenhand.serve.completions import answer_completions
 from evenhand.serve.cors import allow_origins, preflight
 from evenhand.serve.errors import RequestError, told
+from evenhand.serve.page import page
 from evenhand.serve.perspective_errors import google_errors
 from evenhand.serve.routes import Routes
 from evenhand.serve.scoring import scoring_routes
@@ -37,7 +38,7 @@ Reload = Callable[[], Awaitable[list[str]]]
 
 def make_app(server: Server, reload: Reload) -> web.Application:
     """All addresses of a server; `reload` reads its config again."""
-    keys = auth_middleware(lambda: server.auth)
+    keys = auth_middleware(lambda: server.auth, health.OPEN_PATHS | page.OPEN_PATHS)
     around: list[Any] = [_front(server), google_errors(), keys, server.limits.middleware()]
     if server.config.cors:
         around.insert(1, preflight(server.config.cors))

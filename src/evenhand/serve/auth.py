@@ -10,8 +10,6 @@ needs one, from this machine too: a reverse proxy makes strangers look like neig
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -29,10 +27,8 @@ from evenhand.serve.errors import RequestError
 
 PREFIX = "evh-"
 """What keys begin with, so that they are recognised where they do not belong."""
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 _NEEDED: dict[str, Permission] = {
-    "/": "admin",
     "/page": "admin",
     "/admin": "admin",
     "/metrics": "metrics",
@@ -105,22 +101,19 @@ class Auth:
             raise RequestError(403, "Pages of other sites may not use this server.")
 
 
-def auth_middleware(current: Callable[[], Auth]) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
-    """Lets pass who may; `current` is asked every time, because keys can be reloaded."""
+def auth_middleware(
+    current: Callable[[], Auth], open_paths: Collection[str] = ()
+) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    """Lets pass who may; `current` is asked every time, because keys can be reloaded.
+
+    What is at the open paths may be read by everyone.
+    """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in OPEN_PATHS:
+        if request.path in open_paths and request.method in ("GET", "HEAD"):
             return await handler(request)
-        try:
-            client = current().client(request)
-        except RequestError as error:
-            if not _is_for_a_browser(request):
-                raise
-            # The browser then asks its user: any name, and the key as the password.
-            response = error.response()
-            response.headers["WWW-Authenticate"] = 'Basic realm="evenhand", charset="UTF-8"'
-            return response
+        client = current().client(request)
         if (right := right_needed(request.path)) and not allowed(client, right):
             raise RequestError(403, f"This key may not do this: it lacks the right {right!r}.", code="missing_right")
         request[_CLIENT] = client
@@ -140,21 +133,19 @@ def allowed(client: Client, right: Permission) -> bool:
 
 def right_needed(path: str) -> Permission | None:
     for place, right in _NEEDED.items():
-        if path == place or (place != "/" and path.startswith(f"{place}/")):
+        if path == place or path.startswith(f"{place}/"):
             return right
     return None
 
 
 def key_of(request: web.Request) -> str:
-    """The key as OpenAI's, Google's and browsers' ways bring it; "" where there is none."""
+    """The key as OpenAI's and Google's clients send it; "" where there is none.
+
+    Nothing that a browser adds of its own accord (cookies, passwords) counts, so that no other site can use it.
+    """
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
-    match scheme.lower():
-        case "bearer":
-            return value.strip()
-        case "basic" if request.method in ("GET", "HEAD"):  # a browser adds it to other sites' forms too
-            return _password(value)
-        case _:
-            pass
+    if scheme.lower() == "bearer":
+        return value.strip()
     if request.path.startswith(("/v1alpha1/", "/$discovery/")):
         return request.headers.get("X-Goog-Api-Key") or request.query.get("key", "")
     return request.headers.get("X-Api-Key", "")
@@ -175,10 +166,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _is_for_a_browser(request: web.Request) -> bool:
-    return request.method == "GET" and "text/html" in request.headers.get("Accept", "")
-
-
 def _digest(name: str, text: str) -> bytes:
     if not _HASH.fullmatch(text):
         raise PlanError(
@@ -191,11 +178,4 @@ def _host_name(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
     except ValueError:
-        return ""
-
-
-def _password(value: str) -> str:
-    try:
-        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
-    except (binascii.Error, ValueError):
         return ""

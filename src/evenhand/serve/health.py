@@ -14,6 +14,7 @@ from aiohttp import web
 
 from evenhand.serve.events import Event
 
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 FAILURES = 3
 """Requests in a row that a route's endpoint must fail before the route counts as failing."""
 
