@@ -1,11 +1,11 @@
-"""The bus: what sinks, followers and the memory of recent requests see."""
+"""The bus: what sinks and the memory of recent requests see."""
 
 from dataclasses import replace
 
 import pytest
 
 from evenhand.guarding.types import Check
-from evenhand.serve.events import LONGEST, WAITING, Event, Events
+from evenhand.serve.events import LONGEST, Event, Events
 
 EVENT = Event("r1", 1.0, "chat", "/v1/chat/completions", prompt="Hello", text="Hi")
 
@@ -58,27 +58,3 @@ def test_long_texts_are_cut_in_memory_but_not_for_sinks():
     texts = (kept.prompt, kept.first, kept.text, kept.before[0].words, kept.after[0].words)
     assert {len(text) for text in texts} == {LONGEST}
     assert kept.text.endswith("…")
-
-
-async def test_a_follower_gets_what_comes_after_it_began():
-    events = Events()
-    events.publish(EVENT)
-
-    with events.follow() as queue:
-        events.publish(replace(EVENT, id="r2"))
-        assert (await queue.get()).id == "r2"
-        assert queue.empty()
-
-    events.publish(EVENT)
-    assert queue.empty()
-
-
-async def test_a_slow_follower_misses_the_oldest():
-    events = Events()
-
-    with events.follow() as queue:
-        for number in range(WAITING + 5):
-            events.publish(replace(EVENT, id=str(number)))
-
-        assert queue.qsize() == WAITING
-        assert (await queue.get()).id == "5"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from evenhand.guarding.types import Check
@@ -16,8 +14,6 @@ KEPT = 200
 """Requests that the live page can look back on."""
 LONGEST = 8_000
 """Characters of a text that are kept in memory after its request."""
-WAITING = 100
-"""Events that may wait for one slow follower before the oldest are dropped."""
 
 _log = logging.getLogger("evenhand.serve")
 
@@ -68,7 +64,6 @@ class Events:
         self.failures = 0
         """How often a sink failed."""
         self._sinks = list(sinks)
-        self._followers: set[asyncio.Queue[Event]] = set()
 
     def add(self, sink: Sink) -> None:
         self._sinks.append(sink)
@@ -81,22 +76,7 @@ class Events:
             except Exception as error:
                 self.failures += 1
                 _log.error("An event was lost: %s: %s", type(error).__name__, error)
-        short = shortened(event)
-        self.recent.append(short)
-        for follower in self._followers:
-            if follower.full():
-                follower.get_nowait()
-            follower.put_nowait(short)
-
-    @contextlib.contextmanager
-    def follow(self) -> Generator[asyncio.Queue[Event]]:
-        """The events from now on; a reader that is too slow misses the oldest."""
-        queue: asyncio.Queue[Event] = asyncio.Queue(WAITING)
-        self._followers.add(queue)
-        try:
-            yield queue
-        finally:
-            self._followers.discard(queue)
+        self.recent.append(shortened(event))
 
 
 def shortened(event: Event, longest: int = LONGEST) -> Event:

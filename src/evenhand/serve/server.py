@@ -13,7 +13,7 @@ from evenhand.scorers.base import load_scorer
 from evenhand.serve.audit import AuditLog
 from evenhand.serve.auth import Auth
 from evenhand.serve.config import AuditConfig, ServeConfig
-from evenhand.serve.events import Events
+from evenhand.serve.events import KEPT, Events
 from evenhand.serve.health import Health
 from evenhand.serve.limits import Limits
 from evenhand.serve.logs import RequestLog
@@ -41,7 +41,7 @@ class Server:
         self.health = Health()
         self.metrics = load_metrics()
         self.audit = _audit(config.audit, worker)
-        self.events = Events(self.health)
+        self.events = Events(self.health, kept=KEPT if config.page else 0)
         self.page = Page(self.events, self._names, worker) if config.page else None
         self.in_flight = 0
         self.closed = False
