@@ -75,6 +75,7 @@ def guard(
     policy: str | GuardPolicy = "revise",
     judge: str | None = None,
     options: ModelOptions | None = None,
+    judge_options: ModelOptions | None = None,
     prices: Mapping[str, Price] | None = None,
     seed: int = 0,
     **fields: Any,
@@ -83,9 +84,19 @@ def guard(
 
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
     seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
+    `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     """
     from evenhand.guarding.guard import Guard
     from evenhand.guarding.policy import make_policy
 
     made = make_policy(policy, fields)
-    return Guard(model, method=method, policy=made, judge=judge, options=options, prices=prices, seed=seed)
+    return Guard(
+        model,
+        method=method,
+        policy=made,
+        judge=judge,
+        options=options,
+        judge_options=judge_options,
+        prices=prices,
+        seed=seed,
+    )

@@ -15,7 +15,17 @@ from evenhand.serve.lifecycle import Order, check
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
-_ROUTE_FLAGS = ("model", "method", "judge", "policy", "blocked_text", "latency", "evaluators", "base_url")
+_ROUTE_FLAGS = (
+    "model",
+    "method",
+    "judge",
+    "policy",
+    "blocked_text",
+    "latency",
+    "evaluators",
+    "base_url",
+    "judge_base_url",
+)
 
 
 @click.command()
@@ -28,6 +38,7 @@ _ROUTE_FLAGS = ("model", "method", "judge", "policy", "blocked_text", "latency",
 @click.option("--latency", type=float, metavar="SECONDS", help="Then the best answer so far is returned.")
 @click.option("--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat.")
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
+@click.option("--judge-base-url", help="The judge's own endpoint, one without a key (default: the model's).")
 @click.option("--name", metavar="ROUTE", help="What clients call the route (default: the model's name).")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Others than loopback need keys in the config.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0: any that is free.")

@@ -30,6 +30,7 @@ OPTIONS = ModelOptions(concurrency=1000, retries=2)
 class Guard:
     """Answers conversations through a mitigation method: `await guard(messages)`, or `guard.sync(messages)`.
 
+    The judge is reached as the model is, with its `options`, unless it has `judge_options` of its own.
     Close it with `aclose()` or `async with`, or with `close()` or `with` where `sync` is used.
     """
 
@@ -41,20 +42,22 @@ class Guard:
         policy: GuardPolicy | None = None,
         judge: str | None = None,
         options: ModelOptions | None = None,
+        judge_options: ModelOptions | None = None,
         prices: Mapping[str, Price] | None = None,
         seed: int = 0,
     ) -> None:
         policy = policy or GuardPolicy()
+        options = options or OPTIONS
         chosen = guard_method(method, policy)
         self._scorers: dict[str, Scorer] = {}
         if any(each.name == "toxicity" for each in chosen.evaluators):
             self._scorer(str(chosen.options["scorer"]))  # a scorer that cannot work is told now, not by an answer
         self._borrowed = isinstance(model, Upstream)
-        self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options or OPTIONS)
+        self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
         self.policy = policy
         self._parts = Parts(
             self.upstream,
-            None if judge is None else load_model(judge, options or OPTIONS),
+            None if judge is None else load_model(judge, judge_options or options),
             chosen,
             policy,
             self._scorer,

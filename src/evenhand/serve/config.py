@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
@@ -66,6 +66,10 @@ class RouteConfig(BaseModel):
     base_url: str | None = None
     key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key for the model's endpoint."""
+    judge_base_url: str | None = None
+    """The judge's endpoint; the model's where none is given."""
+    judge_key_env: str | None = None
+    """Where the judge's key is; the model's is never sent to an endpoint of the judge's own."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     retries: Annotated[int, Field(ge=0)] = 2
     concurrency: Annotated[int, Field(ge=1)] = 1000
@@ -73,6 +77,15 @@ class RouteConfig(BaseModel):
     judge_price: PriceConfig | None = None
     extra: dict[str, Any] = {}
     """Options of the model, e.g. {slots: 4} for local/ models."""
+
+    @model_validator(mode="after")
+    def _fields_of_a_judge_need_one(self) -> Self:
+        for name in ("judge_base_url", "judge_key_env", "judge_price"):
+            if getattr(self, name) is not None and self.judge is None:
+                raise ValueError(f"{name} is there, but no judge")
+        if self.judge == self.model and self.judge_price not in (None, self.price):
+            raise ValueError("model and judge have one name, and need one price: costs are counted by name")
+        return self
 
 
 class KeyConfig(BaseModel):

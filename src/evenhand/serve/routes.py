@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 
 from evenhand.errors import EvenhandError, PlanError, UnknownNameError
@@ -127,8 +128,18 @@ def _guard(config: RouteConfig) -> Guard:
         policy=policy,
         judge=config.judge,
         options=options,
+        judge_options=_judge_options(config, options),
         prices=_prices(config),
     )
+
+
+def _judge_options(config: RouteConfig, model: ModelOptions) -> ModelOptions:
+    """As the model is reached; but to an endpoint of the judge's own goes neither the model's key nor its options."""
+    if config.judge_base_url is not None:
+        return replace(model, base_url=config.judge_base_url, extra={"key_env": config.judge_key_env or ""})
+    if config.judge_key_env is not None:
+        return replace(model, extra={**model.extra, "key_env": config.judge_key_env})
+    return model
 
 
 def _prices(config: RouteConfig) -> dict[str, Price]:
