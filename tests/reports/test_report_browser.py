@@ -13,6 +13,7 @@ import sample_study
 from hostile import LITERAL, LONG, poisoned
 
 from evenhand.reports.html import write_report
+from support.browser import choose, every, one, wait_until
 
 pytestmark = pytest.mark.slow
 Opener = Callable[..., Any]
@@ -41,33 +42,17 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def one(driver: Any, css: str) -> Any:
-    return driver.find_element("css selector", css)
-
-
-def every(driver: Any, css: str) -> list[Any]:
-    return driver.find_elements("css selector", css)
-
-
-def choose(driver: Any, css: str, text: str) -> None:
-    from selenium.webdriver.support.ui import Select
-
-    Select(one(driver, css)).select_by_visible_text(text)
-
-
 def items(driver: Any) -> list[Any]:
     return every(driver, "#sample-list button")
 
 
 def test_the_navigation_leads_to_its_sections_and_marks_the_place(open_page: Opener, report: Path) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
     page = open_page(report)
     for name in ("changes", "samples", "made", "overview"):
         link = one(page, f'nav a[href="#{name}"]')
         link.click()
         assert page.current_url.endswith(f"#{name}")
-        WebDriverWait(page, 5).until(lambda _, link=link: link.get_attribute("aria-current") == "true")
+        wait_until(page, lambda link=link: link.get_attribute("aria-current") == "true")
     assert len(every(page, "nav a[aria-current]")) == 1
 
 
