@@ -11,6 +11,8 @@ from aiohttp import web
 
 from evenhand.serve.app import make_runner
 from evenhand.serve.config import make_config
+from evenhand.serve.connection import connections
+from evenhand.serve.listening import Listener
 from evenhand.serve.server import Server
 from support.server import Reply
 
@@ -37,8 +39,10 @@ class Served:
     async def start(self) -> "Served":
         self._runner = make_runner(self.server, self._reload)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.root = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._listener = Listener("127.0.0.1", 0)
+        self._listener.start(connections(self._runner))
+        self.port = self._listener.port
+        self.root = f"http://127.0.0.1:{self.port}"
         self._session = aiohttp.ClientSession()
         return self
 
@@ -46,6 +50,7 @@ class Served:
         assert self._runner is not None
         assert self._session is not None
         await self._session.close()
+        self._listener.close()
         if self.server.page is not None:
             self.server.page.close()
         await self._runner.cleanup()

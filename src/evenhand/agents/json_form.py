@@ -7,6 +7,7 @@ What it does not know it lets pass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
@@ -43,23 +44,38 @@ def json_fault(text: str, response_format: Any) -> str:
         return "" if isinstance(value, dict) else "It is not a JSON object."
     named: Any = response_format.get("json_schema")
     schema: Any = cast(Mapping[str, Any], named).get("schema") if isinstance(named, Mapping) else None
-    return _fault(value, schema, schema, "", 0) if isinstance(schema, Mapping) else ""
+    return _fault(value, schema, _Schema(schema), "", 0) if isinstance(schema, Mapping) else ""
 
 
-def _fault(value: Any, schema: Any, root: Any, place: str, depth: int) -> str:
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A whole schema, and what was found so far: alternatives that refer to each other would else never end."""
+
+    root: Any
+    found: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+
+
+def _fault(value: Any, rules: Any, schema: _Schema, place: str, depth: int) -> str:
+    if not isinstance(rules, Mapping) or depth > _DEEPEST:
         return ""
-    rules = cast(Mapping[str, Any], schema)
+    key = (id(rules), id(value))  # pyright: ignore[reportUnknownArgumentType]
+    if key not in schema.found:
+        schema.found[key] = ""  # what leads back here adds nothing
+        schema.found[key] = _fault_by(value, cast(Mapping[str, Any], rules), schema, place, depth)
+    return schema.found[key]
+
+
+def _fault_by(value: Any, rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
     if isinstance(rules.get("$ref"), str):
-        return _fault(value, _referred(rules["$ref"], root), root, place, depth + 1)
+        return _fault(value, _referred(rules["$ref"], schema.root), schema, place, depth + 1)
     if fault := _value_fault(value, rules, f"Its {place}" if place else "It"):
         return fault
     for name in ("anyOf", "oneOf"):
         options = cast(list[Any], rules[name]) if isinstance(rules.get(name), list) else []
-        faults = [_fault(value, each, root, place, depth + 1) for each in options]
+        faults = [_fault(value, each, schema, place, depth + 1) for each in options]
         if faults and all(faults):
             return faults[0]
-    return _inner_fault(value, rules, root, place, depth)
+    return _inner_fault(value, rules, schema, place, depth)
 
 
 def _value_fault(value: Any, rules: Mapping[str, Any], what: str) -> str:
@@ -72,19 +88,19 @@ def _value_fault(value: Any, rules: Mapping[str, Any], what: str) -> str:
     return ""
 
 
-def _inner_fault(value: Any, rules: Mapping[str, Any], root: Any, place: str, depth: int) -> str:
+def _inner_fault(value: Any, rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
     if isinstance(value, dict):
-        return _object_fault(cast(dict[str, Any], value), rules, root, place, depth)
+        return _object_fault(cast(dict[str, Any], value), rules, schema, place, depth)
     if isinstance(value, list):
         faults = (
-            _fault(each, rules.get("items"), root, f"{place}[{number}]", depth + 1)
+            _fault(each, rules.get("items"), schema, f"{place}[{number}]", depth + 1)
             for number, each in enumerate(cast(list[Any], value))
         )
         return next(filter(None, faults), "")
     return ""
 
 
-def _object_fault(value: Mapping[str, Any], rules: Mapping[str, Any], root: Any, place: str, depth: int) -> str:
+def _object_fault(value: Mapping[str, Any], rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
     properties: Mapping[str, Any] = rules.get("properties") or {}
     for name in rules.get("required") or ():
         if name not in value:
@@ -93,7 +109,7 @@ def _object_fault(value: Mapping[str, Any], rules: Mapping[str, Any], root: Any,
         return f"{f'Its {place}' if place else 'It'} has a field that was not asked for: {min(extra)}."
     for name, each in value.items():
         inner = f"{place}.{name}" if place else name
-        if fault := _fault(each, properties.get(name), root, inner, depth + 1):
+        if fault := _fault(each, properties.get(name), schema, inner, depth + 1):
             return fault
     return ""
 

@@ -74,9 +74,9 @@ class ModelUpstream(Upstream):
                 raise BadRequest(f"The model {self.spec} takes and gives text alone; leave out {name}.", name)
         for message in body["messages"]:
             content = message.get("content")
-            parts = cast(list[dict[str, Any]], content) if isinstance(content, list) else []
+            parts: list[Any] = cast(list[Any], content) if isinstance(content, list) else []
             if (
-                any(part.get("type") != "text" for part in parts)
+                not all(map(_is_text, parts))
                 or message.get("role") in ("tool", "function")
                 or message.get("tool_calls")
             ):
@@ -84,14 +84,13 @@ class ModelUpstream(Upstream):
 
     def _params(self, body: Mapping[str, Any]) -> Params:
         """The fields of a request that every model knows."""
-        stop: Any = body.get("stop")
         params = Params(
             temperature=_number(body, "temperature"),
             top_p=_number(body, "top_p"),
-            max_tokens=_whole(body, "max_completion_tokens") or _whole(body, "max_tokens"),
+            max_tokens=_count(body, "max_completion_tokens") or _count(body, "max_tokens"),
             seed=_whole(body, "seed"),
-            stop=(stop,) if isinstance(stop, str) else tuple(stop or ()),
-            n=_whole(body, "n") or 1,
+            stop=_texts(body, "stop"),
+            n=_count(body, "n") or 1,
         )
         form: Any = body.get("response_format")
         if isinstance(form, Mapping) and "schema" in self._model.features:
@@ -101,10 +100,20 @@ class ModelUpstream(Upstream):
         return params
 
 
+def _is_text(part: Any) -> bool:
+    match part:
+        case {"type": "text"}:
+            return True
+        case _:
+            return False
+
+
 def _number(body: Mapping[str, Any], name: str) -> float | None:
     value = body.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise BadRequest(f"The field {name} is a number.", name)
+    if value is not None and value < 0:
+        raise BadRequest(f"The field {name} is not below 0.", name)
     return value
 
 
@@ -113,6 +122,21 @@ def _whole(body: Mapping[str, Any], name: str) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise BadRequest(f"The field {name} is a whole number.", name)
     return value
+
+
+def _count(body: Mapping[str, Any], name: str) -> int | None:
+    value = _whole(body, name)
+    if value is not None and value < 1:
+        raise BadRequest(f"The field {name} is at least 1.", name)
+    return value
+
+
+def _texts(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = body.get(name)
+    texts: Any = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in cast(list[Any], texts)):
+        raise BadRequest(f"The field {name} is a text or a list of texts.", name)
+    return tuple(cast(list[str], texts))
 
 
 def _envelope(kind: str, model: str, choices: list[dict[str, Any]], generation: Generation) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from evenhand.serve.wire import (
     chat_completion,
     check_chat,
     headers,
+    is_set,
     read_body,
     single_bodies,
 )
@@ -42,7 +43,7 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
         ticket.prompt = last_words(body["messages"])
         guard = chosen_guard(request, body, route)
         bodies = single_bodies(body, n)
-        if body.get("stream"):
+        if is_set(body, "stream"):
             return await stream_answers(request, guard, bodies, chat_chunks)
         ticket.answers = await all_answers(guard, bodies)
     return send(chat_completion(ticket.answers, ticket.stamp), ticket)

@@ -13,7 +13,16 @@ from evenhand.serve.errors import RequestError
 from evenhand.serve.routes import Routes
 from evenhand.serve.streaming import text_chunks
 from evenhand.serve.ticket import ticket_of
-from evenhand.serve.wire import MOST_ANSWERS, Json, answers_wanted, as_list, read_body, single_bodies, text_completion
+from evenhand.serve.wire import (
+    MOST_ANSWERS,
+    Json,
+    answers_wanted,
+    as_list,
+    is_set,
+    read_body,
+    single_bodies,
+    text_completion,
+)
 
 _REFUSED = ("suffix", "best_of", "logprobs")
 _OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
@@ -31,10 +40,10 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
         ticket.prompt = "\n\n".join(prompts)
         guard = chosen_guard(request, body, route)
         bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
-        if body.get("stream"):
+        if is_set(body, "stream"):
             return await stream_answers(request, guard, bodies, text_chunks)
         ticket.answers = await all_answers(guard, bodies)
-    echoed = [prompt for prompt in prompts for _ in range(n)] if body.get("echo") else ()
+    echoed = [prompt for prompt in prompts for _ in range(n)] if is_set(body, "echo") else ()
     return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)
 
 
@@ -43,7 +52,7 @@ def _prompts(body: Json) -> list[str]:
     prompts = [given] if isinstance(given, str) else as_list(given)
     if not prompts or not all(isinstance(each, str) for each in prompts):
         raise RequestError(400, "prompt must be a text or a list of texts.", param="prompt")
-    if body.get("stream") and body.get("echo"):
+    if is_set(body, "stream") and is_set(body, "echo"):
         raise RequestError(400, "echo cannot be streamed.", param="echo")
     for name in _REFUSED:
         if body.get(name) not in (None, 0, 1 if name == "best_of" else None):

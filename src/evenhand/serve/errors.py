@@ -63,13 +63,17 @@ class RequestError(Exception):
         )
 
 
-def told(error: Exception) -> RequestError:  # noqa: PLR0911 - a table
+def told(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
     """Any failure as the client should hear of it; what is none of its business is not in the words."""
     match error:
         case RequestError():
             return error
         case UpstreamError():
             return _of_upstream(error)
+        case RecursionError():
+            return RequestError(400, "The request is nested too deeply.")
+        case web.RequestPayloadError():
+            return RequestError(400, "The request's body does not have the encoding or length that its head tells.")
         case web.HTTPRequestEntityTooLarge():
             return RequestError(413, "The request is larger than this server takes.", code="request_too_large")
         case web.HTTPNotFound():

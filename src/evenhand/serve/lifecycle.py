@@ -14,6 +14,7 @@ from pathlib import Path
 from evenhand.errors import EvenhandError
 from evenhand.serve.app import make_runner
 from evenhand.serve.config import ServeConfig, read_config
+from evenhand.serve.connection import connections
 from evenhand.serve.errors import RequestError
 from evenhand.serve.listening import Listener
 from evenhand.serve.logs import ServerLog
@@ -53,10 +54,9 @@ async def serve(order: Order, ready: Callable[[str], None]) -> bool:
     runner = make_runner(server, life.reload)
     with ServerLog():
         await runner.setup()
-        assert runner.server is not None
         try:
             listener = Listener(order.host, order.port, shared=bool(order.worker))
-            listener.start(runner.server)
+            listener.start(connections(runner))
             life.listen()
             ready(address(order.host, listener.port))
             try:

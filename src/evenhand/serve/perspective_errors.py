@@ -17,6 +17,7 @@ _STATUSES: Mapping[int, tuple[int, str]] = {
     400: (400, "INVALID_ARGUMENT"),
     403: (403, "PERMISSION_DENIED"),
     404: (404, "NOT_FOUND"),
+    405: (405, "UNIMPLEMENTED"),
     408: (504, "DEADLINE_EXCEEDED"),
     413: (400, "INVALID_ARGUMENT"),
     429: (429, "RESOURCE_EXHAUSTED"),
@@ -62,7 +63,8 @@ def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResp
 
 
 def google_response(fault: RequestError) -> web.Response:
-    code, status, message = *_STATUSES.get(fault.status, (500, "INTERNAL")), fault.message
+    other = (500, "INTERNAL") if fault.status >= 500 else (400, "INVALID_ARGUMENT")
+    code, status, message = *_STATUSES.get(fault.status, other), fault.message
     details: list[Mapping[str, Any]] = [fault.details] if isinstance(fault, CommentError) else []
     if fault.status == 401:
         code, status = (400, "INVALID_ARGUMENT") if fault.code else (403, "PERMISSION_DENIED")

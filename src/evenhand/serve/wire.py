@@ -60,6 +60,14 @@ def check_chat(body: Mapping[str, Any]) -> None:
             raise RequestError(400, "Every message must be an object with a role.", param="messages")
 
 
+def is_set(body: Mapping[str, Any], name: str) -> bool:
+    """A field that is true or false; left out or null, it is false."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise RequestError(400, f"{name} must be true or false.", param=name)
+    return bool(value)
+
+
 def answers_wanted(body: Mapping[str, Any]) -> int:
     n = body.get("n")
     if n is None:
