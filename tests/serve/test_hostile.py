@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from evenhand.serve import auth as auth_module
+from evenhand.serve import connection as connection_module
 from evenhand.serve import limits as limits_module
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route
@@ -189,6 +190,25 @@ async def test_fields_that_no_route_takes(target: Target, fields: dict[str, Any]
     assert target.behind.bodies == []
 
 
+COMPLETIONS = {
+    "prompt missing": {"prompt": None},
+    "prompt of tokens": {"prompt": [1, 2, 3]},
+    "too many prompts": {"prompt": ["x"] * 17},
+    "too many answers": {"prompt": ["x"] * 4, "n": 5},
+    "echo a text": {"echo": "yes"},
+    "echo in a stream": {"echo": True, "stream": True},
+    "suffix": {"suffix": "x"},
+    "best_of": {"best_of": 3},
+    "logprobs": {"logprobs": 5},
+}
+
+
+@pytest.mark.parametrize("fields", COMPLETIONS.values(), ids=COMPLETIONS.keys())
+async def test_fields_that_the_older_form_does_not_take(target: Target, fields: dict[str, Any]):
+    assert_refused(await target.post("/v1/completions", {"model": "guarded", "prompt": "Hello?", **fields}), 400)
+    assert target.behind.bodies == []
+
+
 INSIDE = {
     "content a number": ({"messages": [{"role": "user", "content": 5}]}, None),
     "content an object": ({"messages": [{"role": "user", "content": {"text": "x"}}]}, None),
@@ -346,6 +366,13 @@ HEADS = {
     "a large header": b"GET /healthz HTTP/1.1\r\nAuthorization: Bearer " + KEY.encode() * 1000 + b"\r\n\r\n",
     "many headers": b"GET /healthz HTTP/1.1\r\n" + b"X-Many: 1\r\n" * 1000 + b"\r\n",
     "a long address": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "two hosts": b"GET /v1/models HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "an unknown encoding": (
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "
+        + KEY.encode()
+        + b"\r\n"
+        b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}"
+    ),
     "no address": b"GET http://[x HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
@@ -385,6 +412,29 @@ async def test_a_body_that_trickles_in_is_given_up(target: Target, monkeypatch: 
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 100\r\n\r\n"
 
     assert await target.status(head.encode() + b"{") == 408
+
+
+async def test_a_request_within_a_body_is_not_answered(target: Target):
+    inner = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(inner)}\r\n\r\n".encode()
+    last = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    answer = await target.send(head + inner + last)
+
+    assert (answer.head + answer.text).count("HTTP/1.1 401") == 2
+    assert "alive" not in answer.text
+
+
+@pytest.mark.parametrize("data", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost:"])
+async def test_a_connection_that_brings_no_request_is_closed(
+    serve: Serve, guarding: Guarding, monkeypatch: pytest.MonkeyPatch, data: bytes
+):
+    monkeypatch.setattr(connection_module, "IDLE_SECONDS", 0.05)
+    behind = await serve(chat(CLEAN))
+    target = Target(await guarding(route(behind.url)), behind)
+
+    async with target.sent(data) as reader:
+        assert await reader.read() == b""
 
 
 async def test_without_a_key_no_body_is_read(target: Target):

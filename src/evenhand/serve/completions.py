@@ -32,6 +32,9 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
     body = read_body(await request.read())
     prompts = _prompts(body)
     n = answers_wanted(body)
+    streams, echoes = is_set(body, "stream"), is_set(body, "echo")
+    if streams and echoes:
+        raise RequestError(400, "echo cannot be streamed.", param="echo")
     if len(prompts) * n > MOST_ANSWERS:
         raise RequestError(400, f"At most {MOST_ANSWERS} texts can be asked for at once.", param="prompt")
     ticket = ticket_of(request)
@@ -40,10 +43,10 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
         ticket.prompt = "\n\n".join(prompts)
         guard = chosen_guard(request, body, route)
         bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
-        if is_set(body, "stream"):
+        if streams:
             return await stream_answers(request, guard, bodies, text_chunks)
         ticket.answers = await all_answers(guard, bodies)
-    echoed = [prompt for prompt in prompts for _ in range(n)] if is_set(body, "echo") else ()
+    echoed = [prompt for prompt in prompts for _ in range(n)] if echoes else ()
     return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)
 
 
@@ -52,8 +55,6 @@ def _prompts(body: Json) -> list[str]:
     prompts = [given] if isinstance(given, str) else as_list(given)
     if not prompts or not all(isinstance(each, str) for each in prompts):
         raise RequestError(400, "prompt must be a text or a list of texts.", param="prompt")
-    if is_set(body, "stream") and is_set(body, "echo"):
-        raise RequestError(400, "echo cannot be streamed.", param="echo")
     for name in _REFUSED:
         if body.get(name) not in (None, 0, 1 if name == "best_of" else None):
             raise RequestError(400, f"{name} is not served here; use /v1/chat/completions.", param=name)

@@ -12,6 +12,7 @@ from evenhand.serve.listening import Protocols
 
 IDLE_SECONDS = 75.0
 """After which a connection is closed on which no request, or only the beginning of one, has come."""
+_UNREADABLE = "This is no HTTP request, or its head is malformed, too large, or names an encoding unknown here."
 _log = logging.getLogger("evenhand.serve")
 
 
@@ -31,7 +32,7 @@ class Connection(web.RequestHandler):
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         _log.info("What %s sent is no HTTP request (%s)", request.remote, type(exc).__name__)
-        response = RequestError(status, "This is no HTTP request, or its head is too large or malformed.").response()
+        response = RequestError(status, _UNREADABLE).response()
         response.force_close()
         return response
 
