@@ -290,3 +290,15 @@ async def test_every_request_reaches_metrics_audit_file_and_page(serve: Serve, g
     assert (row["id"], row["action"]) == (answer.headers["X-Request-Id"], "revised")
     assert (row["first"], row["text"]) == (RUDE, CLEAN)
     guard.server.audit = None  # it is closed
+
+
+@pytest.mark.parametrize("method", ["default", "stardtox"])
+async def test_where_an_endpoint_is_stays_in_the_log(guarding: Guarding, method: str):
+    guard = await guarding(route("http://127.0.0.1:9/v1", method=method, evaluators=[]))
+
+    answer = await guard.chat()
+
+    assert answer.status == 502
+    assert "127.0.0.1" not in answer.text
+    assert "127.0.0.1:9" in guard.event.error
+    assert guard.event.upstream_error == "unreachable"

@@ -13,7 +13,7 @@ from typing import Any, cast
 import aiohttp
 import orjson
 
-from evenhand.guarding.upstream import BadRequest, Upstream, UpstreamError, as_chunk
+from evenhand.guarding.upstream import BadRequest, Unreachable, Upstream, UpstreamError, as_chunk
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import CONNECT_TIMEOUT, OpenAIModel
 from evenhand.models.retry import retry_after
@@ -140,7 +140,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         if isinstance(error, TimeoutError):
             return UpstreamError(504, f"The upstream {self.name} did not answer in time.", kind="timeout")
         words = self._redact(str(error) or type(error).__name__)
-        return UpstreamError(502, f"The upstream {self.name} cannot be reached ({words}).")
+        return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
 
     def _relayed(self, status: int, headers: Mapping[str, str], payload: bytes) -> UpstreamError:
         """The upstream's complaint as the client may see it; what concerns the guard's own key is not the client's."""

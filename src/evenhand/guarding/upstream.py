@@ -29,6 +29,13 @@ class UpstreamError(ModelError):
         self.retry_after = retry_after
 
 
+class Unreachable(UpstreamError):  # noqa: N818 - named for what happened
+    """The endpoint could not be reached; the message says where it was looked for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(502, message)
+
+
 class UpstreamTimeout(UpstreamError):  # noqa: N818 - named for what happened
     """No answer came before the latency budget was used up."""
 

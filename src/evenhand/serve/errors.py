@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.errors import EvenhandError, ModelError, UsageError
-from evenhand.guarding.upstream import UpstreamError
+from evenhand.guarding.upstream import Unreachable, UpstreamError
 
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -23,6 +23,7 @@ _TYPES: Mapping[int, str] = {
 _CLIENTS_FAULT = frozenset({400, 409, 413, 415, 422, 429})
 """What a model's endpoint may say of a request that the client can mend; the rest is between it and this server."""
 RETRY_SECONDS = 1.0
+_FAILED = "The endpoint of a model behind this route failed; the server's log says how."
 
 
 class RequestError(Exception):
@@ -38,10 +39,13 @@ class RequestError(Exception):
         param: str | None = None,
         retry_after: float | None = None,
         upstream: str = "",
+        detail: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.detail = detail or message
+        """What those who run the server read about it: hosts and ports of its endpoints among other things."""
         self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
         self.code = code
         self.param = param
@@ -87,7 +91,7 @@ def told(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
         case UsageError():
             return RequestError(400, str(error))
         case ModelError():
-            return RequestError(502, str(error), code="upstream_error", upstream="unreachable")
+            return RequestError(502, _FAILED, code="upstream_error", upstream="unreachable", detail=str(error))
         case EvenhandError():
             return RequestError(500, str(error))
         case _:
@@ -106,12 +110,13 @@ def _of_upstream(error: UpstreamError) -> RequestError:
         wait = RETRY_SECONDS
     return RequestError(
         status,
-        str(error),
+        _FAILED if isinstance(error, Unreachable) else str(error),
         kind=_text(fields.get("type")) if status in _CLIENTS_FAULT else None,
         code=_text(fields.get("code")),
         param=_text(fields.get("param")),
         retry_after=wait,
-        upstream="timeout" if status == 504 else str(error.status),
+        upstream="unreachable" if isinstance(error, Unreachable) else "timeout" if status == 504 else str(error.status),
+        detail=str(error),
     )
 
 

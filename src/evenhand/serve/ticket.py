@@ -65,7 +65,7 @@ class Ticket:
             first_segment=self.first_segment,
             stages={**shown.stages, "total": perf_counter() - self.began},
             usage=spent(self.answers) if self.answers else shown.usage,
-            error=self.fault.message if self.fault else "",
+            error=self.fault.detail if self.fault else "",
             upstream_error=self.fault.upstream if self.fault else "",
         )
 
