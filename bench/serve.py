@@ -77,7 +77,7 @@ def _clients(url: str, **options: Any) -> subprocess.Popen[str]:
 def overhead() -> dict[str, Any]:
     found: dict[str, Any] = {}
     with stub(LATENCY) as slow, stub() as fast:
-        for name, upstream in (("latency", slow), ("throughput", fast)):
+        for name, upstream, pause in (("latency", slow, PAUSE), ("bursts", slow, 0.0), ("throughput", fast, 0.0)):
             with (
                 proxy(upstream) as bare,
                 server(upstream, BARE) as passing,
@@ -85,18 +85,22 @@ def overhead() -> dict[str, Any]:
                 server(upstream, BARE, "--workers", "2") as (double, _),
             ):
                 places = {"direct": (upstream, 0), "bare proxy": bare, "pass-through": passing, "guarded": guarded}
-                pause = PAUSE if upstream == slow else 0.0
                 found[name] = _in_turn(pause, places | {"pass-through, 2 workers": (double, 0)})
-    direct = found["latency"]["direct"]["p50_ms"]
+    direct, together = (found[name]["direct"]["p50_ms"] for name in ("latency", "bursts"))
     rows = [
-        (name, one["p50_ms"], one["p50_ms"] - direct, one["p99_ms"], one["rps"], fast["rps"], fast["cpu_ms"] or "")
-        for (name, one), fast in zip(found["latency"].items(), found["throughput"].values(), strict=True)
+        (
+            *(name, one["p50_ms"], one["p50_ms"] - direct, burst["p50_ms"] - together, one["p99_ms"], one["rps"]),
+            *(fast["rps"], fast["cpu_ms"] or ""),
+        )
+        for (name, one), burst, fast in zip(
+            found["latency"].items(), found["bursts"].values(), found["throughput"].values(), strict=True
+        )
     ]
     added = found["latency"]["pass-through"]["p50_ms"] - direct
     ratio = found["throughput"]["pass-through"]["rps"] / found["throughput"]["bare proxy"]["rps"]
     table(
         f"{CLIENTS} clients, an endpoint that takes {1000 * LATENCY:.0f} ms; the last columns: one that takes no time",
-        ("", "p50 ms", "added", "p99 ms", "requests/s", "requests/s", "CPU ms/request"),
+        ("", "p50 ms", "added", "in bursts", "p99 ms", "requests/s", "requests/s", "CPU ms/request"),
         rows,
         f"added at p50: {added:.2f} ms, {verdict(added, 2)}; throughput {ratio:.2f} × the bare proxy's",
     )
