@@ -1,9 +1,9 @@
 """The guard server next to calling the model directly, and under strain: `python bench/serve.py [PART …]`.
 
-overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. strain: 1,000
-clients for ten minutes (`--seconds` for less), errors and memory. chaos: an endpoint that fails in all ways. end: kill
--TERM under load. The server, the endpoint, the proxy and the clients are processes of their own on the same cores:
-trust the ratios. Numbers are kept in results/serve.json.
+overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. stream: the first
+checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory. chaos: an
+endpoint that fails in all ways. end: kill -TERM under load. The server, the endpoint, the proxy and the clients are
+processes of their own on the same cores: trust the ratios. Numbers are kept in results/serve.json.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from common import HERE, RESULTS, save, stub, table, verdict
 
-PARTS = ("overhead", "strain", "chaos", "end")
+PARTS = ("overhead", "stream", "strain", "chaos", "end")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false"}
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
@@ -118,6 +118,27 @@ def _turn(url: str, pid: int, pause: float) -> dict[str, Any]:
     before = cpu(pid)
     seen = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS, pause=pause)
     return {**seen, "cpu_ms": 1000 * (cpu(pid) - before) / max(1, seen["requests"])}
+
+
+def stream() -> dict[str, Any]:
+    """When the first words come: a guard holds them until their sentence is whole and has passed."""
+    found: dict[str, Any] = {}
+    script = [sys.executable, str(HERE / "serve_stream.py")]
+    with subprocess.Popen([*script, "stub"], stdout=subprocess.PIPE, text=True) as endpoint:
+        assert endpoint.stdout is not None
+        try:
+            upstream = f"http://127.0.0.1:{int(endpoint.stdout.readline())}/v1"
+            with server(upstream, BARE) as (passing, _), server(upstream, GUARDED) as (guarded, _):
+                for name, url in (("direct", upstream), ("pass-through", passing), ("guarded", guarded)):
+                    found[name] = json.loads(subprocess.check_output([*script, url]))
+        finally:
+            endpoint.kill()
+    table(
+        "50 streams at once, a word every 20 ms, sentences of 11 words",
+        ("", "first words ms", "whole answer ms"),
+        [(name, one["first_ms"], one["whole_ms"]) for name, one in found.items()],
+    )
+    return found
 
 
 def strain(seconds: float) -> dict[str, Any]:

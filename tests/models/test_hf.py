@@ -11,8 +11,8 @@ import pytest
 from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
-from evenhand.models.grouped_attention import NAME
 from evenhand.models.hf import HFModel
+from evenhand.models.hf_tuning import NAME, use_exact_head
 from evenhand.types import Message, Params
 from support.tiny import make_model
 
@@ -305,3 +305,16 @@ async def test_a_request_that_never_fits_is_told(folder: Path, monkeypatch: pyte
         monkeypatch.setattr(model, "_forward", full)
         with pytest.raises(ModelError, match="even with one request at a time"):
             await model.generate(QUESTIONS[0], Params(max_tokens=2))
+
+
+def test_logits_of_small_weights_are_not_rounded(folder: Path) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        rounded = model(ids).logits
+        use_exact_head(model)
+        exact = model(ids).logits
+    assert (rounded.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.allclose(rounded.float(), exact, atol=0.05)
+    assert not torch.equal(rounded.float(), exact)
+    assert model.get_input_embeddings().weight.dtype == torch.bfloat16

@@ -8,7 +8,6 @@ steered takes several lines of the batch: its own, and one for each conversation
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import importlib
 import importlib.metadata
@@ -29,7 +28,7 @@ from typing import Any
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.grouped_attention import avoid_plans_per_shape, use_grouped_attention
+from evenhand.models.hf_tuning import tune
 from evenhand.models.sampling import draw, steered
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
@@ -131,9 +130,7 @@ class HFModel(Model):
         """The transformers model, in evaluation mode on its device; loaded when first asked for."""
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
         model = self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
-        avoid_plans_per_shape()
-        use_grouped_attention(model)
-        _use_exact_head(model)
+        tune(model)
         return model
 
     @cached_property
@@ -371,21 +368,6 @@ class HFModel(Model):
         stated: Any = self.model.generation_config.eos_token_id
         ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
         return frozenset(i for i in (*ids, self.tokenizer.eos_token_id) if i is not None)
-
-
-def _use_exact_head(model: Any) -> None:
-    """Logits in float32: bfloat16 tells those of likely tokens apart in steps of an eighth only, so ratings tie."""
-    head = model.get_output_embeddings()
-    if head is None or head.weight.dtype == _torch().float32:
-        return
-    exact = copy.deepcopy(head).float()  # a copy, since the weights may be those of the input as well
-    exact.register_forward_pre_hook(_in_float32)
-    model.set_output_embeddings(exact)
-
-
-def _in_float32(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    del module
-    return (given[0].float(),)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
