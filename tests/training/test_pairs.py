@@ -65,6 +65,13 @@ def test_the_median_is_that_of_statements_that_may_be_trained_on():
     assert pairs.threshold == 6
 
 
+def test_where_most_scores_are_the_highest_these_are_high():
+    pairs = made(debate("a", (10, 10, 4)), debate("b", (10, 10, 2)), threshold="median")
+
+    assert pairs.threshold == 4
+    assert (pairs.counts["low"], pairs.counts["high"]) == (2, 4)
+
+
 def test_scores_that_are_all_the_same_have_no_half_above_their_median():
     with pytest.raises(UsageError, match="no high-bias statement: all 4 usable scores are at most 5"):
         made(debate("a", (5, 5)), debate("b", (5, 5)), threshold="median")

@@ -132,7 +132,10 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
 def _threshold(options: PairOptions, candidates: Sequence[Candidate]) -> float:
     if isinstance(options.threshold, int | float):
         return float(options.threshold)
-    return median(each.score for each in candidates) if candidates else 0.0
+    scores = [each.score for each in candidates]
+    middle = median(scores) if scores else 0.0
+    # Where most have the highest score, these are high, and all others low.
+    return middle if any(score > middle for score in scores) else max((s for s in scores if s < middle), default=middle)
 
 
 def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[Candidate]:
