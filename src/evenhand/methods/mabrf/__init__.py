@@ -46,7 +46,7 @@ from evenhand.methods.mabrf.agents import (
 )
 from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import check_options
-from evenhand.methods.mabrf.versions import Version, best_of
+from evenhand.methods.mabrf.versions import Version, best_of, concluded
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 _SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}
@@ -74,20 +74,11 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     versions = [version]
     searcher = _search_agent(session)
     stop = await _improve(sample, session, versions, told, searcher)
-    accept = float(session.options["accept"])
     best = best_of(versions)
     unchanged = best is versions[0] and isinstance(first, Answer)
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    # The answer as it stood: until the end, the solver's.
-    snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
-    notes = {
-        "reasoning": best.reasoning,
-        "version": versions.index(best),
-        RATINGS: best.ratings(accept),
-        FIRST_RATINGS: versions[0].ratings(accept),
-        **(searcher.note() if searcher else {}),
-    }
-    return Outcome(result, stop, tuple(snapshots), notes)
+    accept = float(session.options["accept"])
+    return concluded(result, stop, first, versions, accept, **(searcher.note() if searcher else {}))
 
 
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), check=check_options, **_SHARED)

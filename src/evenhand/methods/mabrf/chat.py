@@ -11,12 +11,11 @@ from evenhand.agents.chat import answers_in, asked, quoted, think
 from evenhand.agents.choice import declined
 from evenhand.agents.judge import judge
 from evenhand.agents.reading import looks_like_refusal, without_thought
-from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS
 from evenhand.agents.session import Session
 from evenhand.agents.untrusted import fenced
 from evenhand.errors import ModelError
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, REPHRASER, SOLVER, TERMINATOR
-from evenhand.methods.mabrf.versions import Version, best_of
+from evenhand.methods.mabrf.versions import Version, best_of, concluded
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.types import Message, Outcome, Params, Result, Sample, Snapshot, Unscored
@@ -38,15 +37,7 @@ async def answer_fairly(sample: Sample, session: Session) -> Outcome:
     stop = await _improve(sample, session, versions)
     best = best_of(versions)
     result = first if best is versions[0] else await _answer(session, sample, best.reasoning, TERMINATOR)
-    accept = float(session.options["accept"])
-    snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
-    notes = {
-        "reasoning": best.reasoning,
-        "version": versions.index(best),
-        RATINGS: best.ratings(accept),
-        FIRST_RATINGS: versions[0].ratings(accept),
-    }
-    return Outcome(result, stop, tuple(snapshots), notes)
+    return concluded(result, stop, first, versions, float(session.options["accept"]))
 
 
 async def _improve(sample: Sample, session: Session, versions: list[Version]) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.agents.evidence import Evidence
-from evenhand.agents.reasoning import RATINGS, ReasoningRatings
+from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, to_ten
 from evenhand.scorers.rubric import Ratings
+from evenhand.types import Outcome, Result, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,19 @@ class Version:
 def best_of(versions: Sequence[Version]) -> Version:
     """The least bias; of equal ones the most relevant, then the earliest."""
     return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
+
+
+def concluded(
+    result: Result, stop: str, first: Result, versions: Sequence[Version], accept: float, **more: Any
+) -> Outcome:
+    """The outcome of a reasoning's versions; until the end the answer stood as the solver gave it."""
+    best = best_of(versions)
+    snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
+    notes = {
+        "reasoning": best.reasoning,
+        "version": versions.index(best),
+        RATINGS: best.ratings(accept),
+        FIRST_RATINGS: versions[0].ratings(accept),
+        **more,
+    }
+    return Outcome(result, stop, tuple(snapshots), notes)
