@@ -12,6 +12,7 @@ from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.hf import HFModel
+from evenhand.models.hf_steps import GrowingSteps
 from evenhand.models.hf_tuning import NAME, use_exact_head
 from evenhand.types import Message, Params
 from support.tiny import make_model
@@ -267,9 +268,10 @@ def test_grouped_attention_is_attention(model: HFModel) -> None:
         found = []
         for implementation in (NAME, "eager"):
             model.model.set_attn_implementation(implementation)
-            _, cache = model._forward(ids, mask, (mask.cumsum(-1) - 1).clamp(min=0), None)
-            longer = torch.cat([mask, mask.new_ones(2, 1)], 1)
-            found.append(model._forward(torch.tensor([[9], [4]]), longer, torch.tensor([[3], [1]]), cache)[0])
+            positions = (mask.cumsum(-1) - 1).clamp(min=0)
+            _, cache = model._forward(ids, mask, positions)
+            following = GrowingSteps(model.model, cache, mask, positions, room=64)
+            found.append(following.next(torch.tensor([[9], [4]])))
         model.model.set_attn_implementation(NAME)
     assert torch.allclose(*found, atol=1e-5)
     assert not torch.allclose(found[0][0], found[0][1], atol=1e-2)

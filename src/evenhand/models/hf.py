@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
-from evenhand.models import weights
+from evenhand.models import hf_steps, weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.hf_tuning import tune
 from evenhand.models.sampling import draw, steered
@@ -38,8 +38,6 @@ _GATHERING = 0.005
 """Seconds to wait for more requests before a batch starts."""
 _READ_AT_ONCE = 1 << 16
 """Tokens of prompts, padding included."""
-_FULL = 0.75
-"""The share of lines in use below which the others are taken out of a batch, which copies all that it remembers."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -163,7 +161,7 @@ class HFModel(Model):
         """The logits (a float32 tensor, prompts × vocabulary) of the token after each of the tokenized prompts."""
         with self._computing, _torch().inference_mode():
             ids, mask = self._padded(prompts)
-            return self._forward(ids, mask, _positions(mask), None)[0].cpu()
+            return self._forward(ids, mask, _positions(mask))[0].cpu()
 
     async def aclose(self) -> None:
         self._closed = True
@@ -265,29 +263,28 @@ class HFModel(Model):
         ids, mask = self._padded(list(place))
         torch, positions = _torch(), _positions(mask)
         logits, cache = self._read(ids, mask, positions)
+        most, count = max(row.limit for row in rows), len(mask)
+        steps: hf_steps.Steps | None = None
         while going := self._extend(rows, lines, logits):
+            steps = steps or hf_steps.steps(self.model, cache, mask, positions, room=self._room, most=most)
             rows, lines = [rows[i] for i in going], [lines[i] for i in going]
             kept = [line for each in lines for line in each]
-            if len(kept) <= _FULL * len(mask) or len(set(kept)) < len(kept):
-                index = torch.tensor(kept, device=mask.device)
-                cache.batch_select_indices(index)
-                mask, positions = mask[index], positions[index]
-                line = iter(range(len(mask)))
+            if len(kept) <= steps.full * count or len(set(kept)) < len(kept):
+                steps.keep(torch.tensor(kept, device=mask.device))
+                count = len(kept)
+                line = iter(range(count))
                 lines = [list(islice(line, len(row.prompts))) for row in rows]
-            latest = [0] * len(mask)  # lines of finished rows go on with nothing, until it pays to take them out
+            latest = [0] * count  # lines of finished rows go on with nothing, until it pays to take them out
             for row, each in zip(rows, lines, strict=True):
                 for line in each:
                     latest[line] = row.tokens[-1]
-            ids = torch.tensor(latest, device=mask.device)[:, None]
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-            positions = (positions[:, -1:] + 1).clamp(max=self._room - 1)
-            logits, cache = self._forward(ids, mask, positions, cache)
+            logits = steps.next(torch.tensor(latest, device=mask.device)[:, None])
 
     def _read(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
         """Read the prompts; very many of them in pieces, since reading takes more memory than remembering."""
         rows = max(1, _READ_AT_ONCE // ids.shape[1])
         parts = [
-            self._forward(ids[at : at + rows], mask[at : at + rows], positions[at : at + rows], None)
+            self._forward(ids[at : at + rows], mask[at : at + rows], positions[at : at + rows])
             for at in range(0, len(ids), rows)
         ]
         whole = parts[0][1]
@@ -306,8 +303,8 @@ class HFModel(Model):
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         return _torch().tensor(ids, device=self.device), _torch().tensor(mask, device=self.device)
 
-    def _forward(self, ids: Any, mask: Any, positions: Any, cache: Any) -> tuple[Any, Any]:
-        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
+    def _forward(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
+        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         output = self.model(**given, use_cache=True, logits_to_keep=1)
         return output.logits[:, -1].float(), output.past_key_values
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
+from evenhand.models.hf_steps import steps
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import token_entropies, token_logprobs
@@ -54,23 +55,32 @@ def roll_out(
     pad = chat.tokenizer.pad_token_id
     ends = torch.tensor(sorted(chat.ends), device=machine.device)
     going = torch.ones(len(mine), dtype=torch.bool, device=machine.device)
-    fed, cache, answer = ids, None, list[Any]()
+    answer, following = list[Any](), None
     with torch.no_grad(), machine.autocast():  # one context for all tokens, so that weights are cast only once
-        while len(answer) < longest and team.any(bool(going.any())):
-            positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -fed.shape[1] :]
-            given = {"input_ids": fed, "attention_mask": mask, "position_ids": positions, "past_key_values": cache}
-            output = policy(**given, use_cache=True, logits_to_keep=1)
-            cache = output.past_key_values
-            if not answer and team.any(not bool(torch.isfinite(output.logits).all())):
-                raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
-            logits = output.logits[:, -1].float()
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        read = policy(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+        logits = read.logits[:, -1].float()
+        if team.any(not bool(torch.isfinite(logits).all())):
+            raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
+        while True:
             # Random numbers are drawn for all rows, so that they do not depend on the number of processes.
             every = logits.new_zeros(len(prompts), logits.shape[1]).index_copy(0, mine, logits)
             token = _chosen(every, temperature)[mine].masked_fill(~going[:, None], pad)
             answer.append(going.clone())
             ids, mask = torch.cat([ids, token], 1), torch.cat([mask, going[:, None].long()], 1)
             going = going & ~torch.isin(token[:, 0], ends)
-            fed = token
+            if len(answer) == longest or not team.any(bool(going.any())):
+                break
+            following = following or steps(
+                policy,
+                read.past_key_values,
+                mask[:, :-1],
+                positions,
+                room=chat.max_length,
+                most=longest,
+                recorded=team.size == 1,
+            )
+            logits = following.next(token)
     kept = torch.stack(answer, 1).float()
     ids, mask, kept, going = team.gathered(len(prompts), ids, mask, kept, going.long())
     lengths = kept.sum(1).long().tolist()
