@@ -222,7 +222,7 @@ class HFModel(Model):
 
     def _free_memory(self) -> None:
         if self.device.startswith("cuda"):
-            _torch().cuda.empty_cache()
+            hf_steps.free_memory()
 
     def _failure(self, error: Exception) -> EvenhandError:
         if isinstance(error, EvenhandError):

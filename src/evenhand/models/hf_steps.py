@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from typing import Any, Protocol
 
 from evenhand.models import hf_tuning
@@ -17,6 +18,9 @@ _AHEAD = 256
 """The most tokens that memory is set apart for at a time."""
 _ALIGNED = 16
 """Widths that attention need not pad."""
+
+_ALONE = threading.Lock()
+"""Held while a model of this process records: others that free memory then would break it."""
 
 log = logging.getLogger(__name__)
 
@@ -143,14 +147,14 @@ class FixedSteps:
         """Record a step and play it; where that fails, steps go on one operation at a time, with the same results."""
         torch = _torch()
         recording = torch.cuda.CUDAGraph()
+        ours = torch.cuda.stream(torch.cuda.current_stream())  # where a failed recording may not leave this thread
         try:
-            with torch.cuda.graph(recording, capture_error_mode="thread_local"):
+            with _ALONE, ours, torch.cuda.graph(recording, capture_error_mode="thread_local"):
                 logits = self._step()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             log.warning("This GPU takes no recorded steps, so they are slower: %s", str(error).splitlines()[0])
-            torch.cuda.synchronize()
             self._logits = self._step()
             return
         self._recording, self._logits = recording, logits
@@ -160,7 +164,7 @@ class FixedSteps:
         """The shapes are others now."""
         if self._recording is not None:
             self._recording = self._logits = None
-            _torch().cuda.empty_cache()  # else what was recorded keeps its memory
+            free_memory()  # else what was recorded keeps its memory
         self._warm = False
 
     def __del__(self) -> None:
@@ -188,6 +192,12 @@ class _FixedLayer:
     def keep(self, lines: Any) -> None:
         self.keys = self.keys[lines]
         self.values = self.values[lines]
+
+
+def free_memory() -> None:
+    """Give back the memory of the GPU that is not in use."""
+    with _ALONE:
+        _torch().cuda.empty_cache()
 
 
 def can_be_fixed(model: Any, cache: Any) -> bool:
