@@ -67,6 +67,16 @@ def test_who_moved_whom_is_found():
     assert all(each.n == 2 * (220 * 4 + 520 * 8) for each in found.influence)
 
 
+def test_a_drift_of_all_scores_is_nobodys_influence():
+    pull = {("ann", "bo"): 0.0, ("ann", "cy"): 0.3, ("bo", "ann"): 0.0}
+    judges = Judges(NAMES, rounds=2, pull=pull, level={"bo": 0.5}, drift=-0.5, noise=0.5, steady=True)
+    found = audit(judges.records(SAMPLES, seed=0), replicates=QUICK)
+
+    assert {(each.listener, each.judge): each.share.estimate for each in found.influence} == {
+        pair: pytest.approx(share, abs=1e-4) for pair, share in pull.items()
+    }
+
+
 def test_judges_that_always_agree_cannot_be_told_apart():
     found = audit(Judges(NAMES, rounds=1, pull=EVERYONE, noise=0).records(SAMPLES, seed=0), replicates=QUICK)
 

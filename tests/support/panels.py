@@ -36,6 +36,10 @@ class Judges:
     """Share of the distance to a judge that a listener covers in a round; it hears those it has a share for."""
     later_bias: Mapping[str, float] = field(default_factory=dict)
     """Points that every round of discussion adds to a label."""
+    level: Mapping[str, float] = field(default_factory=dict)
+    """Points that a judge always gives more than others do at first."""
+    drift: float = 0.0
+    """Points that every round of discussion adds to all scores."""
     steady: bool = False
     """Whether scores stay as they are computed; otherwise they are whole numbers from 0 to 10."""
 
@@ -54,9 +58,10 @@ class Judges:
         )
         labels[0] += self.first * (len(candidates) - 1)
         noise = rng.normal(0, self.noise, (len(self.names), len(candidates), len(METRICS)))
-        rounds = [self._given(quality + METRIC_EFFECTS + labels + noise)]
+        levels = np.array([self.level.get(name, 0.0) for name in self.names])[:, np.newaxis, np.newaxis]
+        rounds = [self._given(quality + METRIC_EFFECTS + labels + levels + noise)]
         for _ in range(self.rounds):
-            rounds.append(self._given(self._moved(rounds[-1]) + later))
+            rounds.append(self._given(self._moved(rounds[-1]) + later + self.drift))
         grade = grade_of(sample, Outcome(Answer(""), notes={DELIBERATION: self._deliberation(rounds).note()}))
         assert isinstance(grade, Grade)
         return Record(sample.id, sample.cluster, "graded", sample.metadata, grade.values)

@@ -1,8 +1,9 @@
 """Who moved whom in the discussion.
 
-Per listener, one least-squares fit without a constant: its change in a round on the distances, as they stood before
-that round, to the judges it heard in it. All metrics and candidates are pooled; the coefficient of a judge is the share
-of the distance that the listener covered towards it, the other judges held fixed.
+Per listener, one least-squares fit: its change in a round on the distances, as they stood before that round, to the
+judges it heard in it, and on a constant for each round. All metrics and candidates are pooled; the coefficient of a
+judge is the share of the distance that the listener covered towards it, the other judges held fixed. The constants take
+up the drift that scores have whomever a judge hears; without them it would count for whoever scores high.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ def _listener(
     # Sample × round × judge × score; a judge that was not heard can pull nowhere.
     distances = np.where(known, scores[:, :-1, others] - before[:, :, np.newaxis], 0.0)
     usable = ~np.isnan(change + distances.sum(axis=2))
-    pulls = np.where(usable[:, :, np.newaxis], distances, 0.0)
+    drifts = np.broadcast_to(
+        np.eye(distances.shape[1])[..., np.newaxis], (*distances.shape[:2], *distances.shape[1::2])
+    )
+    pulls = np.where(usable[:, :, np.newaxis], np.concatenate([distances, drifts], axis=2), 0.0)
     moves = np.where(usable, change, 0.0)
     table = _by_base(np.einsum("nrjs,nrks->njk", pulls, pulls), np.einsum("nrjs,nrs->nj", pulls, moves), base_of)
     counts = np.count_nonzero(usable[:, :, np.newaxis] & known, axis=(0, 1, 3))
-    size = len(others)
+    size = pulls.shape[2]
     return [
         Influence(
             judges[listener],

@@ -140,8 +140,9 @@ def _shift(each: Shift) -> list[Node]:
 
 _INFLUENCE = (
     "How far the judge of the row moved, of its distance to the judge of the column, whenever it heard that one: 0 is "
-    "not at all, 1 all the way. A judge that only corrects its own stray scores seems to move towards everybody, so "
-    "compare columns, not the size alone. A dash: it never heard that judge."
+    "not at all, 1 all the way. A drift that scores have in a round whomever a judge hears is left out. A judge that "
+    "only corrects its own stray scores seems to move towards everybody, so compare columns, not the size alone. A "
+    "dash: it never heard that judge."
 )
 _STEPS = 10
 
