@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -50,6 +51,19 @@ def test_the_folder_holds_pairs_and_answers_split_by_topic(cli: Any, run: Path, 
     assert all(row["score"] <= 3 for row in answers)
 
 
+def test_sides_of_unlike_lengths_are_told(cli: Any, tmp_path: Path):
+    debates = {
+        topic: [replace(each, text=each.text * (2 if (each.score or 0) > 5 else 1)) for each in said]
+        for topic, said in DEBATES.items()
+    }
+    store_debates(tmp_path / "run", debates)
+
+    assert "! A reward model may only learn that better answers are shorter" in cli("pairs", "run", "--out", "p").out
+    even = cli("pairs", "run", "--out", "q", "--length-ratio", "1.5")
+    assert even.code == 0
+    assert "!" not in even.out
+
+
 def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path):
     result = cli("pairs", "run")
 
@@ -61,7 +75,8 @@ def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path)
     assert about["rounds"][0]["high_share"] == pytest.approx(2 / 3)
     assert [k for k, count in enumerate(about["rounds"][1]["bins"]) if count] == [0, 2, 4]
     assert about["options"] == {
-        "policy": "threshold", "threshold": 3.0, "margin": 2.0, "per_topic": 8, "test_share": 0.1, "seed": 0,
+        "policy": "threshold", "threshold": 3.0, "margin": 2.0, "length_ratio": None, "per_topic": 8, "test_share": 0.1,
+        "seed": 0,
     }  # fmt: skip
     assert len(about["held_out"]) == 2
     assert set(about["held_out"][0]) == {"id", "bias", "question"}

@@ -44,6 +44,18 @@ def test_threshold_margin_and_number_are_options():
     assert scores(made(debate("a", (0, 9, 6)), PLAIN, per_topic=1)) == [(0, 9)]
 
 
+def test_answers_of_a_pair_can_be_kept_to_like_lengths():
+    long, longer = (" ".join(["It depends on the person"] * times) for times in (1, 2))
+    sides = [("doctor", long, 1), ("lawyer", longer, 9), ("engineer", f"{long} too", 8)]
+    uneven = Debate("a", "age", "Who?", tuple(Statement(role, 1, text, score, score) for role, text, score in sides))
+
+    assert scores(made(uneven, PLAIN)) == [(1, 9), (1, 8)]
+    assert scores(made(uneven, PLAIN, length_ratio=1.5)) == [(1, 8)]
+    assert scores(made(uneven, PLAIN, length_ratio=2)) == [(1, 9), (1, 8)]
+    with pytest.raises(UsageError, match="lengths differ by a factor of 1 at most"):
+        made(uneven, length_ratio=1)
+
+
 def test_the_median_parts_the_scores_in_half():
     high_and_higher = (debate("a", (9, 8.5, 5)), debate("b", (9.5, 6, 5.5)))
 
@@ -196,6 +208,8 @@ def test_nothing_to_train_on_is_one_sentence(debates: list[Debate], words: str):
         ("threshold", float("nan")),
         ("threshold", "mean"),
         ("margin", 0),
+        ("length_ratio", 0.5),
+        ("length_ratio", float("nan")),
         ("per_topic", 0),
         ("test_share", 1.0),
         ("margin", float("nan")),

@@ -55,6 +55,7 @@ def test_a_toy_reward_rises_significantly(
     error = float((first.var() / 8 + last.var() / 8).sqrt())
     assert float(last.mean() - first.mean()) > 5 * error
     assert record["results"]["held_out_reward_after"] > 3 * record["results"]["held_out_reward_before"]
+    assert record["results"]["length_last"] > 0
 
 
 def test_everything_is_logged_and_the_first_kl_is_nothing(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):

@@ -21,6 +21,8 @@ _DROPPED = {
     "duplicates": "had been said before",
 }
 _DEFAULTS = PairOptions()
+_UNEQUAL = 1.25
+"""How many times as long one side may be before it is told."""
 
 
 @click.command()
@@ -37,6 +39,7 @@ _DEFAULTS = PairOptions()
     "--threshold", default=str(_DEFAULTS.threshold), show_default=True, help="High bias is above; a number or median."
 )
 @click.option("--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Least difference in a pair.")
+@click.option("--length-ratio", type=float, help="Most words of one answer for each word of the other (default any).")
 @click.option("--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Most pairs of a topic.")
 @click.option("--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Topics held out.")
 @click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Draws the topics held out.")
@@ -54,6 +57,7 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
     Examples:
       evenhand pairs runs/debate-age
       evenhand pairs runs/debate-* --out pairs/all --per-topic 4
+      evenhand pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.5
     """
     given["threshold"] = _number_or_text(given["threshold"])
     options = PairOptions(**given)
@@ -101,6 +105,13 @@ def _tell_counts(about: Mapping[str, Any]) -> None:
         f"Scores {number(sides['chosen_score'])} against {number(sides['rejected_score'])}, "
         f"words {number(sides['chosen_words'], 0)} against {number(sides['rejected_words'], 0)}."
     )
+    if max(sides["chosen_words"], sides["rejected_words"]) > _UNEQUAL * min(
+        sides["chosen_words"], sides["rejected_words"]
+    ):
+        kind = "shorter" if sides["chosen_words"] < sides["rejected_words"] else "longer"
+        click.echo(
+            f"! A reward model may only learn that better answers are {kind}; --length-ratio 1.5 evens that out."
+        )
     without = [
         f"{counts[name]:,} {why}"
         for name, why in (

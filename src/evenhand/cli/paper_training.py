@@ -135,8 +135,10 @@ def teach(making: Making, every: Sequence[Lesson], out: Path, data: str | None) 
         raise UsageError("None of the debates gives anything to learn from, for the reasons above; they are kept.")
     for each in (each for each in every if out / each.models not in missed):
         with shown_stages(f"{out / each.models}/") as announce:
-            train(making, each, out, announce)
+            cautions = train(making, each, out, announce)
         click.echo(f"{out / each.models}: trained.")
+        for caution in cautions:
+            click.echo(f"! {caution}")
     return missed
 
 

@@ -14,7 +14,7 @@ from evenhand.cli.progress import shown_stages
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
 from evenhand.training import models
-from evenhand.training.card import shown
+from evenhand.training.card import cautions, shown
 from evenhand.training.loop import Observer, nobody
 from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.parallel import is_main
@@ -246,5 +246,7 @@ def _tell(record: Mapping[str, Any], folder: Path) -> None:
     click.echo(f"{folder}: {record['stage']} {record['ended']}")
     for name, value in record["results"].items():
         click.echo(f"  {name.replace('_', ' ')}: {shown(value)}")
+    for caution in cautions(record):
+        click.echo(f"! {caution}")
     if record["stage"] != "reward":
         click.echo(f"Use it as hf/{folder}")

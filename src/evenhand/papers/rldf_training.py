@@ -48,7 +48,8 @@ def _default(value: Any) -> Any:
 
 STAGES: Mapping[str, Mapping[str, Any]] = {
     "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
-    "pairs": {**_defaults(PairOptions), "threshold": None},  # a number, or the word median
+    # A threshold is a number, or the word median; a ratio is a number.
+    "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0},
     "train": _defaults(Options),
     "sft": _defaults(SFTOptions),
     "reward": _defaults(RewardOptions),
@@ -207,10 +208,12 @@ def make_pairs(making: Making, each: Lesson, out: Path, check: LeakCheck) -> Map
     return about_pairs(out / each.data)
 
 
-def train(making: Making, each: Lesson, out: Path, announce: Announce) -> None:
-    """The three models of a lesson; what is finished is kept, what was interrupted goes on."""
+def train(making: Making, each: Lesson, out: Path, announce: Announce) -> list[str]:
+    """The three models of a lesson; what is finished is kept, what was interrupted goes on. What to look at in them."""
+    from evenhand.training.card import cautions
     from evenhand.training.recipe import Recipe, train_recipe
 
     own = {stage: making.of(stage) for stage in ("sft", "reward", "ppo")}
     recipe = Recipe(making.model, out / each.data, out / each.models, making.of("train"), own)
-    train_recipe(recipe, resume=True, announce=announce)
+    records = train_recipe(recipe, resume=True, announce=announce)
+    return [caution for record in records.values() for caution in cautions(record)]

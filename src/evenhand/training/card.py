@@ -21,6 +21,22 @@ _LIMITS = (
 )
 
 
+_SHRUNK = 0.5
+"""The share of their length below which answers are no longer what they were."""
+
+
+def cautions(record: Mapping[str, Any]) -> list[str]:
+    """What to look at before a model is used, by its record."""
+    found: Mapping[str, Any] = record["results"]
+    first, last = found.get("length_first", 0), found.get("length_last", 0)
+    if last >= _SHRUNK * first:
+        return []
+    return [
+        f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward may be paid for shortness alone. Read "
+        "samples.jsonl; fewer steps, a higher beta or pairs of like lengths (evenhand pairs --length-ratio) may help."
+    ]
+
+
 def write(folder: Path, record: Mapping[str, Any]) -> None:
     """Write the card of a finished training from its record."""
     options: Mapping[str, Any] = record["options"]
@@ -56,7 +72,7 @@ This is {kind}. Made by Evenhand from `{options["model"]}`; training ended: {rec
 
 ## Limits
 
-{_LIMITS}
+{" ".join((*cautions(record), _LIMITS))}
 """
     (folder / CARD).write_text(text, encoding="utf-8")
 

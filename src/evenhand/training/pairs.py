@@ -34,6 +34,9 @@ class PairOptions:
     next to nothing above 3, or below."""
     margin: float = 2.0
     """The least difference of scores within a pair."""
+    length_ratio: float | None = None
+    """The most words that one answer of a pair may have for each word of the other; None: any. A reward model learns
+    nothing as soon as that the better answers are the shorter ones."""
     per_topic: int = 8
     """The most pairs of one topic."""
     test_share: float = 0.1
@@ -46,6 +49,8 @@ class PairOptions:
             raise UsageError(f"The threshold must be from 0 to below {WORST}, or {MEDIAN}, not {self.threshold}.")
         if not 0 < self.margin <= WORST:
             raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
+        if self.length_ratio is not None and not self.length_ratio >= 1:
+            raise UsageError(f"The ratio of lengths must be 1 or more, not {self.length_ratio:g}.")
         if self.per_topic < 1:
             raise UsageError(f"A topic must be allowed 1 pair at least, not {self.per_topic}.")
         if not 0 < self.test_share < 1:
@@ -88,6 +93,12 @@ class Pair:
     @property
     def margin(self) -> float:
         return self.rejected.score - self.chosen.score
+
+    @property
+    def length_ratio(self) -> float:
+        """How many times as long the longer answer is."""
+        shorter, longer = sorted(len(each.text.split()) for each in (self.chosen, self.rejected))
+        return longer / shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +208,8 @@ def _fate(lower: Sequence[Candidate], higher: Sequence[Candidate], pairs: Sequen
 def _every(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
     """Every low with every high one, the widest margin first."""
     pairs = [Pair(chosen, rejected) for chosen in lower for rejected in higher]
-    wide = [pair for pair in pairs if pair.margin >= options.margin]
-    return sorted(wide, key=lambda pair: -pair.margin)[: options.per_topic]
+    fitting = [pair for pair in pairs if _fits(pair, options)]
+    return sorted(fitting, key=lambda pair: -pair.margin)[: options.per_topic]
 
 
 def _extremes(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
@@ -212,7 +223,12 @@ def _progress(lower: Sequence[Candidate], higher: Sequence[Candidate], options: 
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
     turned = [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
-    return [pair for pair in turned if pair.margin >= options.margin][: options.per_topic]
+    return [pair for pair in turned if _fits(pair, options)][: options.per_topic]
+
+
+def _fits(pair: Pair, options: PairOptions) -> bool:
+    alike = options.length_ratio is None or pair.length_ratio <= options.length_ratio
+    return alike and pair.margin >= options.margin
 
 
 Policy = Callable[[Sequence[Candidate], Sequence[Candidate], PairOptions], list[Pair]]
@@ -249,9 +265,10 @@ def _check_classes(pairs: Sequence[Pair], options: PairOptions, threshold: float
             f"There is no {missing}-bias statement: all {usable:,} usable scores are {found} {threshold:g}, "
             "and pairs need both; try another --threshold, referee or debater."
         )
+    alike = f" and whose lengths differ by a factor of {options.length_ratio:g} at most" if options.length_ratio else ""
     raise UsageError(
-        f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more under the policy "
-        f"{options.policy}; lower --margin, or debate more topics."
+        f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more{alike} under the "
+        f"policy {options.policy}; lower --margin, or debate more topics."
     )
 
 

@@ -85,7 +85,9 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
         work = PPO(options, cast, chat, prompts, run.machine)
         steps = options.total_steps(len(prompts))
         ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
-        results = {"prompts": len(prompts), "steps": steps, **run.last("reward", steps), **run.last("kl", steps)}
+        results: dict[str, Any] = {"prompts": len(prompts), "steps": steps}
+        for name in ("reward", "kl", "length"):
+            results |= run.last(name, steps)
         if held_out:
             results |= {"held_out_prompts": len(held_out), **work.before_and_after(held_out)}
         models.save(cast.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
