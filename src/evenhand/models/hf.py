@@ -229,7 +229,8 @@ class HFModel(Model):
             return error
         if _is_out_of_memory(error):
             return ModelError(f"{self.spec} ran out of memory, even with one request at a time; shorten it.")
-        return ModelError(f"{self.spec} failed: {type(error).__name__}: {error}")
+        said = str(error).strip().partition("\n")[0]  # torch adds paragraphs of advice
+        return ModelError(f"{self.spec} failed: {type(error).__name__}: {said}")
 
     def _prepare(self, row: _Row) -> None:
         against = row.params.steering.against if row.params.steering is not None else ()
