@@ -1,6 +1,7 @@
 """Steps in fixed shapes, which GPUs record, give what transformers gives; here they are computed unrecorded."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -53,6 +54,26 @@ def test_what_is_not_written_yet_is_not_seen(model: Any) -> None:
     other = FixedSteps(model, cache, mask, positions(mask), room=64, most=40)
     tokens = torch.tensor([[9], [3], [1]])
     assert torch.equal(steps.next(tokens), other.next(tokens))
+
+
+def test_steps_that_cannot_be_recorded_are_computed_and_told_once(
+    model: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("operation not permitted\nand much advice")
+
+    monkeypatch.setattr(torch.cuda, "graph", refused)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+
+    def recordable(model: Any, cache: Any, mask: Any) -> Steps:
+        begun = FixedSteps(model, cache, mask, positions(mask), room=64, most=10)
+        begun._recordable = True
+        return begun
+
+    assert torch.allclose(written(model, growing), written(model, recordable), atol=1e-5)
+    assert [each.message.partition(": ")[2] for each in caplog.records] == ["operation not permitted"]
 
 
 def test_other_models_and_other_machines_grow(model: Any) -> None:

@@ -117,7 +117,7 @@ def _tell_counts(about: Mapping[str, Any]) -> None:
         for name, why in (
             ("topics_low_only", "had low bias only"),
             ("topics_high_only", "had high bias only"),
-            ("topics_without_margin", "had too small a margin"),
+            ("topics_without_margin", "had no pair with the margin"),
         )
         if counts[name]
     ]

@@ -83,9 +83,6 @@ class FixedSteps:
     """Fixed shapes; the first step in each shape is computed as ever, the second one is recorded."""
 
     full = 0.5
-    _recording: Any = None
-    _logits: Any = None
-    _warm = False
 
     def __init__(self, model: Any, cache: Any, mask: Any, positions: Any, *, room: int, most: int) -> None:
         torch = _torch()
@@ -96,6 +93,7 @@ class FixedSteps:
         self._ids = torch.zeros_like(self._positions)
         self._place = torch.tensor([self._written], device=mask.device)
         cache.layers = [_FixedLayer(layer, self._place) for layer in cache.layers]
+        self._recordable = mask.is_cuda
         self._widen()
 
     def next(self, ids: Any) -> Any:
@@ -104,7 +102,7 @@ class FixedSteps:
         self._ids.copy_(ids)
         if self._recording is not None:
             self._recording.replay()
-        elif self._warm and self._ids.is_cuda:
+        elif self._warm and self._recordable:
             self._record()
         else:
             self._logits = self._step()
@@ -154,7 +152,8 @@ class FixedSteps:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            log.warning("This GPU takes no recorded steps, so they are slower: %s", str(error).splitlines()[0])
+            log.warning("A step could not be recorded, so the next ones are slower: %s", str(error).partition("\n")[0])
+            self._recordable = False
             self._logits = self._step()
             return
         self._recording, self._logits = recording, logits
@@ -162,13 +161,9 @@ class FixedSteps:
 
     def _forget(self) -> None:
         """The shapes are others now."""
-        if self._recording is not None:
-            self._recording = self._logits = None
-            free_memory()  # else what was recorded keeps its memory
+        self._recording: Any = None
+        self._logits: Any = None
         self._warm = False
-
-    def __del__(self) -> None:
-        self._forget()
 
 
 class _FixedLayer:
