@@ -68,20 +68,18 @@ def test_steps_that_cannot_be_recorded_are_computed_and_told_once(
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
 
     def recordable(model: Any, cache: Any, mask: Any) -> Steps:
-        begun = FixedSteps(model, cache, mask, positions(mask), room=64, most=10)
-        begun._recordable = True
-        return begun
+        return FixedSteps(model, cache, mask, positions(mask), room=64, most=10, recorded=True)
 
     assert torch.allclose(written(model, growing), written(model, recordable), atol=1e-5)
     assert [each.message.partition(": ")[2] for each in caplog.records] == ["operation not permitted"]
 
 
-def test_other_models_and_other_machines_grow(model: Any) -> None:
+def test_steps_of_other_models_grow(model: Any) -> None:
     mask, cache = read(model)
-    assert can_be_fixed(model, cache)
-    assert isinstance(steps(model, cache, mask, positions(mask), room=64, most=9), GrowingSteps)
+    assert isinstance(steps(model, cache, mask, positions(mask), room=64, most=9), FixedSteps)
+    mask, cache = read(model)
     model.set_attn_implementation("eager")
-    assert not can_be_fixed(model, cache)
+    assert isinstance(steps(model, cache, mask, positions(mask), room=64, most=9), GrowingSteps)
     model.set_attn_implementation("sdpa")
     sliding = transformers.DynamicCache(config=transformers.MistralConfig(**SIZES, sliding_window=4))
     model(IDS, attention_mask=MASK, past_key_values=sliding, use_cache=True)

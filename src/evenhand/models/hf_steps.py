@@ -43,10 +43,11 @@ class Steps(Protocol):
 def steps(model: Any, cache: Any, mask: Any, positions: Any, *, room: int, most: int, recorded: bool = True) -> Steps:
     """The steps that follow prompts that were read; `room` is the model's context, `most` how many steps there may be.
 
-    They are recorded where that is possible: on a GPU, unless a model keeps something else than all keys and values.
+    A model that remembers something else than all keys and values gets steps that grow. On a GPU fixed ones are
+    `recorded`, unless several processes compute them together.
     """
-    if recorded and mask.is_cuda and can_be_fixed(model, cache):
-        return FixedSteps(model, cache, mask, positions, room=room, most=most)
+    if can_be_fixed(model, cache):
+        return FixedSteps(model, cache, mask, positions, room=room, most=most, recorded=recorded and mask.is_cuda)
     return GrowingSteps(model, cache, mask, positions, room=room)
 
 
@@ -80,11 +81,13 @@ class GrowingSteps:
 
 
 class FixedSteps:
-    """Fixed shapes; the first step in each shape is computed as ever, the second one is recorded."""
+    """Fixed shapes; where steps are recorded, the first one in each shape is computed as ever, the second recorded."""
 
     full = 0.5
 
-    def __init__(self, model: Any, cache: Any, mask: Any, positions: Any, *, room: int, most: int) -> None:
+    def __init__(
+        self, model: Any, cache: Any, mask: Any, positions: Any, *, room: int, most: int, recorded: bool = False
+    ) -> None:
         torch = _torch()
         self._model, self._cache, self._room, self._left = model, cache, room, most
         self._written = mask.shape[1]
@@ -93,7 +96,7 @@ class FixedSteps:
         self._ids = torch.zeros_like(self._positions)
         self._place = torch.tensor([self._written], device=mask.device)
         cache.layers = [_FixedLayer(layer, self._place) for layer in cache.layers]
-        self._recordable = mask.is_cuda
+        self._recordable = recorded
         self._widen()
 
     def next(self, ids: Any) -> Any:
