@@ -12,30 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evenhand.benchmarks.base import Benchmark, Metric, load_benchmark
 from evenhand.errors import PlanError
 from evenhand.runs.agreement import agreements
 from evenhand.runs.audits import Audits, audit_verdicts, check_iterations, corrections
-from evenhand.runs.estimates import RESAMPLES, estimate, groups_of
+from evenhand.runs.effects import compared
+from evenhand.runs.estimates import estimate, groups_of
 from evenhand.runs.plan import Arm, Plan, make_plan
-from evenhand.runs.results import ArmResult, Effect, IterationResult, MetricInfo, PositionBias, StudyResult
+from evenhand.runs.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scores import refined
 from evenhand.runs.store import Store
-from evenhand.runs.tally import ALL, Key, PairTally, Tally
+from evenhand.runs.tally import ALL, PairTally, Tally
 from evenhand.runs.verdict import verdicts, warnings_about
-from evenhand.stats import (
-    benjamini_hochberg,
-    chi_square_uniform,
-    holm,
-    mcnemar_exact,
-    mde_from_standard_error,
-    paired_cluster_bootstrap,
-    total_variation_from_uniform,
-)
+from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.types import Record, Sample, Status, Usage
 
 
@@ -247,7 +237,7 @@ def _compute(
         )
         for source in sources
     ]
-    effects = _effects(benchmark, metrics, reference, pairs, correction)
+    effects = compared(benchmark, metrics, reference.id, pairs, correction)
     result = StudyResult(
         title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
         benchmark=benchmark.name,
@@ -341,75 +331,3 @@ def _position(counts: Counter[int], width: int) -> PositionBias | None:
         return None
     shown = [counts[position] for position in range(width)]
     return PositionBias(tuple(shown), chi_square_uniform(shown).p_value, total_variation_from_uniform(shown))
-
-
-def _effects(
-    benchmark: Benchmark,
-    metrics: Sequence[Metric],
-    reference: ArmSource,
-    pairs: Mapping[str, PairTally],
-    correction: str,
-) -> list[Effect]:
-    """Two families, corrected apart: the headline and guardrails overall, and the headline group by group."""
-    watched = {benchmark.headline, *benchmark.guardrails}
-    overall: list[Effect] = []
-    by_group: list[Effect] = []
-    for arm_id, pair in pairs.items():
-        for metric in metrics:
-            for group in groups_of(metric.name, pair.before):
-                if group == ALL and metric.name in watched:
-                    overall.append(_effect(metric, group, reference.id, arm_id, pair, correction))
-                elif group != ALL and metric.name == benchmark.headline:
-                    by_group.append(_effect(metric, group, reference.id, arm_id, pair, correction))
-    return [*_corrected(overall, correction), *_corrected(by_group, correction)]
-
-
-def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally, correction: str) -> Effect:
-    key: Key = (metric.name, group)
-
-    def distance(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.abs(metric.statistic(sums))
-
-    statistic = distance if metric.better == "zero" else metric.statistic
-    found = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
-    p_value, test = found.p_value, "clustered bootstrap"
-    if metric.share:
-        p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
-    error = found.standard_error
-    values = (found.interval.estimate, found.interval.low, found.interval.high)
-    difference, low, high = (None if value is None else value * metric.scale for value in values)
-    return Effect(
-        before=before,
-        after=after,
-        metric=metric.name,
-        group=group,
-        difference=difference,
-        low=low,
-        high=high,
-        n=pair.before.n[key],
-        p_value=p_value,
-        p_adjusted=None,
-        correction=correction,
-        test=test,
-        # Without any spread the size of what would show is not known, rather than 0.
-        detectable=mde_from_standard_error(error) * metric.scale if error else None,
-        direction="undecided",
-    )
-
-
-def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:
-    """The family with adjusted p-values, and the direction that these and the interval agree on."""
-    adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
-    adjusted = adjust([effect.p_value for effect in effects])
-    return [
-        replace(effect, p_adjusted=p, direction=_direction(effect, p))
-        for effect, p in zip(effects, adjusted, strict=True)
-    ]
-
-
-def _direction(effect: Effect, p_adjusted: float | None) -> str:
-    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > 0.05:
-        return "undecided"
-    if effect.high < 0:
-        return "fell"
-    return "rose" if effect.low > 0 else "undecided"

@@ -55,13 +55,15 @@ def roll_out(
     pad = chat.tokenizer.pad_token_id
     ends = torch.tensor(sorted(chat.ends), device=machine.device)
     going = torch.ones(len(mine), dtype=torch.bool, device=machine.device)
-    answer, following = list[Any](), None
+    answer: list[Any] = []
     with torch.no_grad(), machine.autocast():  # one context for all tokens, so that weights are cast only once
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         read = policy(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         logits = read.logits[:, -1].float()
         if team.any(not bool(torch.isfinite(logits).all())):
             raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
+        alone, begun = team.size == 1, (read.past_key_values, mask, positions)
+        following = steps(policy, *begun, room=chat.max_length, most=longest, recorded=alone)
         while True:
             # Random numbers are drawn for all rows, so that they do not depend on the number of processes.
             every = logits.new_zeros(len(prompts), logits.shape[1]).index_copy(0, mine, logits)
@@ -71,15 +73,6 @@ def roll_out(
             going = going & ~torch.isin(token[:, 0], ends)
             if len(answer) == longest or not team.any(bool(going.any())):
                 break
-            following = following or steps(
-                policy,
-                read.past_key_values,
-                mask[:, :-1],
-                positions,
-                room=chat.max_length,
-                most=longest,
-                recorded=team.size == 1,
-            )
             logits = following.next(token)
     kept = torch.stack(answer, 1).float()
     ids, mask, kept, going = team.gathered(len(prompts), ids, mask, kept, going.long())
