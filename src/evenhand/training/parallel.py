@@ -6,6 +6,7 @@ go on with the numbers that one process alone would have found. Alone, everythin
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import math
 import os
@@ -137,7 +138,16 @@ def joined(device: str | None) -> Team:
     torch: Any = importlib.import_module("torch")
     accelerate: Any = importlib.import_module("accelerate")
     state = accelerate.PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
+    atexit.unregister(_part)
+    atexit.register(_part)
     return Team(state.process_index, state.num_processes, str(state.device), shards)
+
+
+def _part() -> None:
+    """Leave the other processes; one that ends with its connections open may be aborted by them."""
+    torch: Any = importlib.import_module("torch")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _asked(name: str) -> bool:
