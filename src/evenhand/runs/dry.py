@@ -181,7 +181,9 @@ def _stand_in(spec: str) -> FunctionModel:
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
     if params.schema is not None:
-        return Completion(orjson.dumps(_instance(params.schema)).decode())
+        # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
+        words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))
+        return Completion(orjson.dumps(_instance(params.schema, " ".join(["text"] * max(1, words)))).decode())
     # No two answers are alike, so that none counts as judged before; each is long enough to look like one, and begins
     # with a letter for those who read letters.
     mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
@@ -192,21 +194,34 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
     return Completion(text, logprobs=logprobs)
 
 
-def _instance(schema: Mapping[str, Any]) -> Any:
-    """A smallest value that satisfies a schema of the kinds that prompts here use."""
+def _texts(schema: Mapping[str, Any]) -> int:
+    """How many values of an instance are texts; what is listed are names and the like."""
+    if "enum" in schema:
+        return 0
+    match schema.get("type"):
+        case "object":
+            return sum(map(_texts, schema.get("properties", {}).values()))
+        case "array" | "integer" | "number" | "boolean":
+            return 0
+        case _:
+            return 1
+
+
+def _instance(schema: Mapping[str, Any], text: str) -> Any:
+    """A value that satisfies a schema of the kinds that prompts here use, the smallest but for its texts."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):
         case "object":
             return {
-                name: each["maximum"] if name in _MORE_IS_WORSE and "maximum" in each else _instance(each)
+                name: each["maximum"] if name in _MORE_IS_WORSE and "maximum" in each else _instance(each, text)
                 for name, each in schema.get("properties", {}).items()
             }
         case "array":
-            return [_instance(schema.get("items", {}))] * schema.get("minItems", 1)
+            return [_instance(schema.get("items", {}), "text")] * schema.get("minItems", 1)
         case "integer" | "number":
             return schema.get("minimum", 0)
         case "boolean":
             return False
         case _:
-            return "text"
+            return text[: schema.get("maxLength")]
