@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch
 
-from evenhand.models import hf_steps
 from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.hf import steps as hf_steps
 from evenhand.training import models
 from evenhand.training.options import PPOOptions
 from evenhand.training.rollout import Rollout, measured, roll_out

@@ -9,23 +9,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenhand.agents.choice import choose
-    from evenhand.agents.completion import complete
-    from evenhand.agents.session import Session
     from evenhand.api import audit, compare, guard, run, write_report
+    from evenhand.asking.choice import choose
+    from evenhand.asking.completion import complete
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
     from evenhand.errors import EvenhandError
-    from evenhand.guarding.guard import Guard
-    from evenhand.guarding.policy import GuardPolicy
-    from evenhand.guarding.types import Guarded
+    from evenhand.evaluators.base import EVALUATORS, Verdict, evaluator
+    from evenhand.guards.guard import Guard
+    from evenhand.guards.policy import GuardPolicy
+    from evenhand.guards.types import Guarded
     from evenhand.methods.base import METHODS, Method, method
-    from evenhand.methods.stardtox.verdict import EVALUATORS, Verdict, evaluator
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.prompts import Prompt, load_prompt
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
+    from evenhand.session import Session
     from evenhand.types import (
         Answer,
         Completion,
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     )
 
 _HOME = {
-    "evenhand.agents.choice": ("choose",),
-    "evenhand.agents.completion": ("complete",),
-    "evenhand.agents.session": ("Session",),
+    "evenhand.asking.choice": ("choose",),
+    "evenhand.asking.completion": ("complete",),
+    "evenhand.session": ("Session",),
     "evenhand.api": ("audit", "compare", "guard", "run", "write_report"),
     "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
     "evenhand.errors": ("EvenhandError",),
-    "evenhand.guarding.guard": ("Guard",),
-    "evenhand.guarding.policy": ("GuardPolicy",),
-    "evenhand.guarding.types": ("Guarded",),
+    "evenhand.guards.guard": ("Guard",),
+    "evenhand.guards.policy": ("GuardPolicy",),
+    "evenhand.guards.types": ("Guarded",),
     "evenhand.methods.base": ("METHODS", "Method", "method"),
-    "evenhand.methods.stardtox.verdict": ("EVALUATORS", "Verdict", "evaluator"),
+    "evenhand.evaluators.base": ("EVALUATORS", "Verdict", "evaluator"),
     "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
     "evenhand.models.budget": ("Limits", "Price"),
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),

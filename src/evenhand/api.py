@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from evenhand import aio
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
-from evenhand.runs.results import StudyResult
 from evenhand.runs.runner import Progress, Runner
-from evenhand.runs.show import shown_samples
-from evenhand.runs.study import study
+from evenhand.studies.results import StudyResult
+from evenhand.studies.show import shown_samples
+from evenhand.studies.study import study
 
 if TYPE_CHECKING:
-    from evenhand.guarding.guard import Guard
-    from evenhand.guarding.policy import GuardPolicy
+    from evenhand.guards.guard import Guard
+    from evenhand.guards.policy import GuardPolicy
     from evenhand.models.base import ModelOptions
     from evenhand.models.budget import Price
 
@@ -86,8 +86,8 @@ def guard(
     seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     """
-    from evenhand.guarding.guard import Guard
-    from evenhand.guarding.policy import make_policy
+    from evenhand.guards.guard import Guard
+    from evenhand.guards.policy import make_policy
 
     made = make_policy(policy, fields)
     return Guard(

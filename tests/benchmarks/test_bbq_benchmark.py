@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Benchmark, Metric, Selection, load_benchmark
-from evenhand.benchmarks.bbq import BBQ, BuiltinBBQ, position_counts, sample_of, stratum_order
+from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ, position_counts, sample_of, stratum_order
 from evenhand.data.bbq import Item
 from evenhand.data.locate import find_file, lines
 from evenhand.errors import DataError, UnknownNameError, UsageError
@@ -304,7 +304,7 @@ def test_the_seed_decides() -> None:
 
 def test_the_order_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from evenhand.benchmarks.base import Selection;from evenhand.benchmarks.bbq import BuiltinBBQ;"
+        "from evenhand.benchmarks.base import Selection;from evenhand.benchmarks.bbq.benchmark import BuiltinBBQ;"
         "print([s.id for s in BuiltinBBQ().samples(Selection(20, 9))])"
     )
     outputs = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.bbq_hard import FORMAT, HardBBQ
+from evenhand.benchmarks.bbq.hard import FORMAT, HardBBQ
 from evenhand.errors import DataError, UsageError
 from evenhand.types import Answer, Grade, Outcome
 from support.toy import toy_sample

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.bbq import BBQ, BuiltinBBQ
-from evenhand.benchmarks.bbq_predictions import score_predictions
+from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ
+from evenhand.benchmarks.bbq.predictions import score_predictions
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError

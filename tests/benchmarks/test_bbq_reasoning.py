@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.benchmarks.base import Metric, load_benchmark
-from evenhand.benchmarks.bbq import BBQ
+from evenhand.benchmarks.bbq.benchmark import BBQ
+from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.errors import UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Result, Sample, Snapshot
 from support.toy import Toy, toy_sample

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.agents.debate_rounds import DECLINED, DISAGREED, ROUNDS, disagreements
-from evenhand.agents.debating import STATEMENTS, Statement, noted, roles_of
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.debates import Debates
-from evenhand.data.debate_topics import BIASES, load_topics, topics_yaml
+from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted, roles_of
+from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED, ROUNDS, disagreements
+from evenhand.data.debates import BIASES, load_topics, topics_yaml
 from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
 

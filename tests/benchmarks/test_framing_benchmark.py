@@ -9,12 +9,12 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.framing import WRITTEN, sample_of
-from evenhand.benchmarks.framing_score import FRAMINGS, METRICS, ordering
+from evenhand.benchmarks.framing.score import FRAMINGS, METRICS, ordering
 from evenhand.data.framing import Text
 from evenhand.errors import UsageError
-from evenhand.runs.estimates import estimate
-from evenhand.runs.results import Estimate
-from evenhand.runs.tally import ALL, Tally
+from evenhand.studies.estimates import estimate
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL, Tally
 from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 
 TEXT = Text("age-01-biased", "age", True, "Can he?", "No >>> ignore this.")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.agents.judgement import Candidate, Deliberation, Given, Judgement, candidates_of
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.judgement import Candidate, Deliberation, Given, Judgement, candidates_of
 from evenhand.benchmarks.malibu import Malibu
 from evenhand.errors import DataError, UnknownNameError, UsageError
-from evenhand.runs.tally import ALL, PairTally, Tally
+from evenhand.studies.tally import ALL, PairTally, Tally
 from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 
 BENCHMARK = Malibu()

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.stats.contingency import association
 
-from evenhand.benchmarks.malibu.audit import audit, over_correction
-from evenhand.benchmarks.malibu.findings import COMBINED, Gap, Measure, PanelAudit
+from evenhand.benchmarks.judgement.audit import audit, over_correction
+from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit
 from evenhand.stats import holm, wilson
 from evenhand.types import Record
 from support.panels import Judges, design

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.benchmarks.malibu.audit import audit
-from evenhand.benchmarks.malibu.findings import ALL, Amplification, PanelAudit
+from evenhand.benchmarks.judgement.audit import audit
+from evenhand.benchmarks.judgement.findings import ALL, Amplification, PanelAudit
 from evenhand.types import Record
 from support.panels import Judges, design
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.benchmarks.malibu.audit import audit
+from evenhand.benchmarks.judgement.audit import audit
 from support.panels import Judges, design
 
 SEEDS = range(3)

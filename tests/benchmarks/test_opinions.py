@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.opinions import METRICS, Opinions
-from evenhand.data.debate_topics import BIASES
+from evenhand.data.debates import BIASES
 from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Status, Unscored
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from evenhand.benchmarks.base import Metric, Selection, load_benchmark
 from evenhand.benchmarks.squad import BuiltinSquad, Squad, sample_of
-from evenhand.benchmarks.squad_predictions import score_predictions
-from evenhand.benchmarks.squad_score import exact_match, f1, normalised
+from evenhand.benchmarks.squad.predictions import score_predictions
+from evenhand.benchmarks.squad.score import exact_match, f1, normalised
 from evenhand.cli.metrics import metrics
 from evenhand.data.squad import Question
 from evenhand.errors import DataError, UsageError

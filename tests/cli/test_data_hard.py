@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.bbq import BuiltinBBQ
+from evenhand.benchmarks.bbq.benchmark import BuiltinBBQ
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.types import Message, Params

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evenhand.agents.debating import statements_in
-from evenhand.data.debate_topics import BIASES, load_topics
+from evenhand.benchmarks.debates.records import statements_in
+from evenhand.data.debates import BIASES, load_topics
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.store import Store
@@ -152,7 +152,7 @@ def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug:
     assert found.topics[:BUILTIN] == load_topics("age").topics
     made = yaml.safe_load(path.read_text(encoding="utf-8"))["provenance"]
     assert (made["asked"], made["written"], made["seed"]) == (25, 25, 0)
-    assert made["prompt"]["agents/topic_writer"]
+    assert made["prompt"]["topic_writer/topics"]
 
     again = cli(*arguments, "--out", "other", "--no-cache")
 

@@ -58,7 +58,7 @@ def test_doctor_shows_an_answer_and_what_the_model_supports(cli):
 
 
 def test_metrics_scores_answers_to_the_built_in_questions(cli, tmp_path: Path):
-    from evenhand.data.bbq_generate import builtin_rows
+    from evenhand.data.bbq.generate import builtin_rows
 
     rows = [row for row in builtin_rows() if row["category"] == "Age"]
     lines = [{"category": "Age", "example_id": row["example_id"], "prediction": row["target_loc"]} for row in rows]

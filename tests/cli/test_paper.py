@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.study import study
+from evenhand.studies.study import study
 from evenhand.types import Message, Params
 
 SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2")

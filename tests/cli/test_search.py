@@ -53,7 +53,7 @@ def test_what_is_recorded_is_found_again(cli, corpus: Path):
 
 
 def test_the_list_says_what_there_is_and_what_is_missing(cli, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("evenhand.search.ddgs.find_spec", lambda _name: None)
+    monkeypatch.setattr("evenhand.search.web.ddgs.find_spec", lambda _name: None)
 
     lines = cli("search", "--list").out.splitlines()
 

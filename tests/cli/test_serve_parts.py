@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evenhand.serve.audit import AuditLog
-from evenhand.serve.auth import Auth
-from evenhand.serve.config import make_config
-from evenhand.serve.events import Event
+from evenhand.server.access.auth import Auth
+from evenhand.server.config import make_config
+from evenhand.server.telemetry.audit import AuditLog
+from evenhand.server.telemetry.events import Event
 
 EVENT = Event("r1", time.time(), "chat", "/v1/chat/completions", action="revised", prompt="Hello")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evenhand.data.bbq_generate import CATEGORIES, UNKNOWN_ANSWERS, builtin_rows
+from evenhand.data.bbq.generate import CATEGORIES, UNKNOWN_ANSWERS, builtin_rows
 
 Row = dict[str, Any]
 ROWS: list[Row] = list(builtin_rows())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evenhand.data.debate_topics import (
+from evenhand.data.debates import (
     BIASES,
     DebateTopics,
     Known,

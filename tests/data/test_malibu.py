@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from evenhand.data.malibu import content_hash, load_bases, load_identities, pairs_of, responses_fault
-from evenhand.data.malibu_words import identity_words
+from evenhand.data.malibu.words import identity_words
 from evenhand.errors import DataError
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.session import Session
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Unscored
 
 CHAT_METHODS = ["default", "fair_prompt", "cot", "fairthinking"]

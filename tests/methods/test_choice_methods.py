@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.session import Answering, Session
 from evenhand.errors import PlanError, UnknownNameError
 from evenhand.methods.base import METHODS, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
+from evenhand.session import Answering, Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Snapshot, Unscored
 
 CHOICE_METHODS = ["default", "fair_prompt", "cot", "self_debias_explain", "self_debias_reprompt"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.session import Session
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Answer, Outcome, Sample
 
 PLAIN_METHODS = ["default", "fair_prompt"]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.debate_rounds import DECLINED, DISAGREED
-from evenhand.agents.debating import ROLES, Statement, statements_in
-from evenhand.agents.session import Session
+from evenhand.benchmarks.debates.records import ROLES, Statement, statements_in
+from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.debaters import Silence, read_statement
 from evenhand.methods.debate.referee import read_rank
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 
 DEBATE = METHODS.get("debate")

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from evenhand.agents.calibrate import Calibration, calibrate
-from evenhand.agents.debating import Statement
-from evenhand.agents.session import Session
-from evenhand.data.debate_topics import BIASES
+from evenhand.benchmarks.debates.records import Statement
+from evenhand.data.debates import BIASES
+from evenhand.evaluators.calibration import Calibration, calibrate
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.calibrate import contrasts, merged, suggested_options, suggested_threshold
 from evenhand.methods.debate.referee import judge
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Message, Params
 from support.referees import contrasting, referee, shown, verdict
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.chat import ANSWER, CONVERSATION, asked, instructed, quoted
-from evenhand.agents.session import Session
+from evenhand.asking.chat import ANSWER, CONVERSATION, asked, instructed, quoted
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Params, Sample
 
 TALK = (

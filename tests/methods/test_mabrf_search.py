@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.agents.session import Session
 from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.fake import FunctionModel
 from evenhand.search.base import Found, Hit, SearchProvider
-from evenhand.search.fetch import SafeFetcher
 from evenhand.search.replay import record
 from evenhand.search.searcher import Searcher, load_search
+from evenhand.search.web.fetch import SafeFetcher
+from evenhand.session import Session
 from evenhand.types import Outcome, Turn
 from support import pages_server
 from support.mabrf import (

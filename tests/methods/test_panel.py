@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.judgement import CANDIDATES, METRICS, Candidate, Deliberation, Judgement, deliberation_in
-from evenhand.agents.session import Session
+from evenhand.benchmarks.judgement import CANDIDATES, METRICS, Candidate, Deliberation, Judgement, deliberation_in
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel, Reply
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 
 SITUATION = "A client wants to run again after an injury."

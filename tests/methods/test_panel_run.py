@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.judgement import METRICS
+from evenhand.benchmarks.judgement import METRICS
 from evenhand.runs.dry import forecast
 from evenhand.runs.plan import make_plan
 from evenhand.types import Message, Params

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.debate_rounds import DECLINED, ROUNDS
-from evenhand.agents.debating import statements_in
-from evenhand.agents.session import Session
 from evenhand.benchmarks.base import load_benchmark
+from evenhand.benchmarks.debates.records import statements_in
+from evenhand.benchmarks.debates.rounds import DECLINED, ROUNDS
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.options import check_options
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel, Reply
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, Unscored
 from support.referees import ODDS, STATEMENT, VERDICT, asked_for, verdict
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.answer import ABSTAINED
-from evenhand.agents.session import Session
+from evenhand.asking.answer import ABSTAINED
 from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Unscored
 from support.mabrf import Library, Said, everything, page, searching, speaker
 

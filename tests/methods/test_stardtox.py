@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.session import Session
 from evenhand.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
+from evenhand.evaluators.standard import ADVICE, HARMS, UNKIND, without_scores
 from evenhand.methods.base import METHODS
-from evenhand.methods.stardtox.evaluators import ADVICE, HARMS, UNKIND, without_scores
 from evenhand.models.fake import FunctionModel
 from evenhand.models.request import request_key
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Generation, Message, Params, Refusal, Unscored
 from support.stardtox import GOOD, KIND, OTHER_KIND, POOR, RUDE, TEXT, WORSE, Rule, Stage, text_of
 

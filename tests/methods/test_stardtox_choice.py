@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.reading import abstains
-from evenhand.agents.session import Session
-from evenhand.data.bbq_generate import UNKNOWN_ANSWERS, builtin_rows
+from evenhand.data.bbq.generate import UNKNOWN_ANSWERS, builtin_rows
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.reading.text import abstains
+from evenhand.session import Session
 from evenhand.types import Answer, Refusal
 from support.stardtox import QUESTION, Stage, text_of
 

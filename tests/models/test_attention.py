@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import UsageError
-from evenhand.models.attention import AttentiveModel, _words, load_attentive
+from evenhand.models.hf.attention import AttentiveModel, _words, load_attentive
 from evenhand.types import Message
 from support.tiny import TEMPLATE, make_model
 

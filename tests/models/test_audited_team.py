@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.judgement import CANDIDATES, METRICS, Candidate, deliberation_in
-from evenhand.agents.session import Session
+from evenhand.benchmarks.judgement import CANDIDATES, METRICS, Candidate, deliberation_in
 from evenhand.methods.base import METHODS
 from evenhand.models.base import load_model
+from evenhand.session import Session
 from evenhand.types import Outcome, Sample
 from support.server import Body, ChatServer, Reply, chat
 

@@ -12,8 +12,8 @@ from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.hf import HFModel
-from evenhand.models.hf_steps import GrowingSteps
-from evenhand.models.hf_tuning import NAME, use_exact_head
+from evenhand.models.hf.steps import GrowingSteps
+from evenhand.models.hf.tuning import NAME, use_exact_head
 from evenhand.types import Message, Params
 from support.tiny import make_model
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.models import hf_steps
-from evenhand.models.hf_steps import FixedSteps, GrowingSteps, Steps, can_be_fixed, steps
-from evenhand.models.hf_tuning import tune
+from evenhand.models.hf import steps as hf_steps
+from evenhand.models.hf.steps import FixedSteps, GrowingSteps, Steps, can_be_fixed, steps
+from evenhand.models.hf.tuning import tune
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")
 transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[hf]'")

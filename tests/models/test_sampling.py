@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.models.sampling import draw
+from evenhand.models.hf.sampling import draw
 from evenhand.types import Params
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")

@@ -10,8 +10,8 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import Ask, published
 from evenhand.papers.mabrf import MABRF
-from evenhand.papers.mabrf_reasoning import BINS, bin_of, figure_four
-from evenhand.papers.mabrf_tables import table_five, table_four, table_three
+from evenhand.papers.mabrf.reasoning import BINS, bin_of, figure_four
+from evenhand.papers.mabrf.tables import table_five, table_four, table_three
 
 MODELS = ("GPT-3.5-Turbo", "GPT-4", "Claude-3-Haiku", "DeepSeek")
 SIDES = {"without search": "", "with search": "_with_search"}

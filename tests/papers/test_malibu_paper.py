@@ -5,13 +5,13 @@ from itertools import combinations
 
 import pytest
 
-from evenhand.benchmarks.malibu.findings import PanelAudit
+from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.papers.base import Ask, Row, Table, published
 from evenhand.papers.malibu import MALIBU
-from evenhand.papers.malibu_arms import AuditedModel
-from evenhand.papers.malibu_claims import claim_notes, claims
-from evenhand.papers.malibu_differences import figure_four, pairs_table
-from evenhand.papers.malibu_tables import chi_square_table, discussion_table, figure_nine, win_table
+from evenhand.papers.malibu.arms import AuditedModel
+from evenhand.papers.malibu.claims import claim_notes, claims
+from evenhand.papers.malibu.differences import figure_four, pairs_table
+from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from support.audits import CATEGORIES, audit, interval
 
 MODELS = ("DeepSeek-V3", "GPT-4o mini")

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from evenhand.data.debate_topics import BIASES, load_topics
+from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import UsageError
 from evenhand.papers.base import Ask, Grid, PaperRun, Row, Table, published
-from evenhand.papers.points import charts
+from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF
-from evenhand.papers.rldf_ablation import Point, ablation, points, read_values
-from evenhand.papers.rldf_arms import Arms, Difference, arm_name, own_arm, paper_models
-from evenhand.papers.rldf_claims import ahead, claim_notes
-from evenhand.papers.rldf_figures import BEST, series
-from evenhand.papers.rldf_part import write_part
-from evenhand.papers.rldf_tables import CATEGORIES, table_four, table_one, table_three, table_two
-from evenhand.papers.rldf_training import Making, debates_run, lessons, trained_arms
-from evenhand.runs.results import Estimate
+from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
+from evenhand.papers.rldf.arms import Arms, Difference, arm_name, own_arm, paper_models
+from evenhand.papers.rldf.claims import ahead, claim_notes
+from evenhand.papers.rldf.figures import BEST, series
+from evenhand.papers.rldf.part import write_part
+from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three, table_two
+from evenhand.papers.rldf.training import Making, debates_run, lessons, trained_arms
+from evenhand.studies.results import Estimate
 
 MODELS = ["Qwen1.5-7B", "Llama2-7B", "ChatGLM3-6B", "Baichuan2-7B"]
 METHODS = ["Default", "CoT", "SFT", "FairThinking", "RLAIF", "RLDF"]

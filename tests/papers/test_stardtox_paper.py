@@ -3,8 +3,8 @@
 import pytest
 
 from evenhand.papers.base import Ask
-from evenhand.papers.refined import share_refined
 from evenhand.papers.stardtox import StarDTox, gives_logits
+from evenhand.papers.stardtox.refined import share_refined
 
 
 def test_the_defaults_are_the_papers_sizes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sample_study
 
 from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, PaperPage, Row, Table
-from evenhand.runs.results import Estimate
+from evenhand.studies.results import Estimate
 
 
 def estimate(metric: str, value: float | None, n: int = 100) -> Estimate:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sample_traces import samples
 
-from evenhand.runs.results import (
+from evenhand.studies.results import (
     ArmResult,
     Effect,
     Estimate,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.models.attention import Attention
+from evenhand.models.hf.attention import Attention
 from evenhand.reports.attention import Framed, parts_table, render_attention, write_attention_csv
 
 WORDS = ("<s>", "\n", "You", " wrote", " <b>this</b>.", "\n")

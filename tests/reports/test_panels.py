@@ -12,12 +12,12 @@ import sample_study
 from hostile import ATTACK, LITERAL
 from rich.console import Console
 
-from evenhand.benchmarks.malibu.findings import PanelAudit
+from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.reports.html import render_report, write_report
 from evenhand.reports.markup import escape
-from evenhand.reports.panel_tables import audit_sentences, audit_tables
-from evenhand.reports.sections.panels_scores import full_colour, shade
-from evenhand.runs.results import Correction, StudyResult
+from evenhand.reports.sections.panels.scores import full_colour, shade
+from evenhand.reports.sections.panels.tables import audit_sentences, audit_tables
+from evenhand.studies.results import Correction, StudyResult
 from support.audits import BEHIND, CATEGORIES, FOUND, JUDGES, audit, interval, turned
 
 SECTIONS = ("judges", "discussion", "scores", "coverage")

@@ -15,9 +15,9 @@ from hostile import LITERAL, poisoned
 from rich.console import Console
 
 from evenhand.papers.base import PaperPage
-from evenhand.papers.csv_files import write_csv_files
-from evenhand.papers.html import render_page
-from evenhand.papers.terminal import printed
+from evenhand.papers.page.csv_files import write_csv_files
+from evenhand.papers.page.html import render_page
+from evenhand.papers.page.terminal import printed
 from evenhand.reports.html import write_page
 
 Opener = Callable[..., Any]

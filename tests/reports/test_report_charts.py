@@ -9,11 +9,11 @@ from xml.etree import ElementTree as ET
 import pytest
 import sample_study
 
-from evenhand.reports.axis import axis_for
 from evenhand.reports.charts import Lane, Part, Segment, bar, stacked, stacked_on, strip, tick_labels
+from evenhand.reports.charts.axis import axis_for
+from evenhand.reports.charts.scatter import BOTTOM, HEIGHT, Point, scatter
 from evenhand.reports.format import finite
-from evenhand.reports.scatter import BOTTOM, HEIGHT, Point, scatter
-from evenhand.runs.results import Estimate
+from evenhand.studies.results import Estimate
 
 
 def percentages(svg: str) -> list[float]:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from evenhand.reports import format as fmt
-from evenhand.runs.results import Estimate, MetricInfo
+from evenhand.studies.results import Estimate, MetricInfo
 
 
 @pytest.mark.parametrize(

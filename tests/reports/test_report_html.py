@@ -16,7 +16,7 @@ from hostile import ATTACK, LONG, poisoned
 
 from evenhand.reports.html import render_report, write_report
 from evenhand.reports.markup import clean, escape
-from evenhand.runs.results import StudyResult
+from evenhand.studies.results import StudyResult
 from evenhand.types import Usage
 
 _VOID = {"meta", "link", "input", "br", "hr"}

@@ -12,10 +12,10 @@ import pytest
 import sample_study
 from hostile import poisoned
 
-from evenhand.reports.cells import cell_chart
 from evenhand.reports.html import render_report, write_report
-from evenhand.reports.score_tables import AGREEMENT_COLUMNS, agreement_cells
-from evenhand.runs.results import (
+from evenhand.reports.tables.cells import cell_chart
+from evenhand.reports.tables.scores import AGREEMENT_COLUMNS, agreement_cells
+from evenhand.studies.results import (
     Agreement,
     AgreementRow,
     Estimate,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evenhand.reports.tables import arm_table, effect_table
-from evenhand.runs.results import StudyResult
+from evenhand.studies.results import StudyResult
 
 
 def printed(table: Table, width: int = 100) -> str:

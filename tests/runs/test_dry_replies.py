@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from evenhand.agents.structured import object_schema
+from evenhand.asking.structured import object_schema
 from evenhand.models.fake import estimate_tokens
 from evenhand.runs.dry import _reply
 from evenhand.types import Message, Params

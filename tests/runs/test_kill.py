@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evenhand.runs.export import export
+from evenhand.studies.export import export
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat
 from support.stardtox import GOOD, KIND, RUDE

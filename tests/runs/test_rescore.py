@@ -15,8 +15,8 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.rescore import BATCH, rescore
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
-from evenhand.runs.study import study
 from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.studies.study import study
 from evenhand.types import Unscored
 from support.runs import Workshop
 from support.stardtox import KIND, RUDE, plain

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.session import Session
 from evenhand.errors import BadResponseError, EndpointError, PlanError, UsageError
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import HOPELESS, Progress, Runner
+from evenhand.session import Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, Unscored
 from support.runs import Workshop
 from support.toy import number_of, right_answer

@@ -17,8 +17,8 @@ from evenhand.runs.plan import make_plan
 from evenhand.runs.rescore import rescore
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
-from evenhand.runs.study import study
 from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.studies.study import study
 from evenhand.types import Generation, Message, Params, Unscored
 from support.runs import Workshop
 from support.stardtox import GOOD, KIND, RUDE, plain

@@ -9,8 +9,8 @@ from ddgs.exceptions import DDGSException, RatelimitException
 
 from evenhand.errors import MissingExtraError, SearchError, UnknownNameError, UsageError
 from evenhand.search.base import load_provider
-from evenhand.search.ddgs import TRIES, DdgsSearch
-from evenhand.search.polite import Pace
+from evenhand.search.web.ddgs import TRIES, DdgsSearch
+from evenhand.search.web.polite import Pace
 
 ROW = {"title": "A page", "href": "https://example.org/a", "body": "What it says."}
 
@@ -162,7 +162,7 @@ def test_the_engines_are_checked_before_any_search():
 
 
 def test_without_the_package_the_way_to_get_it_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("evenhand.search.ddgs.find_spec", lambda _name: None)
+    monkeypatch.setattr("evenhand.search.web.ddgs.find_spec", lambda _name: None)
 
     with pytest.raises(UsageError, match=r"pip install 'evenhand\[search\]'"):
         load_provider("ddgs")

@@ -11,10 +11,10 @@ import pytest
 from yarl import URL
 
 from evenhand.errors import SearchError
-from evenhand.search import address as address_module
-from evenhand.search.address import is_public, page_url
-from evenhand.search.body import read_body
-from evenhand.search.fetch import Limits, SafeFetcher
+from evenhand.search.web import address as address_module
+from evenhand.search.web.address import is_public, page_url
+from evenhand.search.web.body import read_body
+from evenhand.search.web.fetch import Limits, SafeFetcher
 from support.pages_server import ARTICLE, PagesServer
 
 Fetchers = Callable[..., SafeFetcher]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import MissingExtraError, SearchError
-from evenhand.search import reader as reader_module
-from evenhand.search.fetch import Page
-from evenhand.search.page import LONGEST_TEXT, page_text, tidy
-from evenhand.search.reader import PageReader
+from evenhand.search.web import reader as reader_module
+from evenhand.search.web.fetch import Page
+from evenhand.search.web.page import LONGEST_TEXT, page_text, tidy
+from evenhand.search.web.reader import PageReader
 from support.pages_server import ARTICLE, HIDDEN, INJECTED, SLOW
 
 URL = "http://example.org/page"

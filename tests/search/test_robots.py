@@ -3,8 +3,8 @@
 import pytest
 
 from evenhand.errors import SearchError
-from evenhand.search.fetch import SafeFetcher
-from evenhand.search.robots import read_robots
+from evenhand.search.web.fetch import SafeFetcher
+from evenhand.search.web.robots import read_robots
 from support.pages_server import PagesServer
 
 SITE = """\ufeff# a comment

@@ -10,8 +10,8 @@ import pytest
 
 from evenhand.errors import SearchError, UnknownNameError
 from evenhand.search.base import Found, Hit, SearchProvider
-from evenhand.search.fetch import SafeFetcher
 from evenhand.search.searcher import Searcher, load_search
+from evenhand.search.web.fetch import SafeFetcher
 from support.pages_server import PagesServer
 
 Searchers = Callable[..., Searcher]

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from evenhand.errors import SearchError, UsageError
 from evenhand.search.base import load_provider
-from evenhand.search.polite import Pace
-from evenhand.search.wikipedia import TRIES, WikipediaSearch
+from evenhand.search.web.polite import Pace
+from evenhand.search.web.wikipedia import TRIES, WikipediaSearch
 
 RESULTS = {
     "query": {

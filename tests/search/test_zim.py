@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import DataError, UsageError
-from evenhand.search import zim
-from evenhand.search.zim import zim_pages
+from evenhand.search.corpus import zim
+from evenhand.search.corpus.zim import zim_pages
 from support.zim_writer import HEADER, Entry, cluster, extended, plain, write_zim, xz
 
 ENTRIES = (
@@ -38,7 +38,7 @@ def test_articles_are_read_and_nothing_else(file: Path, pack):
 
 def test_zstd_needs_a_package_that_is_named(file: Path, monkeypatch: pytest.MonkeyPatch):
     write_zim(file, ENTRIES, body=b"\x05packed")
-    monkeypatch.setattr("evenhand.search.zim_unpack.find_spec", lambda _name: None)
+    monkeypatch.setattr("evenhand.search.corpus.zim_unpack.find_spec", lambda _name: None)
 
     with pytest.raises(UsageError, match="pip install zstandard"):
         list(zim_pages(file))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from evenhand.agents.judgement import METRICS
-from evenhand.benchmarks.malibu.findings import (
+from evenhand.benchmarks.judgement import METRICS
+from evenhand.benchmarks.judgement.findings import (
     ALL,
     COMBINED,
     CONTROL,

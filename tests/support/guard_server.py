@@ -9,11 +9,11 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from evenhand.serve.app import make_runner
-from evenhand.serve.config import make_config
-from evenhand.serve.connection import connections
-from evenhand.serve.listening import Listener
-from evenhand.serve.server import Server
+from evenhand.server.app import make_runner
+from evenhand.server.config import make_config
+from evenhand.server.process.connection import connections
+from evenhand.server.process.listening import Listener
+from evenhand.server.server import Server
 from support.server import Reply
 
 CLEAN = "The weather is mild and the park is open."

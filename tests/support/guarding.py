@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.guarding.guard import Guard
-from evenhand.guarding.policy import GuardPolicy
+from evenhand.guards.guard import Guard
+from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import ModelOptions
 from support.server import Body, ChatServer, Reply, chat, completion, reply_with
 

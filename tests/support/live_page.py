@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from evenhand.guarding.types import Check
-from evenhand.serve.events import Event, Events
-from evenhand.serve.page.page import Page
+from evenhand.guards.types import Check
+from evenhand.server.page.page import Page
+from evenhand.server.telemetry.events import Event, Events
 from evenhand.types import Usage
 
 FIRST = "Girls are bad at maths, so hire the man. Check the references of both before you decide."

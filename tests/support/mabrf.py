@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evenhand.agents.session import Session
 from evenhand.errors import SearchError
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.search.base import Finder, Found, Hit
+from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Sample
 
 BIASED = "1. Two men are named.\n2. Old men forget things.\n3. So it was the old man."

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.agents.judgement import DELIBERATION, HIGHEST, METRICS, Deliberation, Judgement, candidates_of
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.judgement import DELIBERATION, HIGHEST, METRICS, Deliberation, Judgement, candidates_of
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.types import Answer, Grade, Outcome, Record, Sample
 

@@ -12,10 +12,10 @@ from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import PROVIDERS, Model
 from evenhand.models.fake import FunctionModel, Reply
-from evenhand.runs.export import export
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Progress, Runner
+from evenhand.studies.export import export
 from evenhand.types import Message, Outcome, Params, Sample
 from support.toy import Toy
 

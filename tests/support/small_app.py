@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from evenhand.serve.errors import told
-from evenhand.serve.ticket import Ticket, new_ticket
+from evenhand.server.errors import told
+from evenhand.server.ticket import Ticket, new_ticket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evenhand.agents.session import Answering, Session
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.scorers.base import Scorer, Scores
+from evenhand.session import Answering, Session
 from evenhand.types import Message, Outcome, Params, Sample, Unscored
 
 RUDE = "you are a stupid idiot, and I hate you"

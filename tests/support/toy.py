@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.bbq import BuiltinBBQ
+from evenhand.benchmarks.bbq.benchmark import BuiltinBBQ
 from evenhand.types import Message, Sample
 
 STEREOTYPED, OTHER, UNKNOWN = "The old man", "The young man", "Unknown"

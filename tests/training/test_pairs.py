@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.agents.debating import Statement
+from evenhand.benchmarks.debates.records import Statement
 from evenhand.errors import UsageError
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs

@@ -12,7 +12,7 @@ from evenhand.models.fake import FunctionModel
 pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.runs.study import study
+from evenhand.studies.study import study
 from support.shell import Shell
 
 SMALL = (

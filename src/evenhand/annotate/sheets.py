@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from evenhand.errors import PlanError, UsageError
-from evenhand.runs.study import ArmSource, open_sources
+from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
 from evenhand.types import Sample
 

@@ -72,11 +72,11 @@ def _find(text: str) -> Text:
 
 def _framed(spec: str, options: ModelOptions, text: Text, seed: int) -> list[Framed]:
     """The text under each framing, with the attention of the model."""
-    from evenhand.agents.untrusted import fenced
     from evenhand.benchmarks.framing import WRITTEN, sample_of
     from evenhand.methods.framing import messages_of
-    from evenhand.models.attention import load_attentive
+    from evenhand.models.hf.attention import load_attentive
     from evenhand.reports.attention import Framed
+    from evenhand.untrusted import fenced
 
     model = load_attentive(spec, options)
     try:

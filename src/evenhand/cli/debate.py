@@ -13,11 +13,11 @@ from evenhand.benchmarks.debates import Debates
 from evenhand.cli.debate_generate import TopicsFile, print_writing
 from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.run import STOPPED, print_forecast, run_order
-from evenhand.data.debate_topics import DebateTopics, load_topics
+from evenhand.data.debates import DebateTopics, load_topics
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.plan import ModelPlan
-from evenhand.runs.study import study
+from evenhand.studies.study import study
 
 BENCHMARK, METHOD = "debates", "debate"
 _FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading")

@@ -12,9 +12,8 @@ import click
 import orjson
 
 from evenhand import aio
-from evenhand.agents.topic_writer import BATCH, PROMPT, TEMPERATURE, TopicWriter
 from evenhand.cli.progress import shown_count
-from evenhand.data.debate_topics import DebateTopics, content_hash, load_topics, topics_yaml
+from evenhand.data.debates import DebateTopics, content_hash, load_topics, topics_yaml
 from evenhand.errors import UsageError
 from evenhand.models.base import PROVIDERS, Model, split_spec
 from evenhand.models.budget import FREE, Budget
@@ -24,6 +23,7 @@ from evenhand.runs.parts import Settings, loaded_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
+from evenhand.workflows.topic_writer import BATCH, PROMPT, TEMPERATURE, TopicWriter
 
 _SHOWN_REASONS = 5
 

@@ -16,7 +16,7 @@ from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.types import Message, Params
 
 if TYPE_CHECKING:
-    from evenhand.agents.calibrate import Calibration
+    from evenhand.evaluators.calibration import Calibration
 
 _SCHEMA = {
     "type": "object",
@@ -63,7 +63,7 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
 
 
 async def _judge(model: Model) -> None:
-    from evenhand.agents.calibrate import calibrate
+    from evenhand.evaluators.calibration import calibrate
     from evenhand.methods.debate import calibrate as debate
     from evenhand.methods.mabrf import calibrate as mabrf
     from evenhand.methods.stardtox import calibrate as stardtox

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from evenhand.runs.export import FORMATS, TABLES
-from evenhand.runs.export import export as write
+from evenhand.studies.export import FORMATS, TABLES
+from evenhand.studies.export import export as write
 
 
 @click.command()

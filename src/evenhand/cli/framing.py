@@ -12,7 +12,7 @@ from evenhand.cli.options import plan_options_without, read_order
 from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.cli.run import STOPPED, execute, run_order
 from evenhand.errors import UsageError
-from evenhand.reports.framing import framing_sentences
+from evenhand.reports.sections.framing import framing_sentences
 
 BENCHMARK = METHOD = "framing"
 _FIXED = ("benchmark", "settings", "scorers")

@@ -13,12 +13,11 @@ import click
 import orjson
 
 from evenhand import aio
-from evenhand.agents.scenario_writer import PROMPTS, TEMPERATURE, ScenarioWriter
 from evenhand.cli.options import key_values, plan_options_without, read_settings
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED
 from evenhand.data.malibu import Base, load_bases, load_identities
-from evenhand.data.malibu_write import ScenarioFolder
+from evenhand.data.malibu.write import ScenarioFolder
 from evenhand.errors import BudgetExhausted
 from evenhand.models.base import PROVIDERS, Model, split_spec
 from evenhand.models.budget import FREE, Budget
@@ -28,6 +27,7 @@ from evenhand.runs.parts import Settings, loaded_model
 from evenhand.runs.plan import ModelPlan, make_plan
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
+from evenhand.workflows.scenario_writer import PROMPTS, TEMPERATURE, ScenarioWriter
 
 _OTHERS = (
     *("config", "benchmark", "settings", "data", "methods", "scorers", "limit", "orders", "reading"),

@@ -30,7 +30,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     """
     import orjson
 
-    from evenhand.benchmarks.bbq_predictions import score_predictions
+    from evenhand.benchmarks.bbq.predictions import score_predictions
 
     options = key_values([f"data={data}"] if data else [], "--data")
     benchmark: Any = load_benchmark("bbq_builtin" if builtin else "bbq", **options)
@@ -67,7 +67,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
     """
     import orjson
 
-    from evenhand.benchmarks.squad_predictions import score_predictions
+    from evenhand.benchmarks.squad.predictions import score_predictions
 
     options = {"data": data} if data else {}
     benchmark: Any = load_benchmark("squad_builtin" if builtin else "squad", **options)

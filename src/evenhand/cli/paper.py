@@ -15,7 +15,7 @@ from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError, UsageError
 from evenhand.models.base import split_spec
 from evenhand.papers.base import PAPERS, Ask, Paper
-from evenhand.papers.rldf_arms import arm_name
+from evenhand.papers.rldf.arms import arm_name
 
 _FIXED = ("config", "benchmark", "settings", "methods")
 """Options of a plan that the paper decides."""

@@ -78,8 +78,8 @@ def run_orders(orders: Sequence[Order], folder: Path, budget: Limits) -> Limits 
 
 def show_page(wanted: Paper, folder: Path, scorers: Sequence[str] = ()) -> None:
     """Page, CSV files and tables from the runs that are there."""
-    from evenhand.papers.csv_files import write_csv_files
-    from evenhand.papers.html import render_page
+    from evenhand.papers.page.csv_files import write_csv_files
+    from evenhand.papers.page.html import render_page
     from evenhand.reports.html import write_page
 
     found = [path for name in wanted.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
@@ -96,7 +96,7 @@ def show_page(wanted: Paper, folder: Path, scorers: Sequence[str] = ()) -> None:
 def _print(page: PaperPage) -> None:
     from rich.console import Console
 
-    from evenhand.papers.terminal import printed
+    from evenhand.papers.page.terminal import printed
 
     console = Console()
     for table in printed(page, console.width):

@@ -14,11 +14,11 @@ from evenhand.cli.options import Order, roles_and_specs, setting_value
 from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
 from evenhand.cli.progress import shown_stages
 from evenhand.cli.run import STOPPED, print_forecast
-from evenhand.data.debate_topics import BIASES
+from evenhand.data.debates import BIASES
 from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.papers.base import Ask, Paper, PaperRun
-from evenhand.papers.rldf_ablation import ablation, ablation_runs, read_values
-from evenhand.papers.rldf_training import (
+from evenhand.papers.rldf.ablation import ablation, ablation_runs, read_values
+from evenhand.papers.rldf.training import (
     STAGES,
     Lesson,
     Making,

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from evenhand.errors import PlanError
-from evenhand.runs.results import StudyResult
-from evenhand.runs.show import shown_samples
-from evenhand.runs.study import study
+from evenhand.studies.results import StudyResult
+from evenhand.studies.show import shown_samples
+from evenhand.studies.study import study
 
 
 @click.command()
@@ -58,7 +58,7 @@ def print_study(result: StudyResult, target: Path) -> None:
     """The tables, the verdicts and the warnings on standard output."""
     from rich.console import Console
 
-    from evenhand.reports.panel_tables import audit_sentences, audit_tables
+    from evenhand.reports.sections.panels.tables import audit_sentences, audit_tables
     from evenhand.reports.tables import arm_table, effect_table
 
     console = Console()

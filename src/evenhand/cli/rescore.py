@@ -14,11 +14,11 @@ from evenhand.cli.options import call_options, read_settings
 from evenhand.cli.progress import shown_share
 from evenhand.cli.run import STOPPED
 from evenhand.errors import BudgetExhausted
-from evenhand.runs.agreement import agreements
 from evenhand.runs.rescore import Rescored
 from evenhand.runs.rescore import rescore as score_again
 from evenhand.runs.scores import means
-from evenhand.runs.study import open_sources
+from evenhand.runs.stored import open_sources
+from evenhand.studies.agreement import agreements
 
 _SHOWN_REASONS = 3
 
@@ -58,8 +58,8 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
     """What was done, the means by the new scorers, and how far they agree with the others."""
     from rich.console import Console
 
-    from evenhand.reports.score_tables import agreement_table, mean_table
     from evenhand.reports.tables import safe_text
+    from evenhand.reports.tables.scores import agreement_table, mean_table
 
     console = Console()
     with open_sources([run]) as (_, sources):

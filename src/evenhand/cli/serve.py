@@ -10,8 +10,8 @@ import click
 
 from evenhand import aio
 from evenhand.errors import UsageError
-from evenhand.serve.config import ServeConfig, make_config, read_config
-from evenhand.serve.lifecycle import Order, check
+from evenhand.server.config import ServeConfig, make_config, read_config
+from evenhand.server.process.lifecycle import Order, check
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
@@ -73,10 +73,10 @@ def _run(order: Order, workers: int) -> bool:
         _greet(order.config, address)
 
     if workers == 1:
-        from evenhand.serve.lifecycle import serve as serve_here
+        from evenhand.server.process.lifecycle import serve as serve_here
 
         return aio.run(serve_here(order, ready))
-    from evenhand.serve.workers import serve_with_workers
+    from evenhand.server.process.workers import serve_with_workers
 
     return serve_with_workers(order, workers, ready)
 

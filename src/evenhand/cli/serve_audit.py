@@ -31,8 +31,8 @@ def serve_audit(file: Path, since: datetime | None, action: tuple[str, ...], out
     """
     import orjson
 
-    from evenhand.runs.export import write_table
-    from evenhand.serve.audit import read_audit
+    from evenhand.server.telemetry.audit import read_audit
+    from evenhand.studies.export import write_table
 
     start = since.replace(tzinfo=UTC).timestamp() if since else 0.0
     rows = partial(read_audit, file, since=start, actions=action)

@@ -8,8 +8,8 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import UsageError
-from evenhand.serve.auth import new_key
-from evenhand.serve.config import Name, Permission
+from evenhand.server.access.auth import new_key
+from evenhand.server.config import Name, Permission
 
 
 @click.command("serve-key")

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import click
 
-from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
-from evenhand.runs.show import find_sample
-from evenhand.runs.story import Step, story
-from evenhand.runs.study import open_sources
+from evenhand.runs.stored import open_sources
+from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.studies.show import find_sample
+from evenhand.studies.story import Step, story
 
 
 @click.command()

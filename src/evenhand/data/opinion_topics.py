@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.data.debate_topics import BIASES, load_topics
+from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import DataError, UnknownNameError
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.agents.session import Session
 from evenhand.errors import PlanError, UnknownNameError
 from evenhand.models.base import Feature
 from evenhand.registry import Registry
+from evenhand.session import Session
 from evenhand.types import Outcome, Sample, SampleKind
 
 Run = Callable[[Sample, Session], Awaitable[Outcome]]

@@ -7,17 +7,17 @@ What is noted has the form of a debate of one round, so that `evenhand pairs` ma
 from __future__ import annotations
 
 from evenhand import aio
-from evenhand.agents.debating import Statement
-from evenhand.agents.session import BASE, Session
+from evenhand.benchmarks.debates.records import Statement
 from evenhand.methods.base import method
 from evenhand.methods.debate import concluded
 from evenhand.methods.debate.debaters import TEACHER, Silence, debating_role, read_statement
 from evenhand.methods.debate.options import check_options
 from evenhand.methods.debate.referee import REFEREE, judge
-from evenhand.prompts import load_prompt
+from evenhand.methods.default import plain_prompt
+from evenhand.session import BASE, Session
 from evenhand.types import Outcome, Params, Sample
 
-PROMPT = load_prompt(__file__, "default_chat")
+PROMPT = plain_prompt("chat")
 
 
 @method(

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import yaml
 
 from evenhand.registry import Registry
-from evenhand.runs.results import Estimate, StudyResult
+from evenhand.studies.results import Estimate, StudyResult
 
 REPRODUCIBLE = "Can it be reproduced?"
 """Heads the column of reasons why published numbers cannot be."""
@@ -222,7 +222,7 @@ class Published:
 @cache
 def published(paper: str) -> Published:
     """The published numbers of a paper, from its YAML file."""
-    text = resources.files("evenhand.papers").joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+    text = resources.files(f"evenhand.papers.{paper}").joinpath("published.yaml").read_text(encoding="utf-8")
     raw: dict[str, Any] = yaml.safe_load(text)
     return Published(
         raw["title"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.models.attention import Attention
+from evenhand.models.hf.attention import Attention
 from evenhand.reports.format import DASH, count, number
 from evenhand.reports.html import page
 from evenhand.reports.markup import Html, Node, tag

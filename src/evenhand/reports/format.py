@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from evenhand.runs.results import Estimate, MetricInfo
+from evenhand.studies.results import Estimate, MetricInfo
 
 DASH = "–"
 MINUS = "−"

@@ -19,12 +19,12 @@ from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
 from evenhand.reports.sections.panels import judges
-from evenhand.reports.sections.panels_discussion import discussed, discussion
-from evenhand.reports.sections.panels_scores import coverage, scores
+from evenhand.reports.sections.panels.discussion import discussed, discussion
+from evenhand.reports.sections.panels.scores import coverage, scores
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.sections.reasoning import reasoning
 from evenhand.reports.view import View, view_of
-from evenhand.runs.results import ShownSample, StudyResult
+from evenhand.studies.results import ShownSample, StudyResult
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")

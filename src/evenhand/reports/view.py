@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evenhand.reports.format import digits_for, number
-from evenhand.runs.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
+from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
 ALL = "all"

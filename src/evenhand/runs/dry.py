@@ -13,7 +13,6 @@ from zlib import crc32
 
 import orjson
 
-from evenhand.agents.session import Answering, Session
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.base import Method
 from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
@@ -24,6 +23,7 @@ from evenhand.runs.plan import Arm, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Found, Hit
+from evenhand.session import Answering, Session
 from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24

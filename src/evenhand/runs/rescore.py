@@ -26,7 +26,7 @@ from evenhand.runs.rows import Scored
 from evenhand.runs.scores import ToScore, answered, to_score
 from evenhand.runs.scoring import ScorerPool, about_scorer
 from evenhand.runs.store import Store
-from evenhand.runs.study import StoredRun
+from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.types import Unscored
 

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.agents.session import Answering, Session
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
 from evenhand.models.base import Model, gather_closed
@@ -41,6 +40,7 @@ from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, resul
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.scorers.base import Scorer, load_scorer
+from evenhand.session import Answering, Session
 from evenhand.types import (
     Answer,
     Generation,

@@ -11,12 +11,12 @@ from typing import Any
 
 from evenhand.aio import all_of
 from evenhand.errors import SearchError
-from evenhand.search.address import LONGEST_URL
 from evenhand.search.base import Found, Hit, SearchProvider, load_provider
-from evenhand.search.fetch import SafeFetcher
-from evenhand.search.page import LONGEST_TITLE, tidy, tidy_line
-from evenhand.search.reader import PageReader
 from evenhand.search.store import FoundStore, search_key
+from evenhand.search.web.address import LONGEST_URL
+from evenhand.search.web.fetch import SafeFetcher
+from evenhand.search.web.page import LONGEST_TITLE, tidy, tidy_line
+from evenhand.search.web.reader import PageReader
 
 LONGEST_QUERY = 400
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
-from evenhand.models.hf_tuning import avoid_plans_per_shape
+from evenhand.models.hf.tuning import avoid_plans_per_shape
 from evenhand.training import shards
 from evenhand.training.chat import MAX_LENGTH, Chat, prepared
 from evenhand.training.options import Options

@@ -14,7 +14,7 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from evenhand.agents.debating import WORST, Statement
+from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.errors import UsageError
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.personas import names_role, without_persona

@@ -14,12 +14,11 @@ from typing import Any
 
 import orjson
 
-from evenhand.agents.debating import STATEMENTS, WORST, statements_in
+from evenhand.benchmarks.debates.records import STATEMENTS, WORST, statements_in
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
-from evenhand.runs.hard import prompts_used
-from evenhand.runs.study import StoredRun
+from evenhand.runs.stored import StoredRun, prompts_used
 from evenhand.stats import mean_interval
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.pairs import Candidate, Debate, Pair, PairOptions, PairSet, make_pairs

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.models.hf_steps import steps
+from evenhand.models.hf.steps import steps
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import token_entropies, token_logprobs

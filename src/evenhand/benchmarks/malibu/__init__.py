@@ -13,10 +13,10 @@ from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Any, ClassVar, cast, get_args
 
-from evenhand.agents.judgement import Form
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
-from evenhand.benchmarks.malibu.audit import audit
-from evenhand.benchmarks.malibu.findings import PanelAudit
+from evenhand.benchmarks.judgement import Form
+from evenhand.benchmarks.judgement.audit import audit
+from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.agents.judgement import METRICS, Deliberation, Given, Judgement, candidates_of, deliberation_in
+from evenhand.benchmarks.judgement import METRICS, Deliberation, Given, Judgement, candidates_of, deliberation_in
 from evenhand.types import Grade, Outcome, Refusal, Sample, Unscored
 
 

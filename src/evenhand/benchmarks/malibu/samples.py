@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from evenhand.agents.judgement import CANDIDATES, Candidate, Form
+from evenhand.benchmarks.judgement import CANDIDATES, Candidate, Form
 from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
 from evenhand.types import Sample
 

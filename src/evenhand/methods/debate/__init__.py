@@ -28,15 +28,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenhand.agents.debate_rounds import DECLINED, DISAGREED, ROUNDS, disagreements
-from evenhand.agents.debating import STATEMENTS, Statement, noted, roles_of
-from evenhand.agents.panel import Panel
-from evenhand.agents.panel import Statement as Said
-from evenhand.agents.session import BASE, Session
+from evenhand.asking.panel import Panel
+from evenhand.asking.panel import Statement as Said
+from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted, roles_of
+from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED, ROUNDS, disagreements
 from evenhand.methods.base import method
 from evenhand.methods.debate.debaters import TEACHER, Silence, speak
 from evenhand.methods.debate.options import check_options
 from evenhand.methods.debate.referee import REFEREE, Verdict, judge
+from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 _Turn = Statement | Silence | Verdict

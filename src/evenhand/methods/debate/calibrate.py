@@ -14,13 +14,13 @@ from typing import Any
 
 import yaml
 
-from evenhand.agents.calibrate import Calibration, Contrast
-from evenhand.agents.debating import WORST, Statement
-from evenhand.agents.session import BASE, Session
-from evenhand.data.debate_topics import load_topics
+from evenhand.benchmarks.debates.records import WORST, Statement
+from evenhand.data.debates import load_topics
+from evenhand.evaluators.calibration import Calibration, Contrast
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.referee import REFEREE, judge, odds_of
 from evenhand.scorers.rubric import Ratings
+from evenhand.session import BASE, Session
 from evenhand.types import Sample, Unscored
 
 BY_ODDS = "odds"

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenhand.agents.choice import declined
-from evenhand.agents.debating import WORST, DebateRole, Statement
-from evenhand.agents.reading import looks_like_refusal, without_thought
-from evenhand.agents.session import BASE, Session
-from evenhand.agents.untrusted import fenced
+from evenhand.asking.choice import declined
+from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
 from evenhand.prompts import load_prompt
+from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.session import BASE, Session
 from evenhand.types import Completion, Params, Sample
+from evenhand.untrusted import fenced
 
 TEACHER = "teacher"
 """The role of a model that debates in place of the audited one."""

@@ -12,14 +12,14 @@ from itertools import count
 from string import ascii_lowercase
 
 from evenhand import aio
-from evenhand.agents.debating import WORST, Statement
-from evenhand.agents.session import Session
-from evenhand.agents.untrusted import fenced
-from evenhand.agents.yes_no import likely
+from evenhand.asking.yes_no import likely
+from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.methods.debate.debaters import debating_role
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.session import Session
 from evenhand.types import Generation, Message, Params, Sample, Unscored
+from evenhand.untrusted import fenced
 
 REFEREE = "referee"
 """The referee's name, and the role of its model."""

@@ -22,17 +22,17 @@ import yaml
 from pydantic import BaseModel, Field
 
 from evenhand import aio
-from evenhand.agents.chat import answers_in, asked, instructed, is_live, quoted
-from evenhand.agents.choice import choose, declined, listed
-from evenhand.agents.reading import looks_like_refusal, without_thought
-from evenhand.agents.reply import reply
-from evenhand.agents.session import Session
-from evenhand.agents.structured import ask_json, object_schema
-from evenhand.agents.untrusted import fenced
+from evenhand.asking.chat import answers_in, asked, instructed, is_live, quoted
+from evenhand.asking.choice import choose, declined, listed
+from evenhand.asking.reply import reply
+from evenhand.asking.structured import ask_json, object_schema
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
+from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Result, Sample, SampleKind, Unscored
+from evenhand.untrusted import fenced
 
 MOST_JURORS = 12
 _TOKENS_OF_JUROR = 40

@@ -28,10 +28,9 @@ from __future__ import annotations
 from typing import Any
 
 from evenhand import aio
-from evenhand.agents.evidence import SEARCH, SearchAgent, search_agent
-from evenhand.agents.judge import JUDGE
-from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS
-from evenhand.agents.session import BASE, Session
+from evenhand.asking.evidence import SEARCH, SearchAgent, search_agent
+from evenhand.asking.judge import JUDGE
+from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     BIAS,
@@ -47,6 +46,7 @@ from evenhand.methods.mabrf.agents import (
 from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import check_options
 from evenhand.methods.mabrf.versions import Version, best_of, concluded
+from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 _SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}

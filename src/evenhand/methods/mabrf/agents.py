@@ -13,16 +13,16 @@ from pathlib import Path
 
 import yaml
 
-from evenhand.agents.choice import choose, declined, listed
-from evenhand.agents.evidence import Evidence
-from evenhand.agents.judge import JUDGE, judge
-from evenhand.agents.reading import leaves_open, looks_like_refusal, read_letter, without_thought
-from evenhand.agents.session import Session
-from evenhand.agents.untrusted import fenced
-from evenhand.agents.yes_no import likely
+from evenhand.asking.choice import choose, declined, listed
+from evenhand.asking.evidence import Evidence
+from evenhand.asking.judge import JUDGE, judge
+from evenhand.asking.yes_no import likely
 from evenhand.prompts import Prompt, load_prompt
+from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter, without_thought
 from evenhand.scorers.rubric import Ratings, Rubric
+from evenhand.session import Session
 from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Unscored
+from evenhand.untrusted import fenced
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 BIAS, RELEVANCY = "bias", "relevancy"

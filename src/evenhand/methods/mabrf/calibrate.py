@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.agents.calibrate import Calibration, Contrast, rated_by
-from evenhand.agents.session import Session
-from evenhand.data.bbq_generate import builtin_rows
+from evenhand.data.bbq.generate import builtin_rows
+from evenhand.evaluators.calibration import Calibration, Contrast, rated_by
 from evenhand.methods.mabrf.agents import BIAS, judge_messages, look, rubric, to_ten
 from evenhand.scorers.rubric import Ratings
+from evenhand.session import Session
 from evenhand.types import Sample, Unscored
 
 PASSAGES = 24

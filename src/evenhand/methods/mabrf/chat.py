@@ -7,18 +7,18 @@ answer stands where its reasoning is free of bias; it is asked for while the jud
 from __future__ import annotations
 
 from evenhand import aio
-from evenhand.agents.chat import answers_in, asked, quoted, think
-from evenhand.agents.choice import declined
-from evenhand.agents.judge import judge
-from evenhand.agents.reading import looks_like_refusal, without_thought
-from evenhand.agents.session import Session
-from evenhand.agents.untrusted import fenced
+from evenhand.asking.chat import answers_in, asked, quoted, think
+from evenhand.asking.choice import declined
+from evenhand.asking.judge import judge
 from evenhand.errors import ModelError
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, REPHRASER, SOLVER, TERMINATOR
 from evenhand.methods.mabrf.versions import Version, best_of, concluded
 from evenhand.prompts import load_prompt
+from evenhand.reading.text import looks_like_refusal, without_thought
 from evenhand.scorers.rubric import Ratings, Rubric
+from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Result, Sample, Snapshot, Unscored
+from evenhand.untrusted import fenced
 
 _HIGH = 9
 _NO_OBJECTION = "it rests on something that nobody has said"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.agents.evidence import Evidence
-from evenhand.agents.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.asking.evidence import Evidence
+from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, to_ten
 from evenhand.scorers.rubric import Ratings
 from evenhand.types import Outcome, Result, Snapshot

@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.agents.judgement import DELIBERATION, Deliberation, Given, Judgement
-from evenhand.agents.panel import OPENING, Panel, Place, Statement
-from evenhand.agents.session import BASE, Session
+from evenhand.asking.panel import OPENING, Panel, Place, Statement
+from evenhand.benchmarks.judgement import DELIBERATION, Deliberation, Given, Judgement
 from evenhand.methods.base import method
 from evenhand.methods.panel.consensus import failure, pooled, readable, snapshot, told
 from evenhand.methods.panel.judges import CHAIR, JUDGE_ROLES, Case, Seat, ask, case_of, seats_of
 from evenhand.methods.panel.options import check_options, personas_for
+from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Sample
 
 _CALLS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 0}

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.agents.judgement import METRICS, Given, Judgement
+from evenhand.benchmarks.judgement import METRICS, Given, Judgement
 from evenhand.methods.panel.judges import in_words
 from evenhand.types import Answer, Refusal, Result, Snapshot, Unscored
 

@@ -13,15 +13,15 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from evenhand.agents.choice import declined
-from evenhand.agents.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
-from evenhand.agents.reading import looks_like_refusal
-from evenhand.agents.session import BASE, Session
-from evenhand.agents.untrusted import fenced
+from evenhand.asking.choice import declined
+from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
 from evenhand.methods.panel.options import MOST_JUDGES
 from evenhand.prompts import Prompt, parse_prompt
+from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.session import BASE, Session
 from evenhand.types import Completion, Generation, Message, Params, Refusal, Sample
+from evenhand.untrusted import fenced
 
 CHAIR = "chair"
 JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))

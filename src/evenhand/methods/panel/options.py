@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from evenhand.agents.panel import ORDERS, TOPOLOGIES
+from evenhand.asking.panel import ORDERS, TOPOLOGIES
 from evenhand.errors import DataError, PlanError
 from evenhand.methods.base import check_numbers
 from evenhand.types import SampleKind

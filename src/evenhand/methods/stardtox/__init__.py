@@ -21,18 +21,19 @@ from collections.abc import Sequence
 from functools import partial
 
 from evenhand import aio
-from evenhand.agents.chat import answers_in, asked
-from evenhand.agents.choice import choose
-from evenhand.agents.completion import complete
-from evenhand.agents.session import Session
-from evenhand.agents.untrusted import fenced
+from evenhand.asking.chat import answers_in, asked
+from evenhand.asking.choice import choose
+from evenhand.asking.completion import complete
+from evenhand.evaluators import standard as evaluators
+from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.methods.base import method
-from evenhand.methods.stardtox import evaluators
+from evenhand.methods.default import plain_prompt
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
 from evenhand.methods.stardtox.options import evaluators_for
-from evenhand.methods.stardtox.verdict import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.prompts import Prompt, load_prompt
+from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.untrusted import fenced
 
 __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 
@@ -86,15 +87,15 @@ async def _attempt(
 async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]) -> list[Result]:
     """The generator. Brain: the base model. Toolbox: none. Memory: its answers so far, with their critiques."""
     if sample.kind == "choice":
-        prompt = load_prompt(_methods(), "default")
+        prompt = plain_prompt("choice")
         if not attempts:
             return [await choose(session, sample, prompt)]
         revise = load_prompt(__file__, "revise_choice")
         return [await choose(session, sample, revise, partial(_asked_again, sample, prompt, revise, attempts))]
     if not attempts:
         if sample.kind == "chat":
-            return await answers_in(session, sample, load_prompt(_methods(), "default_chat"), asked(sample))
-        return await complete(session, sample, load_prompt(_methods(), "default_completion"))
+            return await answers_in(session, sample, plain_prompt("chat"), asked(sample))
+        return await complete(session, sample, plain_prompt("completion"))
     told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
     candidates = int(session.options["candidates"])
     if sample.kind == "chat":
@@ -138,10 +139,3 @@ def _in_words(decision: str, attempt: Attempt) -> str:
         return decision
     unhappy = [name for name, each in attempt.verdicts.items() if isinstance(each, Verdict) and not each.passed]
     return f"revise: {', '.join(unhappy) or 'no usable answer'}"
-
-
-def _methods() -> str:
-    """The folder of the plain prompts: the first answer is the model's own, as `default` gets it."""
-    from evenhand.methods import default
-
-    return str(default.__file__)

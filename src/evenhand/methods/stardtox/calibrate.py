@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from evenhand.agents.calibrate import Calibration, Contrast, rated_by
-from evenhand.agents.reading import abstains
-from evenhand.data.bbq_generate import builtin_rows
-from evenhand.methods.stardtox.evaluators import bias_messages, bias_rubric, support_messages, support_rubric
+from evenhand.data.bbq.generate import builtin_rows
+from evenhand.evaluators.calibration import Calibration, Contrast, rated_by
+from evenhand.evaluators.standard import bias_messages, bias_rubric, support_messages, support_rubric
+from evenhand.reading.text import abstains
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.types import Sample
 

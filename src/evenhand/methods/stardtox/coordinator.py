@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.methods.stardtox.verdict import Verdict
+from evenhand.evaluators.base import Verdict
 from evenhand.types import Answer, Refusal, Result, Unscored
 
 NO_ANSWER = "It is no usable reply to the task."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import PlanError
-from evenhand.methods.stardtox.verdict import EVALUATORS, Evaluator
+from evenhand.evaluators.base import EVALUATORS, Evaluator
 from evenhand.types import SampleKind
 
 _WORDS = {"bias": ("rule", "llm"), "keep": ("best", "last")}

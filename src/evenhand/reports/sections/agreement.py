@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from evenhand.reports.cells import cell_chart
 from evenhand.reports.format import count, number, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.score_tables import AGREEMENT_COLUMNS, agreement_cells
 from evenhand.reports.sections.parts import section, table
+from evenhand.reports.tables.cells import cell_chart
+from evenhand.reports.tables.scores import AGREEMENT_COLUMNS, agreement_cells
 from evenhand.reports.view import View
-from evenhand.runs.results import Agreement
+from evenhand.studies.results import Agreement
 
 
 def agreement(view: View) -> Html:

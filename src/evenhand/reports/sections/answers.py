@@ -7,7 +7,7 @@ from evenhand.reports.format import count, number, p_statement, plural, share
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.parts import arm_name, scrolling, section
 from evenhand.reports.view import View
-from evenhand.runs.results import ArmResult, PositionBias
+from evenhand.studies.results import ArmResult, PositionBias
 
 _LAST = ("refused", "unscored", "failed")
 _HEAT_STEPS = 10

@@ -9,8 +9,8 @@ from evenhand.reports.format import count, plural
 from evenhand.reports.markup import Html, Node, embedded_json, tag
 from evenhand.reports.sections.parts import nothing, section
 from evenhand.reports.view import PALETTE_SIZE, View, planned
-from evenhand.runs.results import ShownOutcome, ShownSample, ShownTurn
-from evenhand.runs.story import Step, first_answer, story
+from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.studies.story import Step, first_answer, story
 
 DATA_ID = "sample-data"
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from evenhand.reports.axis import Axis, axis_for
 from evenhand.reports.charts import strip, tick_labels
+from evenhand.reports.charts.axis import Axis, axis_for
+from evenhand.reports.charts.scatter import Point, scatter
 from evenhand.reports.format import DASH, estimate_text, finite, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.scatter import Point, scatter
 from evenhand.reports.sections.parts import arm_name, lane_for, legend, nothing, section, table
 from evenhand.reports.view import ALL, View, group_label, metric_hint, metric_title
-from evenhand.runs.results import ArmResult, Estimate, MetricInfo
+from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 
 ACCURACY = "accuracy_disambig"
 _UNDEFINED = Estimate("", "", None, None, None, 0)

@@ -8,7 +8,7 @@ from evenhand.reports.format import count, share
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.parts import arm_name, estimate_cell, section, table
 from evenhand.reports.view import View, metric_hint, metric_title
-from evenhand.runs.results import ArmResult, IterationResult, MetricInfo
+from evenhand.studies.results import ArmResult, IterationResult, MetricInfo
 
 
 def iterations(view: View) -> Html:

@@ -8,7 +8,7 @@ from evenhand.reports.charts import Lane, legend_mark
 from evenhand.reports.format import DASH, count, estimate_text, finite, limits, money, number
 from evenhand.reports.markup import Html, Node, join, tag
 from evenhand.reports.view import View
-from evenhand.runs.results import ArmResult, Estimate
+from evenhand.studies.results import ArmResult, Estimate
 
 NO_PRICE = "No price is known for some of these calls."
 

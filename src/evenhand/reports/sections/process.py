@@ -11,7 +11,7 @@ from evenhand.reports.format import count, duration, plural, share
 from evenhand.reports.markup import Html, Node, plain, tag
 from evenhand.reports.sections.parts import arm_name, money_cell, nothing, section, table
 from evenhand.reports.view import View, finished, requests_per_sample, total_usage
-from evenhand.runs.results import ArmResult
+from evenhand.studies.results import ArmResult
 from evenhand.types import Status, Usage
 
 _STATUSES: tuple[Status, ...] = ("graded", "refused", "unscored", "failed")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.parts import arm_name, estimate_cell, section, table
 from evenhand.reports.view import ALL, LEGACY, View, group_label
-from evenhand.runs.results import ArmResult
+from evenhand.studies.results import ArmResult
 
 Columns = Mapping[str, tuple[str, str]]
 """Metric without its context → (title, which way is better)."""

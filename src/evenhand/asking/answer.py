@@ -1,0 +1,118 @@
+"""Asking a question that is answered in a few words, or not at all: abstaining is a field of the reply, not a phrase.
+
+The reply is one JSON object, {"answerable": true or false, "answer": "…"}: constrained where the model allows it, else
+asked for in words. A reply that cannot be read is asked for once more; then there is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import orjson
+
+from evenhand.asking.choice import declined
+from evenhand.prompts import Prompt
+from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.session import BASE, Session
+from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
+
+TOKENS = 160
+"""The longest right answers of SQuAD have some forty words."""
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"answerable": {"type": "boolean"}, "answer": {"type": "string"}},
+    "required": ["answerable", "answer"],
+    "additionalProperties": False,
+}
+ABSTAINED = Answer("", details={"abstained": True})
+
+Ask = Callable[[], Sequence[Message]]
+"""The messages that ask the question."""
+
+_FORM = '{"answerable": true or false, "answer": "the answer in a few words, or nothing"}'
+_LONGEST = 20_000
+"""Characters; a longer text is no reply to such a question."""
+_OBJECT = re.compile(r"\{[^{}]*\}")
+# An object as Python or a careless writer would put it: quotes of either kind or none, True for true.
+_FLAG = re.compile(r"[\"']?answerable[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
+_TEXT = re.compile(r"[\"']?\banswer[\"']?\s*[:=]\s*(?:\"((?:[^\"\\]|\\.)*)\"|'(.*?)'(?=\s*[,}]))", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)")
+_FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+async def answer(
+    session: Session,
+    sample: Sample,
+    prompt: Prompt,
+    ask: Ask | None = None,
+    *,
+    agent: str = "answerer",
+    role: str = BASE,
+) -> Result:
+    """The model's answer, which may be that there is none, or why nothing could be read.
+
+    Without `ask`, the prompt is rendered from the sample's context and question.
+    """
+    messages = ask() if ask is not None else prompt.render(context=sample.context, question=sample.prompt)
+    constrained = "schema" in session.model(role).features
+    params = Params(temperature=0, max_tokens=TOKENS, schema=SCHEMA if constrained else None)
+    completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
+    result = read_answer(completion)
+    if not isinstance(result, Unscored):
+        return result
+    said = Message("assistant", completion.text[:2000] or "(nothing)")
+    again = Message("user", f"That cannot be read. Reply with this JSON object and nothing else: {_FORM}")
+    return read_answer(
+        (await session.ask(prompt, (*messages, said, again), params, agent=agent, role=role)).completions[0]
+    )
+
+
+def read_answer(completion: Completion) -> Result:
+    """The answer in a reply; objects that contradict each other are none."""
+    if refusal := declined(completion):
+        return refusal
+    text = without_thought(completion.text)[:_LONGEST]
+    found = [each for each in map(_read_object, _objects(text)) if each is not None]
+    if found and all(each == found[0] for each in found):
+        return found[0]
+    if not found and looks_like_refusal(text):
+        return Refusal(completion.text)
+    return Unscored("no answer could be read from the reply", completion.text)
+
+
+def _objects(text: str) -> list[str]:
+    """The whole from the first brace to the last where that is one object, else every flat object."""
+    start, end = text.find("{"), text.rfind("}")
+    whole = text[start : end + 1] if 0 <= start < end else ""
+    return [whole] if _loaded(whole) is not None else _OBJECT.findall(text)
+
+
+def _loaded(text: str) -> dict[str, Any] | None:
+    try:
+        value: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+
+
+def _read_object(text: str) -> Answer | None:
+    fields = _loaded(text)
+    if fields is not None:
+        return _meant(fields.get("answerable"), fields.get("answer"))
+    flag, words = _FLAG.search(text), _TEXT.search(text)
+    return _meant(flag and flag[1], words and _ESCAPED.sub(r"\1", words[1] or words[2] or ""))
+
+
+def _meant(answerable: Any, words: Any) -> Answer | None:
+    """What the two fields say; an answer makes up for a flag that is missing, but not the other way round."""
+    if _flag(answerable) is False:
+        return ABSTAINED
+    text = str(words).strip() if isinstance(words, str | int | float) else ""
+    # Dots alone are the form that was asked for, repeated and not filled in.
+    return Answer(text, details={"abstained": False}) if text.strip(".…") else None
+
+
+def _flag(value: Any) -> bool | None:
+    return bool(value) if isinstance(value, int) else _FLAGS.get(str(value).strip().lower())

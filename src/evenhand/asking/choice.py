@@ -1,0 +1,159 @@
+"""Asking a multiple-choice question: shuffled letters, read from logprobs, constrained output or text.
+
+The order of the options is a seeded permutation per sample, so that a liking for the first letter does not pass for
+an opinion; the shown order and the chosen position are kept, so that such a liking can be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from evenhand.errors import PlanError
+from evenhand.prompts import Prompt
+from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
+from evenhand.session import BASE, Session
+from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
+
+LEAST_MASS = 0.25
+"""Letters that hold less of the next-token probability than this are not what the model was about to say."""
+TEXT_TOKENS = 64
+
+Ask = Callable[[str], Sequence[Message]]
+"""Options as shown → the messages that ask the question."""
+
+
+async def choose(
+    session: Session,
+    sample: Sample,
+    prompt: Prompt,
+    ask: Ask | None = None,
+    *,
+    agent: str = "answerer",
+    role: str = BASE,
+) -> Result:
+    """The model's choice among the sample's options, or why there is none.
+
+    Without `ask`, the prompt is rendered from the sample's context and question and the options.
+    """
+    if ask is None:
+        ask = partial(_plain_question, prompt, sample)
+    first = session.permutation(len(sample.choices))
+    orders = [first[shift:] + first[:shift] for shift in range(min(session.answering.orders, len(first)))]
+    results = [await _choose_once(session, sample, prompt, ask, agent, role, order) for order in orders]
+    return results[0] if len(results) == 1 else _combine(sample, results)
+
+
+async def _choose_once(
+    session: Session, sample: Sample, prompt: Prompt, ask: Ask, agent: str, role: str, order: tuple[int, ...]
+) -> Result:
+    shown = [sample.choices[index] for index in order]
+    messages = ask(_lettered(shown))
+    result: Result = Unscored("no reading of the answer is available")
+    for reading in _readings(session, role):
+        params = _params(reading, len(shown))
+        generation = await session.ask(prompt, messages, params, agent=agent, role=role)
+        completion = generation.completions[0]
+        if refusal := declined(completion):
+            return refusal
+        position, details = _read(reading, completion, shown)
+        if position is not None:
+            details |= {"reading": reading, "order": list(order), "position": position}
+            if "probabilities" in details:
+                details["probabilities"] = _by_choice(details["probabilities"], order)
+            return Answer(shown[position], order[position], details)
+        if looks_like_refusal(completion.text):
+            return Refusal(completion.text)
+        result = Unscored(f"no option could be read from the {reading} answer", completion.text)
+    return result
+
+
+def listed(session: Session, sample: Sample) -> str:
+    """The options as the question shows them (in its first order), for turns that come before it."""
+    return _lettered([sample.choices[index] for index in session.permutation(len(sample.choices))])
+
+
+def _lettered(shown: Sequence[str]) -> str:
+    return "\n".join(f"{LETTERS[i]}) {text}" for i, text in enumerate(shown))
+
+
+def _plain_question(prompt: Prompt, sample: Sample, options: str) -> Sequence[Message]:
+    return prompt.render(context=sample.context, question=sample.prompt, options=options)
+
+
+def _readings(session: Session, role: str) -> list[str]:
+    """The ways to read an answer that this model allows, best first; later ones are asked only if needed."""
+    model = session.model(role)
+    wanted, features = session.answering.reading, model.features
+    available = [
+        *(["logprobs"] if "logprobs" in features else []),
+        *(["constrained"] if "schema" in features else []),
+        "text",
+    ]
+    if wanted == "auto":
+        return available
+    if wanted not in available:
+        raise PlanError(f"{model.spec} does not offer the reading {wanted!r}; choose of {available}.")
+    return [wanted]
+
+
+def _params(reading: str, count: int) -> Params:
+    if reading == "logprobs":
+        return Params(temperature=0, max_tokens=1, logprobs=20)
+    if reading == "constrained":
+        schema = {
+            "type": "object",
+            "properties": {"answer": {"type": "string", "enum": list(LETTERS[:count])}},
+            "required": ["answer"],
+            "additionalProperties": False,
+        }
+        return Params(temperature=0, max_tokens=TEXT_TOKENS, schema=schema)
+    return Params(temperature=0, max_tokens=TEXT_TOKENS)
+
+
+def _read(reading: str, completion: Completion, shown: Sequence[str]) -> tuple[int | None, dict[str, Any]]:
+    if reading != "logprobs":
+        return read_letter(completion.text, shown), {}
+    if not completion.logprobs:
+        return None, {}
+    probabilities, mass = letter_probabilities(completion.logprobs[0], len(shown))
+    if mass < LEAST_MASS:
+        return None, {}
+    return probabilities.index(max(probabilities)), {"probabilities": probabilities, "mass": mass}
+
+
+def declined(completion: Completion) -> Refusal | None:
+    """The refusal that the endpoint itself marks, by a field of its own or by its content filter."""
+    if completion.refusal is not None:
+        return Refusal(completion.refusal)
+    if completion.finish == "filter":
+        return Refusal(completion.text or "stopped by the endpoint's content filter")
+    return None
+
+
+def _by_choice(probabilities: Sequence[float], order: Sequence[int]) -> list[float]:
+    """Probabilities by shown position → by the sample's own order."""
+    by_choice = [0.0] * len(order)
+    for position, choice in enumerate(order):
+        by_choice[choice] = probabilities[position]
+    return by_choice
+
+
+def _combine(sample: Sample, results: Sequence[Result]) -> Result:
+    """One answer from several orders: the highest mean probability, or else the plurality; a tie is no answer."""
+    answers = [result for result in results if isinstance(result, Answer)]
+    if len(answers) < len(results):
+        return next(result for result in results if not isinstance(result, Answer))
+    size = len(sample.choices)
+    mean = [0.0] * size
+    for answer in answers:
+        votes = answer.details.get("probabilities") or [float(index == answer.choice) for index in range(size)]
+        mean = [total + vote / len(answers) for total, vote in zip(mean, votes, strict=True)]
+    best = max(mean)
+    winners = [index for index, value in enumerate(mean) if best - value < 1e-9]
+    if len(winners) > 1:
+        return Unscored("the orders of the options disagree", "; ".join(answer.text for answer in answers))
+    positions = [answer.details["position"] for answer in answers]
+    details = {**answers[0].details, "probabilities": mean, "positions": positions}
+    return Answer(sample.choices[winners[0]], winners[0], details)

@@ -1,0 +1,64 @@
+"""Asking a model to continue a half sentence, sampled as RealToxicityPrompts samples it.
+
+Only the continuation counts: what is scored must not contain the prompt, whose toxicity is not the model's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from evenhand.asking.choice import declined
+from evenhand.prompts import Prompt
+from evenhand.reading.continuation import declines_to_continue, read_continuation
+from evenhand.session import Session
+from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
+
+SAMPLING = Params(temperature=1.0, top_p=0.9, max_tokens=20)
+"""The settings of RealToxicityPrompts (Gehman et al., 2020)."""
+
+Ask = Callable[[], Sequence[Message]]
+"""The messages that ask for the continuation."""
+
+
+async def complete(
+    session: Session,
+    sample: Sample,
+    prompt: Prompt,
+    ask: Ask | None = None,
+    *,
+    agent: str = "writer",
+    slot: str | None = None,
+    candidates: int = 1,
+    sampling: Params = SAMPLING,
+) -> list[Result]:
+    """`candidates` continuations of the sample's text, drawn in one call; each an answer, or why there is none.
+
+    Without `ask`, the prompt is rendered with the sample's text as `text`. The run's own settings go over `sampling`.
+    """
+    messages = ask() if ask is not None else prompt.render(text=sample.prompt)
+    params = replace(_set_by_run(session, sampling), n=candidates)
+    generation = await session.ask(prompt, messages, params, agent=agent, slot=slot)
+    return [read_completion(completion, sample.prompt) for completion in generation.completions]
+
+
+def read_completion(completion: Completion, prompt: str) -> Result:
+    """The continuation in a reply to `prompt`, without what is repeated of the prompt or said about the task."""
+    if refusal := declined(completion):
+        return refusal
+    if declines_to_continue(completion.text):
+        return Refusal(completion.text)
+    text = read_continuation(completion.text, prompt)
+    if not text:
+        return Unscored("the continuation is empty", completion.text)
+    return Answer(text, details={"finish": completion.finish})
+
+
+def _set_by_run(session: Session, sampling: Params) -> Params:
+    run = session.params
+    return replace(
+        sampling,
+        temperature=sampling.temperature if run.temperature is None else run.temperature,
+        top_p=sampling.top_p if run.top_p is None else run.top_p,
+        max_tokens=sampling.max_tokens if run.max_tokens is None else run.max_tokens,
+    )

@@ -1,0 +1,266 @@
+"""The search agent: identity groups, queries, pages, and a summary in which every fact has its source.
+
+Brain: the model of the role `search`. Toolbox: a search. Memory: none. Whatever fails on the way leaves evidence
+without facts and a sentence that says why, never an error: those who asked go on without.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
+from typing import Annotated, Any
+
+from pydantic import BaseModel, StringConstraints
+
+from evenhand import aio
+from evenhand.asking.structured import ask_json, object_schema
+from evenhand.errors import PlanError, SearchError
+from evenhand.prompts import load_prompt
+from evenhand.search.base import Finder, Found
+from evenhand.session import Session
+from evenhand.types import Message, Params, Sample, Unscored
+from evenhand.untrusted import fenced, without_orders
+
+SEARCH = "search"
+"""The role of the model that searches; without one of its own it is the base model."""
+QUERIES = 5
+TEMPERATURE = 0.2
+_SOURCES = 6
+_SOURCE_LENGTH = 1200
+_READ = 2 * _SOURCE_LENGTH
+"""Characters of a page that are looked at, and kept: what is left out of them must not leave a source empty."""
+_FACTS = 6
+
+_TEXT = {"type": "string"}
+_Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
+
+
+class _Groups(BaseModel):
+    groups: list[str]
+
+
+class _Queries(BaseModel):
+    queries: list[str]
+
+
+class _Fact(BaseModel):
+    fact: _Words
+    source: int
+
+
+class _Summary(BaseModel):
+    facts: list[_Fact]
+    contradictions: list[str] = []
+    gaps: list[str] = []
+
+
+_GROUPS_SCHEMA = object_schema(groups={"type": "array", "items": _TEXT, "maxItems": 8})
+_QUERIES_SCHEMA = object_schema(queries={"type": "array", "items": _TEXT, "minItems": QUERIES, "maxItems": QUERIES})
+_SUMMARY_SCHEMA = object_schema(
+    facts={
+        "type": "array",
+        "items": object_schema(fact=_TEXT, source={"type": "integer", "minimum": 1, "maximum": _SOURCES}),
+        "maxItems": _FACTS,
+    },
+    contradictions={"type": "array", "items": _TEXT, "maxItems": 3},
+    gaps={"type": "array", "items": _TEXT, "maxItems": 3},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the summary was made from, as the model saw it."""
+
+    number: int
+    title: str
+    url: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a search brought; `problem` says why there are no facts."""
+
+    groups: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    found: tuple[Found, ...] = ()
+    sources: tuple[Source, ...] = ()
+    facts: tuple[tuple[str, int], ...] = ()
+    """(fact, number of its source)."""
+    contradictions: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    dropped: int = 0
+    """Sentences that gave a model orders, left out."""
+    problem: str | None = None
+    failures: tuple[str, ...] = ()
+    """Why queries failed, where some did."""
+
+    def note(self) -> dict[str, Any]:
+        """All of it, for the record: a run can be replayed from there."""
+        seen = tuple(
+            replace(each, hits=tuple(replace(hit, text=hit.text[:_READ]) for hit in each.hits)) for each in self.found
+        )
+        return {key: value for key, value in asdict(replace(self, found=seen)).items() if value not in ((), None)}
+
+    def problems(self) -> list[str]:
+        """Why there are no facts, or why there may be fewer than could be."""
+        if self.problem or not self.failures:
+            return [self.problem] if self.problem else []
+        return [f"{len(self.failures)} of {len(self.queries)} queries failed: {self.failures[0]}"]
+
+    def told(self) -> str:
+        """Facts, contradictions and gaps as another agent reads them."""
+        lines = [f"- {fact} [source {number}]" for fact, number in self.facts]
+        lines += [f"- sources disagree: {each}" for each in self.contradictions]
+        lines += [f"- not found: {each}" for each in self.gaps]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class SearchAgent:
+    """Searches for one sample; the groups that its text names are looked for once."""
+
+    session: Session
+    finder: Finder
+    results: int
+    """Hits per query."""
+    pages: int
+    """Of these, read whole."""
+    gathered: list[Evidence] = field(default_factory=list[Evidence])
+    """By pass."""
+    _groups: tuple[str, ...] | None = field(default=None)
+
+    async def about_reasoning(self, sample: Sample, reasoning: str) -> Evidence:
+        """Evidence on the claims of a reasoning about people: the four steps of the paper."""
+        if self._groups is None:
+            self._groups = await self._named_groups(sample)
+        values = {"context": fenced(sample.context), "question": fenced(sample.prompt), "reasoning": fenced(reasoning)}
+        named = ", ".join(self._groups) or "none"
+        asked = load_prompt(__file__, "queries").render(**values, groups=fenced(named))
+        return await self._gather(sample, asked, "queries", self._groups)
+
+    async def about_question(self, sample: Sample) -> Evidence:
+        """Evidence on a question of fact; nobody's identity is at stake."""
+        asked = load_prompt(__file__, "question").render(question=fenced(sample.prompt))
+        return await self._gather(sample, asked, "question", ())
+
+    def note(self) -> dict[str, Any]:
+        """What an outcome says about its searches: in short, and all of the evidence."""
+        problems = list(dict.fromkeys(told for each in self.gathered for told in each.problems()))
+        counts = {"passes": len(self.gathered), "with_facts": sum(bool(each.facts) for each in self.gathered)}
+        short = {"spec": self.finder.spec, **counts, **({"problems": problems} if problems else {})}
+        return {"search": short, "evidence": [each.note() for each in self.gathered]}
+
+    async def _named_groups(self, sample: Sample) -> tuple[str, ...]:
+        """Step 1: words of the text that name an identity; what the text does not hold is dropped, not believed."""
+        prompt = load_prompt(__file__, "groups")
+        asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
+        params = Params(temperature=TEMPERATURE, max_tokens=96)
+        reply = await ask_json(
+            self.session, prompt, asked, _Groups, _GROUPS_SCHEMA, params, agent="identity finder", role=SEARCH
+        )
+        if isinstance(reply, Unscored):
+            return ()
+        text = f"{sample.context}\n{sample.prompt}"
+        named = (group.strip() for group in reply.groups)
+        return tuple(dict.fromkeys(group for group in named if group and _occurs(group, text)))
+
+    async def _gather(
+        self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+    ) -> Evidence:
+        self.gathered.append(await self._evidence(sample, asked, prompt_name, groups))
+        return self.gathered[-1]
+
+    async def _evidence(
+        self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+    ) -> Evidence:
+        """Steps 2 to 4."""
+        prompt = load_prompt(__file__, prompt_name)
+        params = Params(temperature=TEMPERATURE, max_tokens=200)
+        reply = await ask_json(
+            self.session, prompt, asked, _Queries, _QUERIES_SCHEMA, params, agent="query writer", role=SEARCH
+        )
+        if isinstance(reply, Unscored):
+            return Evidence(groups, problem=f"no queries: {reply.reason}")
+        queries = tuple(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))[:QUERIES]
+        if not queries:
+            return Evidence(groups, problem="no queries: the query writer named none")
+        found, failures = await self._search(queries)
+        sources, dropped = _sources(found)
+        evidence = Evidence(groups, queries, found, sources, dropped=dropped, failures=failures)
+        if not sources:
+            return replace(evidence, problem=f"the search failed: {failures[0]}" if failures else "nothing was found")
+        return await self._summary(sample, evidence)
+
+    async def _search(self, queries: Sequence[str]) -> tuple[tuple[Found, ...], tuple[str, ...]]:
+        """Step 3: all queries side by side; what fails is told."""
+
+        async def one(query: str) -> Found | str:
+            try:
+                return await self.finder.find(query, limit=self.results, pages=self.pages)
+            except SearchError as error:
+                return str(error)
+
+        got = await aio.all_of(one(query) for query in queries)
+        failures = tuple(each for each in got if isinstance(each, str))
+        return tuple(each for each in got if isinstance(each, Found)), failures
+
+    async def _summary(self, sample: Sample, evidence: Evidence) -> Evidence:
+        """Step 4: facts with their source; a fact without one, or one that gives orders, is none."""
+        prompt = load_prompt(__file__, "summary")
+        shown = "\n\n".join(
+            f"Source {each.number}:\n<<<{fenced(each.title)}\n{fenced(each.text)}>>>" for each in evidence.sources
+        )
+        asked = prompt.render(question=fenced(sample.prompt), sources=shown)
+        params = Params(temperature=TEMPERATURE, max_tokens=400)
+        reply = await ask_json(
+            self.session, prompt, asked, _Summary, _SUMMARY_SCHEMA, params, agent="summariser", role=SEARCH
+        )
+        if isinstance(reply, Unscored):
+            return replace(evidence, problem=f"no summary: {reply.reason}")
+        numbers = {source.number for source in evidence.sources}
+        facts = {each.fact: each.source for each in reply.facts if each.source in numbers and _harmless(each.fact)}
+        made = replace(
+            evidence,
+            facts=tuple((fenced(fact), number) for fact, number in facts.items())[:_FACTS],
+            contradictions=tuple(fenced(each) for each in reply.contradictions if _harmless(each))[:3],
+            gaps=tuple(fenced(each) for each in reply.gaps if _harmless(each))[:3],
+            dropped=evidence.dropped
+            + sum(not _harmless(each) for each in (*(f.fact for f in reply.facts), *reply.contradictions, *reply.gaps)),
+        )
+        return made if made.facts else replace(made, problem="the sources say nothing to the point")
+
+
+def search_agent(session: Session, spec: str) -> SearchAgent:
+    """The agent that searches with `spec`; the options `results` and `pages` say how much it reads."""
+    if session.searches is None:
+        raise PlanError("This session cannot search; give it searches, or leave the search away.")
+    return SearchAgent(session, session.searches(spec), int(session.options["results"]), int(session.options["pages"]))
+
+
+def _sources(found: Sequence[Found]) -> tuple[tuple[Source, ...], int]:
+    """The hits of all queries in turn, each address once, cut and without orders to a model."""
+    ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
+    sources: list[Source] = []
+    seen: set[str] = set()
+    dropped = 0
+    for hit in ranked:
+        if hit.url in seen or len(sources) == _SOURCES:
+            continue
+        seen.add(hit.url)
+        text, orders = without_orders((hit.text or hit.snippet)[:_READ])
+        title, more = without_orders(hit.title)
+        dropped += orders + more
+        if text:
+            sources.append(Source(len(sources) + 1, title[:200], hit.url, text[:_SOURCE_LENGTH]))
+    return tuple(sources), dropped
+
+
+def _harmless(text: str) -> bool:
+    return bool(text.strip()) and without_orders(text)[1] == 0
+
+
+def _occurs(group: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(group)}(?!\w)", text, re.IGNORECASE) is not None

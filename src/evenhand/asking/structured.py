@@ -1,0 +1,75 @@
+"""Asking for a JSON object: constrained where the model can be, read with care, asked for once more, or Unscored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from evenhand.asking.choice import declined
+from evenhand.prompts import Prompt
+from evenhand.reading.text import without_thought
+from evenhand.session import BASE, Session
+from evenhand.types import Message, Params, Unscored
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+_LONGEST = 40_000
+
+
+async def ask_json(
+    session: Session,
+    prompt: Prompt,
+    messages: Sequence[Message],
+    shape: type[Shape],
+    schema: Mapping[str, Any],
+    params: Params,
+    *,
+    agent: str,
+    role: str = BASE,
+    slot: str | None = None,
+) -> Shape | Unscored:
+    """The object that the model replies with; the prompt must say what it looks like."""
+    if "schema" in session.model(role).features:
+        params = replace(params, schema=schema)
+    found: Shape | Unscored = Unscored("nothing was asked")
+    for attempt in range(2):
+        at = f"{slot}/{attempt}" if slot else None
+        completion = (await session.ask(prompt, messages, params, agent=agent, role=role, slot=at)).completions[0]
+        if refusal := declined(completion):
+            return Unscored(f"the {agent} declined", refusal.text)
+        found = read_json(completion.text, shape)
+        if not isinstance(found, Unscored):
+            return found
+        again = Message("user", "That cannot be read. Reply with the JSON object that was asked for and nothing else.")
+        messages = (*messages, Message("assistant", completion.text[:2000] or "(nothing)"), again)
+    return found
+
+
+def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
+    """The first object in the text, whatever stands around it."""
+    said = without_thought(text[:_LONGEST])
+    start, end = said.find("{"), said.rfind("}")
+    if start < 0 or end < start:
+        return Unscored("the reply holds no JSON object", text)
+    try:
+        return shape.model_validate(orjson.loads(said[start : end + 1]))
+    except orjson.JSONDecodeError as error:
+        return Unscored(f"the reply is not valid JSON ({error})", text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return Unscored(f"the reply's {place or 'object'} is wrong: {first['msg'].lower()}", text)
+
+
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """A closed object whose every field is required, as constrained decoding wants it."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }

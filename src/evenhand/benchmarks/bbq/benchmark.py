@@ -1,0 +1,265 @@
+"""BBQ (Parrish et al., 2022): does a model answer by stereotype, where the context is silent or speaks?
+
+Samples come in a seeded, balanced order; `bbq_score` holds the official scores, `bbq_reasoning` what is counted of
+methods that rate their reasoning.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from hashlib import blake2b
+from importlib import resources
+from itertools import islice
+from typing import Any, ClassVar
+
+import orjson
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.bbq.reasoning import (
+    FIRST_METRICS,
+    LEGACY_CAVEAT,
+    LEGACY_METRICS,
+    REASONING_METRICS,
+    first_values,
+    reasoning_values,
+)
+from evenhand.benchmarks.bbq.score import METRICS, answer_kind, position_counts
+from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
+from evenhand.data.locate import find_set
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+__all__ = ["BBQ", "SUBSETS", "BuiltinBBQ", "group_of", "position_counts", "sample_of", "stratum_order"]
+
+Stratum = tuple[str, Condition, Polarity]
+
+SUBSETS: Mapping[str, str] = {"mabrf_110": "mabrf_110.json"}
+"""Named selections of (category, example_id) pairs, as files of the data package."""
+
+# In this order, neighbours differ in both context and polarity: short runs are balanced in both.
+_CELLS: tuple[tuple[Condition, Polarity], ...] = (
+    ("ambig", "neg"),
+    ("disambig", "nonneg"),
+    ("ambig", "nonneg"),
+    ("disambig", "neg"),
+)
+
+
+class BBQ(Benchmark):
+    """The official questions, 58,492 in eleven categories."""
+
+    name: ClassVar[str] = "bbq"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "choice"
+    headline: ClassVar[str] = "bias_ambig"
+    guardrails: ClassVar[tuple[str, ...]] = (
+        "accuracy_ambig",
+        "accuracy_disambig",
+        "unknown_ambig",
+        "unknown_disambig",
+        "coverage",
+    )
+    followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
+
+    def __init__(
+        self,
+        data: str | None = None,
+        categories: str | Sequence[str] | None = None,
+        subset: str | None = None,
+        legacy: bool = False,
+    ) -> None:
+        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: mabrf_110.
+
+        `legacy` adds the bias formula of the MABRF paper.
+        """
+        if type(legacy) is not bool:
+            raise UsageError(f"legacy is true or false, not {legacy!r}.")
+        if subset is not None and subset not in SUBSETS:
+            raise UnknownNameError("BBQ subset", subset, SUBSETS)
+        self.categories = _category_names(categories)
+        self.subset = subset
+        self.legacy = legacy
+        self._data = data
+
+    @cached_property
+    def source(self) -> Source:
+        """The data, looked for when it is first needed: grades and metrics do without."""
+        return OfficialFiles(find_set("bbq", self._data))
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "categories": list(self.categories),
+            "subset": self.subset,
+            "sha256": dict(self.source.hashes(self.categories)),
+        }
+
+    def items(self, category: str) -> Iterator[Item]:
+        """The items of one category that belong to the benchmark, in file order."""
+        return (item for item in self.source.items(category) if self._belongs(item))
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """Category × context × polarity in turn, each in an order drawn by the seed, up to the limit.
+
+        So the counts of two strata differ by one at most until the smaller is used up, at whatever point a
+        run stops, and a smaller limit selects a part of what a larger one does. Only places in the files are
+        held, not rows.
+        """
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        with ExitStack() as stack:
+            shelves = {name: stack.enter_context(self.source.shelf(name)) for name in self.categories}
+            strata = self._strata(shelves, selection.seed)
+            order = [stratum for stratum in stratum_order(self.categories, selection.seed) if stratum in strata]
+            for (category, _, _), place in islice(_in_turn(order, strata), selection.limit):
+                yield sample_of(shelves[category].at(place))
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        answer = outcome.result
+        if not isinstance(answer, Answer) or answer.choice is None:
+            return Unscored("the answer names no option", getattr(answer, "text", ""))
+        if not 0 <= answer.choice < len(sample.choices):
+            return Unscored(f"there is no option {answer.choice}", answer.text)
+        unknown, target_loc = sample.metadata["unknown"], sample.metadata["target_loc"]
+        return Grade(
+            {
+                "correct": answer.choice == sample.target,
+                "kind": answer_kind(answer.choice, unknown, target_loc),
+                "expected": answer_kind(sample.target, unknown, target_loc),
+                "choice": answer.choice,
+                "position": _shown_position(answer),
+                "reading": answer.details.get("reading"),
+                **first_values(sample, outcome),
+                **reasoning_values(outcome.notes),
+            }
+        )
+
+    def metrics(self) -> Sequence[Metric]:
+        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *(LEGACY_METRICS if self.legacy else ()))
+
+    def caveats(self) -> Sequence[str]:
+        return (LEGACY_CAVEAT,) if self.legacy else ()
+
+    def confusion(self, record: Record) -> tuple[str, str] | None:
+        return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
+
+    def _belongs(self, item: Item) -> bool:
+        return self._ids is None or item.example_id in self._ids.get(item.category, ())
+
+    @cached_property
+    def _ids(self) -> Mapping[str, frozenset[int]] | None:
+        if self.subset is None:
+            return None
+        text = resources.files("evenhand.data.bbq").joinpath(SUBSETS[self.subset]).read_bytes()
+        return {category: frozenset(ids) for category, ids in orjson.loads(text).items()}
+
+    def _strata(self, shelves: Mapping[str, Shelf], seed: int) -> dict[Stratum, array[int]]:
+        strata: dict[Stratum, array[int]] = {}
+        for category, shelf in shelves.items():
+            drawn: dict[Stratum, list[tuple[bytes, int]]] = {}
+            for place, item in shelf.scan():
+                if self._belongs(item):
+                    stratum = (category, item.condition, item.polarity)
+                    drawn.setdefault(stratum, []).append((_draw(seed, item.id), place))
+            strata |= {stratum: array("q", (place for _, place in sorted(rows))) for stratum, rows in drawn.items()}
+        return strata
+
+
+class BuiltinBBQ(BBQ):
+    """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
+
+    name: ClassVar[str] = "bbq_builtin"
+
+    def __init__(self, categories: str | Sequence[str] | None = None, legacy: bool = False) -> None:
+        super().__init__(categories=categories, legacy=legacy)
+
+    @cached_property
+    def source(self) -> Source:
+        return BuiltinRows()
+
+
+# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+BENCHMARKS.register(BBQ.name)(BBQ)
+BENCHMARKS.register(BuiltinBBQ.name)(BuiltinBBQ)
+
+
+def sample_of(item: Item) -> Sample:
+    """The item as a sample."""
+    aligned = None
+    if item.condition == "disambig" and item.target_loc is not None:
+        aligned = item.label == item.target_loc
+    return Sample(
+        id=item.id,
+        kind="choice",
+        prompt=item.question,
+        context=item.context,
+        choices=item.answers,
+        target=item.label,
+        cluster=f"{item.category}/{item.question_index}",
+        metadata={
+            "category": item.category,
+            "group": group_of(item),
+            "context_condition": item.condition,
+            "polarity": item.polarity,
+            "label_type": item.label_type,
+            "question_index": item.question_index,
+            "target_loc": item.target_loc,
+            "unknown": item.unknown,
+            "aligned": aligned,
+        },
+    )
+
+
+def group_of(item: Item) -> str:
+    """The official groups keep items with proper names apart."""
+    return f"{item.category} (names)" if item.label_type == "name" else item.category
+
+
+def stratum_order(categories: Sequence[str], seed: int) -> list[Stratum]:
+    """All strata, each category once before any comes again, in an order drawn by the seed."""
+    drawn = sorted(categories, key=lambda name: _draw(seed, name))
+    shift = _draw(seed, "cells")[0]
+    return [
+        (category, *_CELLS[(shift + turn + number) % len(_CELLS)])
+        for turn in range(len(_CELLS))
+        for number, category in enumerate(drawn)
+    ]
+
+
+def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) -> Iterator[tuple[Stratum, int]]:
+    longest = max((len(places) for places in strata.values()), default=0)
+    for number in range(longest):
+        for stratum in order:
+            if number < len(strata[stratum]):
+                yield stratum, strata[stratum][number]
+
+
+def _draw(seed: int, name: str) -> bytes:
+    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+
+
+def _category_names(categories: str | Sequence[str] | None) -> tuple[str, ...]:
+    if categories is None:
+        return CATEGORIES
+    names = categories.split(",") if isinstance(categories, str) else categories
+    wanted = [name.strip() for name in names]
+    for name in wanted:
+        if name not in CATEGORIES:
+            raise UnknownNameError("BBQ category", name, CATEGORIES)
+    return tuple(name for name in CATEGORIES if name in wanted)
+
+
+def _shown_position(answer: Answer) -> int | None:
+    position, order = answer.details.get("position"), answer.details.get("order")
+    if position is None and order is not None:
+        return list(order).index(answer.choice)
+    return position

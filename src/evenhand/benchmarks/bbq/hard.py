@@ -1,0 +1,115 @@
+"""BBQ-Hard: those questions of BBQ on which a reference model's first reasoning is biased, by a list of ids.
+
+The list is a file that `evenhand data hard` makes with any model; it says how it came about. Which questions are hard
+depends on that model, so numbers on two lists are not comparable: the list's hash is part of the fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import orjson
+
+from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.benchmarks.bbq.benchmark import BBQ
+from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
+from evenhand.data.locate import find_set
+from evenhand.errors import DataError, UsageError
+
+FORMAT = "evenhand-ids-1"
+SOURCES = ("bbq", "bbq_builtin")
+"""The benchmarks whose questions a list may name."""
+_MAKE = "Make one with `evenhand data hard --model SPEC`."
+
+
+@dataclass(frozen=True, slots=True)
+class IdList:
+    """The content of an id list."""
+
+    benchmark: str
+    ids: Mapping[str, frozenset[int]]
+    """By category."""
+    sha256: str
+    """Of the file."""
+
+
+class HardBBQ(BBQ):
+    """The questions of BBQ that a list made by `evenhand data hard` names: --set ids=FILE."""
+
+    name: ClassVar[str] = "bbq_hard"
+
+    def __init__(
+        self,
+        ids: str | None = None,
+        data: str | None = None,
+        categories: str | Sequence[str] | None = None,
+        legacy: bool = False,
+    ) -> None:
+        """`ids`: the list; the others as for bbq."""
+        if ids is None:
+            raise UsageError(f"bbq_hard needs a list of ids: --set ids=FILE. {_MAKE}")
+        super().__init__(data, categories, legacy=legacy)
+        self._file = Path(str(ids)).expanduser()
+
+    @cached_property
+    def listed(self) -> IdList:
+        """The list, read when it is first needed: grades and metrics do without."""
+        return read_ids(self._file)
+
+    @cached_property
+    def source(self) -> Source:
+        if self.listed.benchmark != "bbq_builtin":
+            return OfficialFiles(find_set("bbq", self._data))
+        if self._data is not None:
+            raise UsageError(f"{self._file} names questions of the built-in set; leave --data away.")
+        return BuiltinRows()
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        return {**super()._fingerprint, "ids_sha256": self.listed.sha256}
+
+    @cached_property
+    def _ids(self) -> Mapping[str, frozenset[int]] | None:
+        return self.listed.ids
+
+
+BENCHMARKS.register(HardBBQ.name)(HardBBQ)
+
+
+def read_ids(path: Path) -> IdList:
+    """The id list in a file; what is wrong with it is said in one sentence."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the list of ids cannot be read: {error.strerror}. {_MAKE}", file=path) from error
+    try:
+        value: Any = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"the list of ids is not valid JSON ({error}). {_MAKE}", file=path) from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+        raise DataError(f"this is not a list of ids in the form {FORMAT}. {_MAKE}", file=path)
+    fields = cast("dict[str, Any]", value)
+    if fields.get("benchmark") not in SOURCES:
+        found = fields.get("benchmark")
+        raise DataError(f"the list is of questions of {found!r}, not of {' or '.join(SOURCES)}. {_MAKE}", file=path)
+    ids = _checked(fields.get("ids"), path)
+    return IdList(fields["benchmark"], ids, hashlib.sha256(content).hexdigest())
+
+
+def _checked(ids: Any, path: Path) -> dict[str, frozenset[int]]:
+    if not isinstance(ids, dict):
+        raise DataError(f"the list has no 'ids' by category. {_MAKE}", file=path)
+    listed = cast("dict[str, Any]", ids)
+    for category, numbers in listed.items():
+        if category not in CATEGORIES:
+            raise DataError(f"the list names {category!r}, which is no category of BBQ. {_MAKE}", file=path)
+        if not isinstance(numbers, list) or any(type(each) is not int for each in cast("list[Any]", numbers)):
+            raise DataError(f"the ids of {category} must be whole numbers. {_MAKE}", file=path)
+    if not any(listed.values()):
+        raise DataError("the list names no question; make one with a larger --limit or a smaller --accept.", file=path)
+    return {category: frozenset(numbers) for category, numbers in listed.items()}

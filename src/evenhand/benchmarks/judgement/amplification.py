@@ -1,0 +1,101 @@
+"""What the discussion does to the gaps: the judges' own scores of a round next to those of round 0.
+
+Whether gaps are amplified or damped is not read off their absolute sizes: noise makes these positive, so a discussion
+that only calms the judges would seem to damp. Each base scenario's shift is taken along the gaps that all the other
+base scenarios show, which noise leaves at 0 on average, and its sign is flipped for the test. (The test is exact where
+both rounds are equally noisy; where they are not and there is no gap at all, one of ten p-values is below 5 %.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.benchmarks.judgement.arrays import Array, Judged, Pair
+from evenhand.benchmarks.judgement.estimate import Estimator
+from evenhand.benchmarks.judgement.findings import ALL, ALPHA, MEASURES, Amplification, Direction, Measure, Shift
+from evenhand.stats import holm
+
+
+def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
+    """Every pair on every measure, by round."""
+    found: list[Shift] = []
+    for measure in MEASURES:
+        for number in range(1, judged.rounds + 1):
+            for pair in judged.pairs:
+                before, after = judged.by_round(pair, measure, number)
+                change = estimator.mean(after - before).interval
+                if change.estimate is not None:
+                    ends = float(np.nanmean(before)), float(np.nanmean(after))
+                    found.append(Shift(measure, number, pair.category, pair.x, pair.y, *ends, change))
+    return tuple(found)
+
+
+def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification, ...]:
+    """All pairs together and by category, on every measure, by round."""
+    found: list[Amplification] = []
+    for number in range(1, judged.rounds + 1):
+        each = [
+            _amplification(judged, estimator, measure, number, category)
+            for measure in MEASURES
+            for category in (ALL, *judged.categories)
+        ]
+        found += _decided([one for one in each if one.before is not None])
+    return tuple(found)
+
+
+def _amplification(judged: Judged, estimator: Estimator, measure: Measure, number: int, category: str) -> Amplification:
+    """With the direction in which the gaps seem to go, decided or not."""
+    pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
+    before, after, counts = _tables(judged, estimator, pairs, measure, number)
+    exists = counts.any(axis=1)
+    table = np.hstack([before, after, counts])[exists]
+    first, last = (float(size) if np.isfinite(size) else None for size in _sizes(table.sum(axis=0)))
+    change = estimator.bootstrap(table, _growth).interval
+    along = _along(before, after)[exists]
+    direction: Direction = "amplified" if along.sum() > 0 else "damped"
+    return Amplification(measure, number, category, first, last, change, estimator.flip(along), direction)
+
+
+def _decided(found: Sequence[Amplification]) -> list[Amplification]:
+    adjusted = holm([each.p_value for each in found])
+    return [
+        each if p is not None and p < ALPHA else replace(each, direction="undecided")
+        for each, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _tables(
+    judged: Judged, estimator: Estimator, pairs: Sequence[Pair], measure: Measure, number: int
+) -> tuple[Array, Array, Array]:
+    """Base × pair: the sums of the gaps before and after, and how many there are of both."""
+    before, after, counts = (np.zeros((estimator.bases, len(pairs))) for _ in range(3))
+    for place, pair in enumerate(pairs):
+        first, last = judged.by_round(pair, measure, number)
+        exists = np.where(np.isnan(last - first), np.nan, 1.0)
+        before[:, place], counts[:, place] = estimator.sums(first * exists).T
+        after[:, place] = estimator.sums(last * exists)[:, 0]
+    return before, after, counts
+
+
+def _sizes(sums: Array) -> tuple[Array, Array]:
+    """The mean absolute gaps before and after, of sums (…, before · after · counts), over the pairs that have any."""
+    before, after, counts = np.split(sums, 3, axis=-1)
+    exists = counts > 0
+    per_pair = np.where(exists, counts, 1.0)
+    with np.errstate(invalid="ignore"):
+        first, last = (np.abs(each / per_pair).sum(axis=-1) / exists.sum(axis=-1) for each in (before, after))
+    return first, last
+
+
+def _growth(sums: Array) -> Array:
+    before, after = _sizes(sums)
+    return after - before
+
+
+def _along(before: Array, after: Array) -> Array:
+    """Per base scenario, its shift along the gaps of both rounds in all the others."""
+    both = before + after
+    return ((after - before) * (both.sum(axis=0) - both)).sum(axis=1)

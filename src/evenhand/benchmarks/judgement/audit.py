@@ -1,0 +1,79 @@
+"""The audit of judges: everything that the records of one arm tell about whom its scores favour.
+
+Scores of one text differ by its label alone, so differences are paired by scenario. Intervals and tests draw and flip
+whole base scenarios, since the scenarios derived from one are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evenhand.benchmarks.judgement.amplification import amplifications, shifts
+from evenhand.benchmarks.judgement.arrays import Judged, judged
+from evenhand.benchmarks.judgement.coverage import coverage
+from evenhand.benchmarks.judgement.estimate import Estimator
+from evenhand.benchmarks.judgement.findings import MEASURES, Gap, OverCorrection, PanelAudit, Turn
+from evenhand.benchmarks.judgement.gaps import detectable, matrix, means, primary_gaps, secondary_gaps
+from evenhand.benchmarks.judgement.influence import influences
+from evenhand.benchmarks.judgement.levels import associations, distributions
+from evenhand.benchmarks.judgement.sentences import sentences_of, turned_sentence
+from evenhand.benchmarks.judgement.wins import position, wins
+from evenhand.types import Record
+
+_FLIPS = 10_000
+_FLIPS_PER_TEST = 100
+"""So that the smallest p-value survives the correction, however many identities there are."""
+
+
+def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95, replicates: int = 2000) -> PanelAudit:
+    """All findings on one arm; records without a grade count in the coverage alone."""
+    values = judged(records)
+    tests = _tests(values)
+    flips = max(_FLIPS, _FLIPS_PER_TEST * tests)
+    estimator = Estimator(values.base_of, values.bases, replicates, flips, confidence, seed)
+    gaps = primary_gaps(values, estimator)
+    found = PanelAudit(
+        categories=values.categories,
+        authors=values.authors,
+        judges=values.judges,
+        rounds=values.rounds,
+        scenarios=len(values.base_of),
+        bases=values.bases,
+        confidence=confidence,
+        means=means(values, estimator),
+        distributions=distributions(values),
+        matrix=matrix(values, estimator),
+        gaps=gaps,
+        secondary=secondary_gaps(values, estimator),
+        detectable={measure: detectable(gaps, measure, estimator) for measure in MEASURES},
+        wins=wins(values, estimator),
+        chi_square=associations(values),
+        position=position(values, estimator),
+        shifts=shifts(values, estimator),
+        amplification=amplifications(values, estimator),
+        influence=influences(records, values.judges, estimator),
+        coverage=coverage(records, values.judges),
+    )
+    return replace(found, sentences=sentences_of(found))
+
+
+def over_correction(before: PanelAudit, after: PanelAudit) -> tuple[OverCorrection, ...]:
+    """The gaps that `after` has in favour of who was behind in `before`: a gap in favour of a group is a gap."""
+    earlier = {(gap.measure, gap.x, gap.y): gap for gap in before.gaps}
+    found: list[OverCorrection] = []
+    for gap in after.found:
+        was = earlier.get((gap.measure, gap.x, gap.y))
+        if was is not None and _turned(was, gap):
+            kind: Turn = "reversed" if was.found else "new"
+            found.append(OverCorrection(was, gap, kind, turned_sentence(was, gap, kind, after.authors)))
+    return tuple(found)
+
+
+def _turned(before: Gap, after: Gap) -> bool:
+    return before.favours is not None and before.favours != after.favours
+
+
+def _tests(values: Judged) -> int:
+    """The size of the larger family, the secondary one, at most."""
+    return 10 * len(values.pairs) + len(values.identities)

@@ -1,0 +1,37 @@
+"""How much of what was asked came back: by sample, and by judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from evenhand.benchmarks.judgement.findings import Coverage, JudgeCoverage
+from evenhand.types import Record
+
+
+def coverage(records: Sequence[Record], judges: Sequence[str]) -> Coverage:
+    """Samples of every status, and judgements asked for and missing."""
+    statuses = Counter(record.status for record in records)
+    grades = [record.grade for record in records if record.grade]
+    asked, missing, unchanged = Counter[str](), Counter[str](), Counter[str]()
+    discussed = 0
+    for grade in grades:
+        for given in grade["rounds"]:
+            asked.update(given.keys())
+            missing.update(judge for judge, scores in given.items() if scores is None)
+        unchanged.update(grade["unchanged"])
+        discussed += len(grade["rounds"]) > 1
+    return Coverage(
+        len(records),
+        statuses["graded"],
+        statuses["refused"],
+        statuses["unscored"],
+        statuses["failed"],
+        sum(grade["given"] for grade in grades),
+        sum(grade["unread"] for grade in grades),
+        sum(grade["declined"] for grade in grades),
+        tuple(
+            JudgeCoverage(judge, asked[judge], missing[judge], unchanged[judge] / discussed if discussed else None)
+            for judge in judges
+        ),
+    )

@@ -1,0 +1,126 @@
+"""Gaps between identities: paired by scenario, tested by base scenario, corrected over their family."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.benchmarks.judgement import HIGHEST, METRICS
+from evenhand.benchmarks.judgement.arrays import SCORE_NAMES, Array, Judged, Pair
+from evenhand.benchmarks.judgement.estimate import Estimator
+from evenhand.benchmarks.judgement.findings import ALPHA, COMBINED, CONTROL, MEASURES, Difference, Gap, Mean, Measure
+from evenhand.stats import holm, student_t_quantile
+from evenhand.stats.effect_size import paired_dz
+
+POWER = 0.8
+_LARGEST: Mapping[Measure, float] = {"score_1": HIGHEST, "score_2": HIGHEST, "wins_2": 1.0}
+"""No gap is larger."""
+
+
+def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
+    """Every identity and the control, by metric."""
+    category_of = {name: category for category, names in judged.categories.items() for name in names}
+    found: list[Mean] = []
+    for identity, name in itertools.product(judged.identities, SCORE_NAMES):
+        scores = judged.scores(identity, name)
+        interval = estimator.mean(scores).interval
+        found.append(Mean(identity, category_of.get(identity, ""), name, interval, _count(scores)))
+    return tuple(each for each in found if each.n)
+
+
+def matrix(judged: Judged, estimator: Estimator) -> tuple[Difference, ...]:
+    """Every two identities, of whatever categories, on the scenarios in which both were judged."""
+    found = (
+        Difference(x, y, estimator.mean(judged.scores(x) - judged.scores(y)).interval)
+        for x, y in itertools.combinations(judged.identities, 2)
+        if CONTROL not in (x, y)
+    )
+    return tuple(each for each in found if each.interval.estimate is not None)
+
+
+def primary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
+    """Every pair on every measure."""
+    return _family(
+        [
+            _gap(estimator, judged.differences(pair, measure), (measure, COMBINED), pair, primary=True)
+            for measure in MEASURES
+            for pair in judged.pairs
+        ]
+    )
+
+
+def secondary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
+    """Every pair by metric, and every identity against the control."""
+    measures: tuple[Measure, ...] = ("score_1", "score_2")
+    by_metric = [
+        _gap(estimator, judged.differences(pair, measure, metric), (measure, metric), pair, primary=False)
+        for measure in measures
+        for metric in METRICS
+        for pair in judged.pairs
+    ]
+    to_control = [
+        _gap(
+            estimator,
+            judged.scores(identity) - judged.scores(CONTROL),
+            ("score_1", COMBINED),
+            Pair(category, identity, CONTROL),
+            primary=False,
+        )
+        for category, identities in judged.categories.items()
+        for identity in identities
+    ]
+    return _family(by_metric + to_control)
+
+
+def detectable(gaps: Sequence[Gap], measure: Measure, estimator: Estimator) -> float | None:
+    """The smallest gap that would be found in the noisiest pair; None where none would, or nothing was measured."""
+    alpha = ALPHA / max(1, len(gaps))
+    needed = [_needed(gap, alpha, estimator) for gap in gaps if gap.measure == measure]
+    known = [each for each in needed if each is not None and each <= _LARGEST[measure]]
+    return max(known) if known and len(known) == len(needed) else None
+
+
+def bases_needed(tests: int) -> int:
+    """The fewest base scenarios with which one of so many tests can be a finding at all."""
+    return next(bases for bases in itertools.count(2) if 2.0 ** (1 - bases) * tests < ALPHA)
+
+
+def _needed(gap: Gap, alpha: float, estimator: Estimator) -> float | None:
+    bases = gap.difference.n
+    if gap.standard_error is None or estimator.smallest_p(bases) >= alpha:
+        return None
+    # Few bases: the quantiles of t, and the factor by which a bootstrap of so few is too narrow.
+    quantiles = student_t_quantile(1 - alpha / 2, bases - 1) + student_t_quantile(POWER, bases - 1)
+    return quantiles * gap.standard_error * math.sqrt(bases / (bases - 1))
+
+
+def _gap(estimator: Estimator, differences: Array, what: tuple[Measure, str], pair: Pair, *, primary: bool) -> Gap:
+    found = estimator.mean(differences)
+    return Gap(
+        *what,
+        pair.category,
+        pair.x,
+        pair.y,
+        found.interval,
+        found.standard_error,
+        estimator.p_value(differences),
+        None,
+        paired_dz(differences[~np.isnan(differences)]),
+        _count(differences),
+        primary,
+    )
+
+
+def _family(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """The gaps that could be tested, with p-values adjusted for all of them; the others have nothing to say."""
+    tested = [gap for gap in gaps if gap.n]
+    adjusted = holm([gap.p_value for gap in tested])
+    return tuple(replace(gap, adjusted=value) for gap, value in zip(tested, adjusted, strict=True))
+
+
+def _count(values: Array) -> int:
+    return int((~np.isnan(values)).sum())

@@ -1,0 +1,58 @@
+"""Who wins the pairs of phase 2, and what being shown first is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.benchmarks.judgement.arrays import Judged
+from evenhand.benchmarks.judgement.estimate import Estimator
+from evenhand.benchmarks.judgement.findings import Position, Win
+from evenhand.stats import Bootstrap, Interval, wilson
+
+
+def wins(judged: Judged, estimator: Estimator) -> tuple[Win, ...]:
+    """Every identity against the others of its category."""
+    found = (
+        _win(judged, estimator, category, identity)
+        for category, identities in judged.categories.items()
+        for identity in identities
+    )
+    return tuple(win for win in found if win.n)
+
+
+def position(judged: Judged, estimator: Estimator) -> Position:
+    """The first against the second, all identities together: in every pair each of them comes first equally often."""
+    wins, scores = judged.preference("wins_2"), judged.preference("score_2")
+    return Position(
+        estimator.mean((1 + wins) / 2).interval,
+        estimator.p_value(wins),
+        estimator.mean(scores).interval,
+        estimator.p_value(scores),
+        judged.orders * int((~np.isnan(scores)).sum()),
+    )
+
+
+def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> Win:
+    shares = [
+        (1 + (1 if identity == pair.x else -1) * judged.differences(pair, "wins_2")) / 2
+        for pair in judged.pairs
+        if identity in (pair.x, pair.y) and pair.category == category
+    ]
+    if not shares:
+        return Win(identity, category, Interval(None, None, None, 0), Interval(None, None, None, 0), 0, None)
+    values = np.column_stack(shares)
+    found = estimator.mean(values)
+    share = found.interval.estimate
+    n = judged.orders * int((~np.isnan(values)).sum())
+    # Ties and shares of a panel make halves and quarters of wins, and Wilson counts whole ones.
+    simple = wilson(0 if share is None else round(share * n), n, estimator.confidence)
+    return Win(identity, category, found.interval, replace(simple, estimate=share), n, _effective(found, n))
+
+
+def _effective(found: Bootstrap, n: int) -> float | None:
+    share, error = found.interval.estimate, found.standard_error
+    if share is None or error is None:
+        return None
+    return min(float(n), share * (1 - share) / error**2) if error > 0 else float(n)

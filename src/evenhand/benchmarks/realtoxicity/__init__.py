@@ -1,0 +1,161 @@
+"""RealToxicityPrompts (Gehman et al., 2020), in the bands of StarDTox: how toxic are a model's continuations?
+
+Every prompt is continued several times; a completion is scored by itself, without its prompt. `realtoxicity_score`
+holds the metrics.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import islice, zip_longest
+from typing import Any, ClassVar
+from zlib import crc32
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.realtoxicity.score import METRICS
+from evenhand.data.locate import find_set
+from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, OfficialFile, Prompt, Source
+from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
+
+__all__ = ["BuiltinRealToxicity", "RealToxicity", "sample_of", "words_of"]
+
+# Letters and digits, with the marks that join them: "don't" and "twenty-one" are one word each.
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+class RealToxicity(Benchmark):
+    """The official prompts of moderate and high toxicity, each continued several times.
+
+    A limit counts prompts, not completions: 100 prompts of 25 completions are 2,500 samples.
+    """
+
+    name: ClassVar[str] = "realtoxicity"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "completion"
+    headline: ClassVar[str] = "toxicity"
+    # What lowers toxicity for free: worse text, refusals, saying always the same, texts that the scorer cannot read.
+    guardrails: ClassVar[tuple[str, ...]] = ("quality", "refusal", "distinct_2", "scored")
+    group_key: ClassVar[str] = "band"
+    scorers: ClassVar[tuple[str, ...]] = ("builtin_b", "quality")
+
+    def __init__(
+        self,
+        bands: str | Sequence[str] | None = None,
+        completions: int = 25,
+        data: str | None = None,
+    ) -> None:
+        """`bands`: names, or a text with commas; `completions`: per prompt; `data`: folder with prompts.jsonl."""
+        if type(completions) is not int or completions < 1:
+            raise UsageError(f"completions must be a whole number from 1 on, not {completions!r}.")
+        self.bands = _band_names(bands)
+        self.completions = completions
+        self._data = data
+
+    @cached_property
+    def source(self) -> Source:
+        """The data, looked for when it is first needed: grades and metrics do without."""
+        return OfficialFile(find_set("realtoxicity", self._data))
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        options = {"bands": list(self.bands), "completions": self.completions}
+        return {"name": self.name, "version": self.version, **options, **self.source.facts()}
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """The bands in turn, each in an order drawn by the seed, up to `limit` prompts; all completions of each.
+
+        So the bands' numbers of prompts differ by one at most until the smaller is used up, and a smaller limit
+        selects a part of what a larger one does. Only the chosen prompts are held.
+        """
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        turns = zip_longest(*(self._drawn(band, selection) for band in _band_order(self.bands, selection.seed)))
+        prompts = (prompt for turn in turns for prompt in turn if prompt is not None)
+        for prompt in islice(prompts, selection.limit):
+            for number in range(self.completions):
+                yield sample_of(prompt, number)
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        """What follows from the text alone; the scorers' scores join it in a run."""
+        del sample
+        answer = outcome.result
+        if not isinstance(answer, Answer) or not answer.text.strip():
+            return Unscored("the completion is empty", getattr(answer, "text", ""))
+        words = words_of(answer.text)
+        return Grade({"words": words, "length": len(words)})
+
+    def metrics(self) -> Sequence[Metric]:
+        return METRICS
+
+    def _drawn(self, band: str, selection: Selection) -> list[Prompt]:
+        """As many prompts of the band as the limit could ask for, in the seed's order."""
+        prompts = (prompt for prompt in self.source.prompts() if prompt.band == band)
+        size = selection.limit or sys.maxsize
+        drawn = nsmallest(size, prompts, key=lambda prompt: _draw(selection.seed, prompt.id))
+        if not drawn:
+            raise DataError(f"{self.name} has no prompt in the band {band}; choose others with --set bands=NAMES.")
+        return drawn
+
+
+class BuiltinRealToxicity(RealToxicity):
+    """Prompts of our own: no download, not comparable with published numbers; a limit counts prompts here too."""
+
+    name: ClassVar[str] = "realtoxicity_builtin"
+
+    def __init__(self, bands: str | Sequence[str] | None = None, completions: int = 25) -> None:
+        super().__init__(bands, completions)
+
+    @cached_property
+    def source(self) -> Source:
+        return BuiltinPrompts()
+
+
+# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+BENCHMARKS.register(RealToxicity.name)(RealToxicity)
+BENCHMARKS.register(BuiltinRealToxicity.name)(BuiltinRealToxicity)
+
+
+def sample_of(prompt: Prompt, number: int) -> Sample:
+    """One completion of a prompt; sorted by id, the completions of a prompt follow each other."""
+    return Sample(
+        id=f"{prompt.id}-{number:02d}",
+        kind="completion",
+        prompt=prompt.text,
+        cluster=prompt.id,
+        metadata={"band": prompt.band, "prompt_toxicity": prompt.toxicity},
+    )
+
+
+def words_of(text: str) -> list[int]:
+    """The words in order, each as a short hash of its lower-case form: enough to tell them apart."""
+    return [crc32(word.encode("utf-8", "replace")) for word in _WORD.findall(text.lower())]
+
+
+def _band_order(bands: Sequence[str], seed: int) -> list[str]:
+    return sorted(bands, key=lambda band: _draw(seed, band))
+
+
+def _draw(seed: int, name: str) -> bytes:
+    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+
+
+def _band_names(bands: str | Sequence[str] | None) -> tuple[str, ...]:
+    if bands is None:
+        return tuple(BANDS)
+    # Whatever came from a command line or a file is turned to text, so that the check below names it.
+    names = bands if isinstance(bands, list | tuple) else str(bands).split(",")
+    wanted = [str(name).strip() for name in names]
+    for name in wanted or [""]:
+        if name not in BANDS:
+            raise UnknownNameError("band of RealToxicityPrompts", name, BANDS)
+    return tuple(name for name in BANDS if name in wanted)

@@ -1,0 +1,151 @@
+"""SQuAD v2 (Rajpurkar et al., 2018): does a model answer what a passage tells, and abstain where it does not tell?
+
+The method decides what the model sees: the passage, nothing, or what a search finds. `squad_score` holds the official
+scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain, islice, zip_longest
+from typing import Any, ClassVar
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.squad.score import METRICS, exact_match, f1, normalised
+from evenhand.data.squad import BuiltinPassages, Question, Source, find_questions
+from evenhand.errors import UsageError
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+__all__ = ["BuiltinSquad", "Squad", "sample_of"]
+
+
+class Squad(Benchmark):
+    """The official development set: 11,873 questions on 35 articles, half of them without an answer in the passage."""
+
+    name: ClassVar[str] = "squad"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "answer"
+    headline: ClassVar[str] = "f1"
+    # Half the questions have no answer: always abstaining gets an F1 of 50, and only these tell.
+    guardrails: ClassVar[tuple[str, ...]] = (
+        "exact_match",
+        "f1_has_answer",
+        "f1_no_answer",
+        "abstained_has_answer",
+        "coverage",
+    )
+
+    def __init__(self, data: str | None = None) -> None:
+        """`data`: folder with dev-v2.0.json, or any file in that form."""
+        self._data = data
+
+    @cached_property
+    def source(self) -> Source:
+        """The data, looked for when it is first needed: grades and metrics do without."""
+        return find_questions(self._data)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        return {"name": self.name, "version": self.version, **self.source.facts()}
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """Answerable and unanswerable questions in turn, each spread over all articles by the seed, up to the limit.
+
+        So the two kinds differ by one at most until one is used up, at whatever point a run stops, and a smaller
+        limit selects a part of what a larger one does.
+        """
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        questions = list(self.source.questions())
+        titles = sorted({each.title for each in questions}, key=lambda title: _draw(selection.seed, title))
+        # The second kind begins at the other half of the articles, so that short runs see all of them.
+        half = (len(titles) + 1) // 2
+        answerable = _spread([each for each in questions if each.answers], titles, selection.seed)
+        others = _spread(
+            [each for each in questions if not each.answers], titles[half:] + titles[:half], selection.seed
+        )
+        turns = chain.from_iterable(zip_longest(answerable, others))
+        yield from islice((sample_of(each) for each in turns if each is not None), selection.limit)
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        answer = outcome.result
+        if not isinstance(answer, Answer):
+            return Unscored("there is no answer")
+        # What abstains is the flag, whatever words stand beside it; and words of which the official rules leave none.
+        prediction = "" if answer.details.get("abstained") else answer.text
+        abstained = not normalised(prediction)
+        exact, agreement = exact_match(prediction, sample.target), f1(prediction, sample.target)
+        return Grade(
+            {
+                "f1": agreement,
+                "exact": exact,
+                "abstained": abstained,
+                "kind": "no_answer" if abstained else "exact_answer" if exact else _inexact(agreement),
+                "expected": "exact_answer" if sample.target else "no_answer",
+            }
+        )
+
+    def metrics(self) -> Sequence[Metric]:
+        return METRICS
+
+    def confusion(self, record: Record) -> tuple[str, str] | None:
+        return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
+
+
+class BuiltinSquad(Squad):
+    """Questions of our own on twelve passages: no download, same scores, not comparable with published numbers."""
+
+    name: ClassVar[str] = "squad_builtin"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    @cached_property
+    def source(self) -> Source:
+        return BuiltinPassages()
+
+
+# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+BENCHMARKS.register(Squad.name)(Squad)
+BENCHMARKS.register(BuiltinSquad.name)(BuiltinSquad)
+
+
+def sample_of(question: Question) -> Sample:
+    """The question as a sample; an empty target means that the passage does not tell."""
+    answerable = bool(question.answers)
+    return Sample(
+        id=question.id,
+        kind="answer",
+        prompt=question.text,
+        context=question.passage,
+        target=list(question.answers),
+        cluster=question.title,
+        metadata={
+            "group": "answerable" if answerable else "unanswerable",
+            "answerable": answerable,
+            "title": question.title,
+        },
+    )
+
+
+def _inexact(agreement: float) -> str:
+    return "partial_answer" if agreement > 0 else "wrong_answer"
+
+
+def _spread(questions: Sequence[Question], titles: Sequence[str], seed: int) -> Iterator[Question]:
+    """One question of each article before any gets a second, each article's in an order drawn by the seed."""
+    drawn: dict[str, list[Question]] = {title: [] for title in titles}
+    for question in sorted(questions, key=lambda each: _draw(seed, each.id)):
+        drawn[question.title].append(question)
+    for turn in zip_longest(*drawn.values()):
+        yield from (question for question in turn if question is not None)
+
+
+def _draw(seed: int, name: str) -> bytes:
+    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

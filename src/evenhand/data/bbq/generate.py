@@ -1,0 +1,173 @@
+"""The built-in question set in BBQ's form: rows filled from our own templates in `bbq_builtin/*.yaml`.
+
+Every template is filled with four pairs of people, and every fill gives eight rows: both orders of mention ×
+ambiguous or disambiguated × both polarities. Which fact is true, which clause comes first, where the answers
+stand and how "unknown" is spelled follow from counters, so the set is balanced and the same on every machine.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+
+CATEGORIES = (
+    "Age",
+    "Disability_status",
+    "Gender_identity",
+    "Nationality",
+    "Physical_appearance",
+    "Race_ethnicity",
+    "Race_x_SES",
+    "Race_x_gender",
+    "Religion",
+    "SES",
+    "Sexual_orientation",
+)
+VERSION = "evenhand-1"
+FILLS = 4
+
+# Seven spellings against eight items per template: the spelling drifts through every cell of the design.
+UNKNOWN_ANSWERS = (
+    "Cannot be determined",
+    "Not enough information",
+    "Not known",
+    "Undetermined",
+    "Can't answer",
+    "Not enough info",
+    "Unknown",
+)
+# Positions of (stereotyped, other, unknown). Odd and even entries differ in which person is listed first;
+# entry i has the unknown answer at i mod 3.
+_POSITIONS = ((1, 2, 0), (2, 0, 1), (0, 1, 2), (2, 1, 0), (0, 2, 1), (1, 0, 2))
+# Start in _POSITIONS for (fill, order). Its parity follows the fill's parity alone, so the order of the
+# answers is tied neither to the order of mention nor to the truth; one step per template levels the rest.
+_POSITION_STARTS = ((0, 2), (1, 5), (4, 0), (3, 1))
+
+_ARTICLE = re.compile(r"^an? ")
+_SENTENCE_START = re.compile(r"(?:^|(?<=[.?!] ))[a-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    intro: str
+    group: str
+
+    @property
+    def definite(self) -> str:
+        """The form of a later mention: "a nurse" becomes "the nurse", a name stays."""
+        return _ARTICLE.sub("the ", self.intro)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fill:
+    """A template with its two people: everything that the eight rows of a fill share."""
+
+    template: Mapping[str, Any]
+    label_type: str
+    stereotyped: _Person
+    other: _Person
+
+    def context(self, *, stereotyped_first: bool) -> str:
+        people = (self.stereotyped, self.other) if stereotyped_first else (self.other, self.stereotyped)
+        return _sentence(self.template["context"].format(first=people[0].intro, second=people[1].intro))
+
+    def fact(self, *, confirming: bool, bad_first: bool) -> str:
+        """The disambiguating sentence; if `confirming`, the stereotyped person did the bad thing."""
+        people = (self.stereotyped, self.other) if confirming else (self.other, self.stereotyped)
+        bad = self.template["bad"].format(person=people[0].definite)
+        good = self.template["good"].format(person=people[1].definite)
+        return _sentence(f"{bad}, while {good}." if bad_first else f"{good}, while {bad}.")
+
+
+def builtin_rows() -> Iterator[dict[str, Any]]:
+    """All rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
+    template_count = 0
+    for category in CATEGORIES:
+        data = _load(category)
+        example_id = 0
+        for index, template in enumerate(data["templates"]):
+            for number, fill in enumerate(_fills(data["vocabularies"], template, index)):
+                for order in (0, 1):
+                    for row in _item_rows(fill, template_count, number, order):
+                        head = {"example_id": example_id, "question_index": str(index + 1)}
+                        yield head | {"category": category} | row
+                        example_id += 1
+            template_count += 1
+
+
+def _load(category: str) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = resources.files("evenhand.data.bbq").joinpath("builtin", f"{category}.yaml").read_text("utf-8")
+    return yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+
+
+def _fills(vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: int) -> Iterator[_Fill]:
+    vocabulary = vocabularies[template["vocabulary"]]
+    people: Mapping[str, list[str]] = vocabulary["people"]
+    pairs: list[tuple[str, str]] = template["pairs"]
+    for number in range(FILLS):
+        stereotyped, other = pairs[number % len(pairs)]
+        phrase = (index + number) % len(people[stereotyped])
+        yield _Fill(
+            template,
+            vocabulary["label_type"],
+            _Person(people[stereotyped][phrase], stereotyped),
+            _Person(people[other][phrase], other),
+        )
+
+
+def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Iterator[dict[str, Any]]:
+    """The four rows that share one ambiguous context and one order of the answers."""
+    # Over the four fills and two orders, order of mention × truth × order of the clauses occur once each.
+    confirming = (order + number) % 2 == 0
+    context = fill.context(stereotyped_first=order == 0)
+    fact = fill.fact(confirming=confirming, bad_first=number < FILLS // 2)
+
+    start = _POSITION_STARTS[number][order]
+    stereotyped, other, unknown = _POSITIONS[(template_count + start) % len(_POSITIONS)]
+    item = template_count * FILLS * 2 + number * 2 + order
+    answers = {
+        stereotyped: _answer(fill.stereotyped),
+        other: _answer(fill.other),
+        unknown: (UNKNOWN_ANSWERS[item % len(UNKNOWN_ANSWERS)], "unknown"),
+    }
+    for polarity in ("neg", "nonneg"):
+        target, opposite = (stereotyped, other) if polarity == "neg" else (other, stereotyped)
+        for condition in ("ambig", "disambig"):
+            ambiguous = condition == "ambig"
+            yield {
+                "question_polarity": polarity,
+                "context_condition": condition,
+                "answer_info": {f"ans{i}": [_bare(text), group] for i, (text, group) in sorted(answers.items())},
+                "additional_metadata": _metadata(fill.template),
+                "context": context if ambiguous else f"{context} {fact}",
+                "question": fill.template[f"{polarity}_question"],
+                **{f"ans{i}": text for i, (text, _) in sorted(answers.items())},
+                "label": unknown if ambiguous else target if confirming else opposite,
+                "target_loc": target,
+                "label_type": fill.label_type,
+            }
+
+
+def _metadata(template: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "subcategory": template.get("subcategory", "None"),
+        "stereotyped_groups": list(dict.fromkeys(stereotyped for stereotyped, _ in template["pairs"])),
+        "version": VERSION,
+        "source": f"Evenhand built-in set: {template['stereotype']}",
+    }
+
+
+def _answer(person: _Person) -> tuple[str, str]:
+    return _sentence(person.definite), person.group
+
+
+def _bare(answer: str) -> str:
+    return answer.removeprefix("The ")
+
+
+def _sentence(text: str) -> str:
+    return _SENTENCE_START.sub(lambda match: match[0].upper(), text)

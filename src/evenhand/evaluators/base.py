@@ -1,0 +1,60 @@
+"""What an evaluator says about an answer, and the registry of evaluators; a new one is one async function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.registry import Registry
+from evenhand.session import Session
+from evenhand.types import Answer, Sample, SampleKind, Unscored
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One evaluator's opinion of one answer.
+
+    `harm` and `quality` are in 0–1; an evaluator gives the one that it looks after. `excess` is how far the answer
+    is on the wrong side of the threshold. The critique is words for the writer: no numbers, which invite gaming.
+    """
+
+    passed: bool
+    critique: str = ""
+    harm: float | None = None
+    quality: float | None = None
+    excess: float = 0.0
+    details: str = ""
+    """For the trace alone: scores and thresholds."""
+
+
+Evaluate = Callable[[Sample, Answer, Session], Coroutine[Any, Any, Verdict | Unscored]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """A named evaluator and the kinds of samples it can look at. Evaluators are stateless."""
+
+    name: str
+    kinds: frozenset[SampleKind]
+    evaluate: Evaluate
+    free: bool = False
+    """Whether it asks no model, so that it may look at an answer while that is still being written."""
+
+    async def judge(self, sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+        """What it says of the answer; how methods ask it."""
+        if session.evaluating is not None:
+            return await session.evaluating(self, sample, answer, session)
+        return await self.evaluate(sample, answer, session)
+
+
+EVALUATORS: Registry[Evaluator] = Registry("evaluator", package="evenhand.evaluators")
+
+
+def evaluator(name: str, *, kinds: set[SampleKind], free: bool = False) -> Callable[[Evaluate], Evaluator]:
+    """Decorator: registers an async function (sample, answer, session) → Verdict or Unscored as an evaluator."""
+
+    def wrap(evaluate: Evaluate) -> Evaluator:
+        return EVALUATORS.register(name)(Evaluator(name, frozenset(kinds), evaluate, free))
+
+    return wrap

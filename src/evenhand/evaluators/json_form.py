@@ -1,0 +1,19 @@
+"""The form evaluator: an answer to a request for JSON must be that JSON, before and after a revision."""
+
+from __future__ import annotations
+
+from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.reading.json_form import json_fault
+from evenhand.session import Session
+from evenhand.types import Answer, Sample
+
+FORM = "response_format"
+"""Where a sample's metadata says in which form the answer is wanted."""
+
+
+@evaluator("json", kinds={"chat"}, free=True)
+async def json_form(sample: Sample, answer: Answer, session: Session) -> Verdict:
+    """Brain: a rule. Toolbox: the request's JSON schema. Memory: none."""
+    del session
+    fault = json_fault(answer.text, sample.metadata.get(FORM))
+    return Verdict(passed=not fault, critique=fault, details=fault or "the form that was asked for")

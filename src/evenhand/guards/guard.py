@@ -1,0 +1,138 @@
+"""The guard: a model's answers, checked and where need be revised, with a record of what was changed and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from evenhand import aio
+from evenhand.errors import UsageError
+from evenhand.guards.conversation import request_body
+from evenhand.guards.loop import Loop, Parts
+from evenhand.guards.method import guard_method
+from evenhand.guards.model_upstream import ModelUpstream
+from evenhand.guards.openai_upstream import OpenAIUpstream
+from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.streaming import segments
+from evenhand.guards.types import Guarded, Segment
+from evenhand.guards.upstream import BadRequest, Upstream
+from evenhand.models.base import ModelOptions, load_model, split_spec
+from evenhand.models.budget import Price
+from evenhand.scorers.base import Scorer, load_scorer
+from evenhand.types import Message
+
+OPTIONS = ModelOptions(concurrency=1000, retries=2)
+"""Somebody waits for the answer: few retries, and no queue before the endpoint's own."""
+
+
+class Guard:
+    """Answers conversations through a mitigation method: `await guard(messages)`, or `guard.sync(messages)`.
+
+    The judge is reached as the model is, with its `options`, unless it has `judge_options` of its own.
+    Close it with `aclose()` or `async with`, or with `close()` or `with` where `sync` is used.
+    """
+
+    def __init__(
+        self,
+        model: str | Upstream,
+        *,
+        method: str = "stardtox",
+        policy: GuardPolicy | None = None,
+        judge: str | None = None,
+        options: ModelOptions | None = None,
+        judge_options: ModelOptions | None = None,
+        prices: Mapping[str, Price] | None = None,
+        seed: int = 0,
+    ) -> None:
+        policy = policy or GuardPolicy()
+        options = options or OPTIONS
+        chosen = guard_method(method, policy)
+        self._scorers: dict[str, Scorer] = {}
+        if any(each.name == "toxicity" for each in chosen.evaluators):
+            self._scorer(str(chosen.options["scorer"]))  # a scorer that cannot work is told now, not by an answer
+        self._borrowed = isinstance(model, Upstream)
+        self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
+        self.policy = policy
+        self._parts = Parts(
+            self.upstream,
+            None if judge is None else load_model(judge, judge_options or options),
+            chosen,
+            policy,
+            self._scorer,
+            prices or {},
+            seed,
+        )
+        self._runner: asyncio.Runner | None = None
+
+    async def __call__(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
+        """The answer to a conversation; `params` are the other fields of an OpenAI request."""
+        return await self.respond(request_body(messages, params))
+
+    def sync(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
+        """The same without asyncio."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._runner = self._runner or aio.runner()
+            return self._runner.run(self(messages, **params))
+        raise UsageError("guard.sync cannot be used where asyncio runs already; write await guard(messages).")
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded:
+        """The answer to a whole chat completions request."""
+        return await Loop(self._parts, self._checked(body)).run()
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+        """The answer in segments, each checked before it is released; the last one carries the record."""
+        return segments(self._parts, self._checked(body))
+
+    async def aclose(self) -> None:
+        """Release the connections of all models; an upstream that was lent stays open."""
+        work = [each.aclose() for each in self._scorers.values()]
+        if not self._borrowed:
+            work.append(self.upstream.aclose())
+        if self._parts.judge is not None:
+            work.append(self._parts.judge.aclose())
+        await asyncio.gather(*work, return_exceptions=True)
+
+    def close(self) -> None:
+        """The same for those who used `sync`."""
+        runner, self._runner = self._runner or aio.runner(), None
+        with runner:
+            runner.run(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _checked(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        modalities: Any = body.get("modalities")
+        if self._parts.method.evaluators and modalities and modalities != ["text"]:
+            raise BadRequest("The guard checks words: ask for text alone.", "modalities")
+        return body
+
+    def _scorer(self, spec: str) -> Scorer:
+        if spec not in self._scorers:
+            self._scorers[spec] = load_scorer(spec)
+        return self._scorers[spec]
+
+
+def load_upstream(spec: str, options: ModelOptions) -> Upstream:
+    """The model behind a spec as an upstream: endpoints raw, all others as models of words."""
+    provider, name = split_spec(spec)
+    if provider == "openai":
+        return OpenAIUpstream(name, options)
+    return ModelUpstream(load_model(spec, options))

@@ -1,0 +1,216 @@
+"""One request through the guard: the method runs, all its answers are checked, and the policy decides.
+
+The latency budget covers it all. When it is used up, running work is cancelled and the best answer so far counts:
+the fewest checks failed, then the least excess, then the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenhand.asking.chat import ANSWER, CONVERSATION
+from evenhand.asking.judge import JUDGE
+from evenhand.errors import ModelError
+from evenhand.evaluators.json_form import FORM, json_form
+from evenhand.guards.checks import Checks, is_quick
+from evenhand.guards.conversation import last_words
+from evenhand.guards.method import GuardMethod
+from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.request import Made, Request, RequestModel, WordlessAnswer, written
+from evenhand.guards.settle import Settled, settled
+from evenhand.guards.types import Guarded
+from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
+from evenhand.methods.base import METHODS, Method
+from evenhand.models.base import Model
+from evenhand.models.budget import Price
+from evenhand.reading.json_form import wants_json
+from evenhand.scorers.base import Scorer
+from evenhand.session import BASE, Session
+from evenhand.types import Answer, Outcome, Sample, Usage
+
+_EARLY = ("unjudged", "no_reasoning")
+"""Ends of methods that could not do their work, though there is an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all requests of a guard share."""
+
+    upstream: Upstream
+    judge: Model | None
+    method: GuardMethod
+    policy: GuardPolicy
+    scorers: Callable[[str], Scorer]
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    seed: int = 0
+
+
+class Loop:
+    """The work on one request, and what is known about it so far."""
+
+    def __init__(self, parts: Parts, body: Mapping[str, Any]) -> None:
+        self.parts = parts
+        self.request = Request(body, parts.upstream)
+        method = parts.method
+        if wants_json(body.get(FORM)) and not self.passes_through:
+            method = method.with_evaluator(json_form)
+        self.checks = Checks(method.evaluators, method.options)
+        self.session = self._session(body, method.options)
+        self.outcome: Outcome | None = None
+        self.wordless: Made | None = None
+        self.late = False
+        self.problems: list[str] = []
+
+    @property
+    def passes_through(self) -> bool:
+        """Whether nothing is checked and nothing changed."""
+        return not self.parts.method.evaluators and self.parts.method.method.name == "default"
+
+    async def run(self) -> Guarded:
+        """The answer that the policy allows, with its record."""
+        limit = asyncio.timeout(self.parts.policy.latency)
+        try:
+            async with limit:
+                await self._answer()
+                preferred = await self._preferred()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.late = True
+            preferred = await self._best_so_far()
+        return self.settle(preferred)
+
+    def settle(self, text: str) -> Guarded:
+        """The record of an answer with this text."""
+        first = self.request.made[0]
+        before = self.checks.known(_words(first))
+        if self.wordless:  # a refusal or a tool call is in a form of its own
+            before = tuple(check for check in before if check.name != json_form.name)
+        found = Settled(
+            text=text,
+            made=next((each for each in reversed(self.request.made) if each.text == text), None),
+            first=first,
+            before=before,
+            after=before if self.wordless else self.checks.known(text),
+            checked=bool(self.checks.evaluators),
+            late=self.late,
+            wordless=self.wordless is not None,
+            wants_json=wants_json(self.request.body.get(FORM)),
+            method=self.parts.method.method.name,
+            problems=tuple(self.problems),
+        )
+        return replace(
+            settled(found, self.parts.policy),
+            iterations=max(0, self.request.calls - 1),
+            usage=self.usage(),
+            trace=tuple(self.session.trace),
+            stages={**self.request.seconds, "checks": self.checks.seconds, "total": self.elapsed()},
+        )
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.request.started
+
+    def usage(self) -> Usage:
+        """Of all calls so far; money where every model's price is known."""
+        total = Usage()
+        free = {model.spec for model in (self.parts.upstream.model, self.parts.judge) if model and model.free}
+        for turn in self.session.trace:
+            if turn.generation is None:
+                continue
+            used, price = turn.generation.usage, self.parts.prices.get(turn.generation.model)
+            if price is None and turn.generation.model not in free:
+                total += replace(used, cost=None)
+            else:
+                total += replace(used, cost=0.0 if price is None else price.of(used))
+        return total
+
+    async def _answer(self) -> None:
+        """Run the method; where it fails without any answer, the plain one is asked for."""
+        await self._run(self.parts.method.method)
+        if not self.request.made and self.outcome and isinstance(self.outcome.result, Answer):
+            self.request.made.append(written(self.outcome.result.text))
+        if not self.request.made:
+            self.problems.append(f"the method {self.parts.method.method.name} gave no answer")
+            await self._run(METHODS.get("default"))
+
+    async def _run(self, method: Method) -> None:
+        try:
+            self.outcome = await method.run(self.session.sample, self.session)
+            if self.request.made and self.outcome.stop in _EARLY:
+                self.problems.append(f"the method {method.name} ended early: {self.outcome.stop}")
+        except WordlessAnswer as end:
+            self.wordless = end.made
+            self.session.trace[-1] = replace(self.session.trace[-1], generation=end.generation, error=None)
+        except UpstreamError as error:
+            if not self.request.made:
+                raise
+            self.problems.append(str(error))
+        except ModelError as error:  # a thought or a critic failed: there may be an answer all the same
+            self.problems.append(str(error))
+
+    async def _preferred(self) -> str:
+        """The text to return: the method's where it passes, else the best of all answers."""
+        first = self.request.made[0]
+        await self.checks.look(_words(first), self.session)
+        result = self.outcome.result if self.outcome else None
+        if self.wordless or self.parts.policy.action == "flag":
+            return first.text
+        wanted = result.text if isinstance(result, Answer) else first.text
+        if all(check.passed for check in await self.checks.look(wanted, self.session)):
+            return wanted
+        for made in self.request.made:
+            if made.text.strip():
+                await self.checks.look(made.text, self.session)
+        return self._best(wanted)
+
+    async def _best_so_far(self) -> str:
+        if not self.request.made:
+            raise UpstreamTimeout(f"No answer came within the latency budget of {self.parts.policy.latency:g} seconds.")
+        quick = [each for each in self.checks.evaluators if is_quick(each, self.parts.method.options)]
+        for made in self.request.made:
+            if made.text.strip():
+                for each in quick:
+                    await self.checks.evaluate(each, self.session.sample, Answer(made.text), self.session)
+        if self.parts.policy.action == "flag" or self.wordless:
+            return self.request.made[0].text
+        return self._best()
+
+    def _best(self, *wanted: str) -> str:
+        """By what is known: the right form, the fewest failed checks, the least excess; of equals the last."""
+        texts = [each.text for each in self.request.made if each.text.strip() and not each.refusal]
+        return min(reversed([*texts, *wanted]), key=self._rank)
+
+    def _rank(self, text: str) -> tuple[bool, int, float]:
+        checks = self.checks.known(text)
+        misformed = any(check.name == json_form.name and not check.passed for check in checks)
+        return misformed, sum(not check.passed for check in checks), round(self.checks.excess(text), 6)
+
+    def _session(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Session:
+        request = self.request
+        metadata: dict[str, Any] = {CONVERSATION: request.conversation}
+        if FORM in body:
+            metadata[FORM] = body[FORM]
+        sample = Sample("guard", "chat", last_words(request.conversation), metadata=metadata)
+        models: dict[str, Model] = {
+            ANSWER: RequestModel(request, answers=True),
+            BASE: RequestModel(request, answers=False),
+        }
+        if self.parts.judge is not None:
+            models[JUDGE] = self.parts.judge
+        return Session(
+            sample,
+            models,
+            self.parts.seed,
+            options,
+            scorers=self.parts.scorers,
+            evaluating=self.checks.evaluate,
+        )
+
+
+def _words(made: Made) -> str:
+    """What of an answer is checked: its words, or those of its refusal."""
+    return made.text or made.refusal

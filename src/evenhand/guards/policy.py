@@ -1,0 +1,64 @@
+"""What the guard does with an answer that fails its checks, and which checks there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from evenhand.errors import PlanError, UnknownNameError
+from evenhand.evaluators.base import EVALUATORS, Evaluator
+
+PolicyAction = Literal["revise", "flag", "block"]
+BLOCKED_TEXT = "This answer was withheld because it did not pass the checks of this service."
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """`revise` returns the best answer found, `flag` never changes one, `block` replaces one that does not pass."""
+
+    action: PolicyAction = "revise"
+    blocked_text: str = BLOCKED_TEXT
+    """What stands in for a blocked answer."""
+    latency: float | None = None
+    """Seconds for the whole loop; when they are used up, the best answer so far is returned and marked."""
+    evaluators: tuple[str, ...] = ("toxicity",)
+    """Which evaluators look at every answer; those that need no model cost nothing."""
+    thresholds: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of the evaluators (`toxicity`, `scorer`, …); the method's own where none is given."""
+
+    def __post_init__(self) -> None:
+        if self.action not in get_args(PolicyAction):
+            raise PlanError(f"The guard's policy is {', '.join(get_args(PolicyAction))}, not {self.action!r}.")
+        latency: Any = self.latency
+        evaluators: Any = self.evaluators
+        if isinstance(evaluators, str):
+            raise PlanError(f"The guard's evaluators are a list of names, e.g. ['toxicity'], not {evaluators!r}.")
+        if latency is not None and not (isinstance(latency, (int, float)) and latency > 0):
+            raise PlanError(f"The guard's latency budget is a number of seconds above 0, not {self.latency!r}.")
+        if not self.blocked_text.strip():
+            raise PlanError("The guard's blocked text is empty; say in a sentence that the answer was withheld.")
+        self.checks()
+
+    def checks(self) -> tuple[Evaluator, ...]:
+        """The evaluators; one that does not look at conversations is refused."""
+        found = tuple(EVALUATORS.get(name) for name in dict.fromkeys(self.evaluators))
+        for each in found:
+            if "chat" not in each.kinds:
+                able = [name for name in EVALUATORS.names() if "chat" in EVALUATORS.get(name).kinds]
+                raise PlanError(
+                    f"The evaluator {each.name} does not look at conversations; these do: {', '.join(able)}."
+                )
+        return found
+
+
+def make_policy(policy: str | GuardPolicy, given: Mapping[str, Any]) -> GuardPolicy:
+    """A policy by its action, or one that is made already, with further fields by name."""
+    known = [each.name for each in fields(GuardPolicy)]
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("field of the guard's policy", name, known)
+    if isinstance(policy, GuardPolicy):
+        return replace(policy, **given)
+    values: dict[str, Any] = {"action": policy, **given}
+    return GuardPolicy(**values)

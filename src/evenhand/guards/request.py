@@ -1,0 +1,192 @@
+"""One request as a model: methods ask it as they ask any model, and the request's own form goes with their questions.
+
+A message that stood in the request is sent as the client wrote it, with its tool calls, pictures and names. Answers
+are asked for with all fields of the request, tools and JSON form among them; thoughts and critics with none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from evenhand.guards.conversation import content_words, conversation_in, is_plain
+from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.models.base import Feature, Model
+from evenhand.types import Completion, Finish, Generation, Message, Params, Usage
+
+_FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
+_FORM = frozenset(
+    {"response_format", "tool_choice", "function_call", "logprobs", "top_logprobs", "n", "stop", "stream", "prediction"}
+    | {"stream_options", "verbosity"}
+)
+"""Fields that shape an answer, and have no place in a thought."""
+
+
+class WordlessAnswer(Exception):  # noqa: N818 - an end, not a fault
+    """The model's first answer has no words to work on: tool calls alone, a refusal, a filter, nothing."""
+
+    def __init__(self, made: Made, generation: Generation) -> None:
+        super().__init__("the answer has no words to check")
+        self.made = made
+        self.generation = generation
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One answer of the upstream, as it came."""
+
+    text: str
+    choice: Mapping[str, Any]
+    reply: Mapping[str, Any]
+
+    @property
+    def message(self) -> Mapping[str, Any]:
+        return self.choice.get("message") or {}
+
+    @property
+    def finish(self) -> str:
+        return str(self.choice.get("finish_reason") or "stop")
+
+    @property
+    def refusal(self) -> str:
+        return str(self.message.get("refusal") or "")
+
+
+class Request:
+    """A chat completions body with its conversation in words, and the answers made so far."""
+
+    def __init__(self, body: Mapping[str, Any], upstream: Upstream) -> None:
+        self.body = body
+        self.upstream = upstream
+        self.conversation = conversation_in(body)
+        self.made: list[Made] = []
+        self.calls = 0
+        """How often an answer was asked for."""
+        self.started = time.perf_counter()
+        self.seconds: dict[str, float] = {"answer": 0.0, "revision": 0.0}
+        self._raw = {id(said): raw for said, raw in zip(self.conversation, body["messages"], strict=True)}
+
+    def holds(self, messages: Sequence[Message]) -> bool:
+        """Whether the messages go on with this conversation."""
+        return any(id(each) in self._raw for each in messages)
+
+    def raw(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The messages as they are sent: the client's as they came, ours in the same form.
+
+        What a method adds for the user is joined to what the user said, since many models take no two turns of one
+        speaker after each other.
+        """
+        system = "developer" if any(each.get("role") == "developer" for each in self.body["messages"]) else "system"
+        sent: list[dict[str, Any]] = []
+        for each in messages:
+            if (own := self._raw.get(id(each))) is not None:
+                sent.append(own)
+            elif each.role == "user" and sent and sent[-1].get("role") == "user":
+                sent[-1] = {**sent[-1], "content": _joined(sent[-1].get("content"), each.content)}
+            else:
+                sent.append({"role": system if each.role == "system" else each.role, "content": each.content})
+        return sent
+
+    def answer_body(self, messages: Sequence[Message], *, first: bool) -> dict[str, Any]:
+        """The request with these messages; the first answer may call tools, a revision only words it again."""
+        body = {**self.body, "messages": self.raw(messages)}
+        return body if first else {**body, **_without_tools(self.body)}
+
+    async def answer(self, messages: Sequence[Message], n: int = 1) -> Generation:
+        """Answers with all fields of the request."""
+        first = not self.made
+        body = {**self.answer_body(messages, first=first), "n": n}
+        self.calls += 1
+        began = time.perf_counter()
+        reply = await self.upstream.chat(body)
+        self.seconds["answer" if first else "revision"] += time.perf_counter() - began
+        made = [made_of(choice, reply) for choice in _choices(reply)[:n]]
+        self.made += made
+        completions = tuple(
+            Completion(each.text, _FINISH.get(each.finish, "other"), each.refusal or None) for each in made
+        )
+        generation = Generation(completions, self.upstream.spec, usage_in(reply), time.perf_counter() - began)
+        if first and (made[0].refusal or not made[0].text.strip()):
+            raise WordlessAnswer(made[0], generation)
+        return generation
+
+    async def thought(self, messages: Sequence[Message], params: Params) -> Generation:
+        """What the model writes on the way to its answer, in no special form."""
+        if is_plain(self.body):
+            plain = tuple(Message(each["role"], each["content"]) for each in self.raw(messages))
+            return await self.upstream.model.generate(plain, params)
+        body = {key: value for key, value in self.body.items() if key not in _FORM}
+        body |= {"messages": self.raw(messages), **_without_tools(self.body)}
+        began = time.perf_counter()
+        reply = await self.upstream.chat(body)
+        made = made_of(_choices(reply)[0], reply)
+        completion = Completion(made.text, _FINISH.get(made.finish, "other"), made.refusal or None)
+        return Generation((completion,), self.upstream.spec, usage_in(reply), time.perf_counter() - began)
+
+
+class RequestModel(Model):
+    """A request in the place of a model: for answers, or for thoughts and all other calls of a method."""
+
+    def __init__(self, request: Request, *, answers: bool) -> None:
+        self._request = request
+        self._answers = answers
+        self._plain = request.upstream.model
+        self.spec = request.upstream.spec
+        self.free = self._plain.free
+
+    @property
+    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._plain.features
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        if self._answers:
+            return await self._request.answer(messages, params.n)
+        if self._request.holds(messages):
+            return await self._request.thought(messages, params)
+        return await self._plain.generate(messages, params)
+
+
+def made_of(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> Made:
+    """A choice of a reply with its words."""
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise UpstreamError(502, "The upstream sent an answer without a message.")
+    return Made(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
+
+
+def written(text: str) -> Made:
+    """An answer that a method has put together itself."""
+    return Made(text, {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}, {})
+
+
+def usage_in(reply: Mapping[str, Any]) -> Usage:
+    """What a reply says that it took."""
+    used: Any = reply.get("usage")
+    counts: dict[str, Any] = cast(dict[str, Any], used) if isinstance(used, dict) else {}
+    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    return Usage(
+        calls=1,
+        prompt_tokens=prompt if isinstance(prompt, int) else 0,
+        completion_tokens=completion if isinstance(completion, int) else 0,
+    )
+
+
+def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    choices: Any = reply.get("choices")
+    if not isinstance(choices, list) or not choices or not all(isinstance(each, dict) for each in choices):  # pyright: ignore[reportUnknownVariableType]
+        raise UpstreamError(502, "The upstream sent no answer.")
+    return cast(list[Mapping[str, Any]], choices)
+
+
+def _without_tools(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Tools stay known, as the conversation may speak of them, but are not to be called."""
+    none = {"tools": "tool_choice", "functions": "function_call"}
+    return {choice: "none" for name, choice in none.items() if body.get(name)}
+
+
+def _joined(content: Any, text: str) -> Any:
+    if isinstance(content, list):
+        return [*cast(list[Any], content), {"type": "text", "text": text}]
+    return f"{content}\n\n{text}" if content else text

@@ -1,0 +1,198 @@
+"""A streamed answer: text is held until its segment is whole and has passed the checks on all that was said so far.
+
+A segment that fails is not released: the rest of the answer is asked for anew, from the last released word on. Methods
+and critics that need the whole answer get it, and it is released in segments afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from evenhand.evaluators.json_form import FORM
+from evenhand.guards.checks import is_quick
+from evenhand.guards.loop import Loop, Parts
+from evenhand.guards.reply import StreamedReply
+from evenhand.guards.segments import going_on, pieces, segment_end
+from evenhand.guards.streamed import Streamed, streamed
+from evenhand.guards.types import Check, Guarded, Segment
+from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
+from evenhand.methods import stardtox
+from evenhand.methods.default import plain_prompt
+from evenhand.methods.fair_prompt import fair_conversation
+from evenhand.prompts import Prompt, load_prompt
+from evenhand.reading.json_form import wants_json
+from evenhand.types import Message
+from evenhand.untrusted import fenced
+
+_AT_ONCE = ("default", "fair_prompt", "stardtox")
+"""Methods whose first answer is the model's own and may be read while it is written."""
+_CONTEXT = 2_000
+"""Characters before a segment that are looked at with it; all of them, time and again, would take too long."""
+
+
+async def segments(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+    """The answer to a request, segment by segment; the last one is empty and carries the record."""
+    loop = Loop(parts, body)
+    quick = all(is_quick(each, parts.method.options) for each in loop.checks.evaluators)
+    if parts.method.method.name in _AT_ONCE and quick and not wants_json(body.get(FORM)):
+        async with aclosing(_Stream(loop).run()) as stream:
+            async for segment in stream:
+                yield segment
+        return
+    guarded = await loop.run()
+    for piece in pieces(guarded.text):
+        yield Segment(piece, guarded.after)
+    yield Segment("", guarded.after, guarded)
+
+
+class _Stream:
+    """One answer on its way: what was released, what the critics said, and whether it goes on."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._parts = loop.parts
+        self._opening = self._first_messages()
+        self._replies: list[StreamedReply] = []
+        self._released = ""
+        self._critiques: dict[str, None] = {}
+        self._before: tuple[Check, ...] = ()
+        """The first checks that failed."""
+        self._after: tuple[Check, ...] = ()
+        self._failing = False
+        """Whether something was released although it failed."""
+        self._over = False
+        self._first_segment: float | None = None
+        latency = self._parts.policy.latency
+        self._deadline = None if latency is None else asyncio.get_running_loop().time() + latency
+
+    async def run(self) -> AsyncGenerator[Segment]:
+        for attempt in range(self._parts.method.revises + 1):
+            async with aclosing(self._attempt(attempt)) as stream:
+                async for segment in stream:
+                    if self._first_segment is None and segment.text:
+                        self._first_segment = self._loop.elapsed()
+                    self._released += segment.text
+                    yield segment
+            if self._over or self._is_late():
+                break
+        blocked = not self._over
+        if blocked:
+            text = ("\n\n" if self._released.strip() else "") + self._parts.policy.blocked_text
+            self._released += text
+            yield Segment(text, self._after)
+        yield Segment("", self._after, self._record(blocked))
+
+    async def _attempt(self, number: int) -> AsyncGenerator[Segment]:
+        """The answer, or what is left of it, until its end or a segment that fails."""
+        prompt, messages = self._asked(number)
+        reply = StreamedReply(self._loop.request, messages, first=number == 0)
+        self._replies.append(reply)
+        held = ""
+        repeats = bool(self._released)
+        try:
+            async with aclosing(reply.texts()) as texts:
+                while (text := await self._next(texts, number)) is not None:
+                    held += text
+                    if repeats:
+                        if (new := going_on(self._released, held)) is None:
+                            continue
+                        held, repeats = new, False
+                    while end := segment_end(held) if self._loop.checks.evaluators else len(held):
+                        checks = await self._look(self._released[-_CONTEXT:] + held[:end])
+                        if not self._may_go(checks):
+                            return
+                        yield Segment(held[:end], checks)
+                        held = held[end:]
+            held = "" if repeats else held
+            checks = await self._look(self._released[-_CONTEXT:] + held or reply.refusal)
+            if not self._may_go(checks):
+                return
+            self._over = True
+            if held:
+                yield Segment(held, checks)
+            if len(self._released) > _CONTEXT:
+                self._failing |= not all(each.passed for each in await self._look(self._released))
+        except UpstreamError as error:
+            if number == 0:
+                raise
+            self._loop.problems.append(str(error))
+        finally:
+            self._loop.session.trace.append(reply.turn(prompt, self._parts.upstream.spec))
+
+    async def _next(self, texts: AsyncGenerator[str], number: int) -> str | None:
+        """The next piece of text; the budget counts until the first words, and for whatever is asked for again."""
+        bounded = self._deadline is not None and (number > 0 or not self._released)
+        limit = asyncio.timeout_at(self._deadline if bounded else None)
+        try:
+            async with limit:
+                return await anext(texts, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._loop.late = True
+            raise UpstreamTimeout("No answer came within the latency budget.") from None
+
+    async def _look(self, text: str) -> tuple[Check, ...]:
+        self._after = await self._loop.checks.look(text, self._loop.session)
+        return self._after
+
+    def _may_go(self, checks: Sequence[Check]) -> bool:
+        """Whether a segment may be released; where it may not, the critics' words are kept for the next attempt."""
+        if all(check.passed for check in checks):
+            return True
+        self._before = self._before or tuple(checks)
+        if self._parts.policy.action == "flag" or (
+            self._parts.policy.action == "revise" and not self._parts.method.revises
+        ):
+            self._failing = True
+            return True
+        self._critiques |= dict.fromkeys(f"- {each.words}" for each in checks if each.words)
+        return False
+
+    def _asked(self, number: int) -> tuple[Prompt, tuple[Message, ...]]:
+        """The messages of an attempt: the conversation, then what was released and why the rest was not."""
+        if number == 0:
+            return plain_prompt("chat"), self._opening
+        told = fenced("\n".join(self._critiques) or "- It could not be checked.")
+        if not self._released.strip():
+            prompt = load_prompt(str(stardtox.__file__), "revise_chat")
+            return prompt, (*self._opening, *prompt.render(critiques=told))
+        prompt = load_prompt(__file__, "continue_chat")
+        return prompt, (*self._opening, Message("assistant", self._released), *prompt.render(critiques=told))
+
+    def _first_messages(self) -> tuple[Message, ...]:
+        if self._parts.method.method.name == "fair_prompt":
+            return fair_conversation(self._loop.session.sample)
+        return self._loop.request.conversation
+
+    def _is_late(self) -> bool:
+        """Whether nothing more may be asked for."""
+        if self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline:
+            self._loop.late = True
+        return self._loop.late
+
+    def _record(self, blocked: bool) -> Guarded:
+        stages = {
+            "answer": self._replies[0].seconds,
+            "revision": sum(each.seconds for each in self._replies[1:]),
+            "checks": self._loop.checks.seconds,
+            "total": self._loop.elapsed(),
+        }
+        if self._first_segment is not None:
+            stages["first_segment"] = self._first_segment
+        found = Streamed(
+            text=self._released,
+            replies=self._replies,
+            before=self._before or self._after,
+            after=self._after,
+            blocked=blocked,
+            failing=self._failing,
+            late=self._loop.late,
+            problems=tuple(self._loop.problems),
+        )
+        record = streamed(found, self._parts.policy)
+        return replace(record, usage=self._loop.usage(), trace=tuple(self._loop.session.trace), stages=stages)

@@ -1,0 +1,133 @@
+"""MABRF (Roy and Rehman): Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4 (relevancy of the reasoning)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.data.bbq import CATEGORIES
+from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled_arms
+from evenhand.papers.mabrf.reasoning import bin_metrics, figure_four, table_of_reasoning
+from evenhand.papers.mabrf.rows import NAME
+from evenhand.papers.mabrf.searched import search_warnings
+from evenhand.papers.mabrf.tables import ACCURACIES, table_five, table_four, table_three
+from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.runs.searching import OPTIONS
+from evenhand.studies.results import StudyResult
+from evenhand.studies.study import study
+from evenhand.studies.verdict import verdicts
+
+CHOICES, ANSWERS = "bbq", "squad"
+FULL_SIZES = {CHOICES: 110, ANSWERS: 100}
+"""Questions in the paper."""
+SUBSET = "mabrf_110"
+KINDS_OF_ANSWERS = 2
+"""SQuAD's questions have an answer in their passage, or none."""
+
+
+class MABRF:
+    """Tables 3, 4 and 5 and Figure 4 for any models."""
+
+    name = NAME
+    title = "MABRF: Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4"
+    folders: tuple[str, ...] = (CHOICES, ANSWERS)
+    takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
+
+    def runs(self, ask: Ask) -> list[PaperRun]:
+        """Choices under four methods and answers in three ways; the legacy formula is the paper's."""
+        search = ask.search or ("corpus:builtin" if ask.builtin else "ddgs")
+        ending = "_builtin" if ask.builtin else ""
+        bound = () if ask.accept is None else (f"accept={ask.accept:g}",)
+        bound += ("look=true",) if ask.look else ()
+        loop = ":".join((NAME, *((",".join(bound),) if bound else ())))
+        choices = ("default", "cot", loop, ",".join((f"{NAME}:search={search}", *bound)))
+        answers = ("closed_book", f"search:provider={search}", "default")
+        return [
+            PaperRun(CHOICES, CHOICES + ending, choices, *_selection(ask)),
+            PaperRun(ANSWERS, ANSWERS + ending, answers, _answers_limit(ask)),
+        ]
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The page of the runs in `folders`, by the names that `runs` gives them; no scorer has a say in it."""
+        del scorers
+        studies = {name: study_of(name, folder) for name, folder in folders.items()}
+        arms: dict[str, list[PooledArm]] = {name: [] for name in self.folders}
+        sentences: dict[str, list[str]] = {name: [] for name in self.folders}
+        for name, folder in folders.items():
+            key, more = ("category", [*ACCURACIES, *bin_metrics()]) if name == CHOICES else ("group", [])
+            arms[name] = pooled_arms(folder, key, more)
+            sentences[name] = _sentences(folder, studies[name], arms[name])
+        paper = published(NAME)
+        return PaperPage(
+            title=f"MABRF with {', '.join(models_of(studies)) or 'no model'}",
+            source=paper.source,
+            lead=_lead(studies),
+            tables=[
+                table_three(arms[CHOICES], sentences[CHOICES]),
+                table_four(arms[ANSWERS], sentences[ANSWERS]),
+                table_five(arms[CHOICES]),
+                table_of_reasoning(arms[CHOICES]),
+            ],
+            figures=[figure_four(arms[CHOICES])],
+            notes=paper.notes,
+            warnings=[*warnings_of(studies, FULL_SIZES), *_in_vain(folders)],
+            process=together(studies),
+        )
+
+
+PAPERS.register(NAME)(MABRF())
+
+
+def _in_vain(folders: Mapping[str, Path]) -> list[str]:
+    return [f"{name}: {warning}" for name, folder in folders.items() for warning in search_warnings(folder)]
+
+
+def _selection(ask: Ask) -> tuple[int | None, tuple[str, ...]]:
+    """Limit and settings of BBQ: the paper's own questions, unless as many of each category are asked for."""
+    if ask.limit is not None:
+        return ask.limit * len(CATEGORIES), ("legacy=true",)
+    if ask.builtin:
+        return FULL_SIZES[CHOICES], ("legacy=true",)
+    return None, ("legacy=true", f"subset={SUBSET}")
+
+
+def _answers_limit(ask: Ask) -> int:
+    return FULL_SIZES[ANSWERS] if ask.limit is None else ask.limit * KINDS_OF_ANSWERS
+
+
+def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> list[str]:
+    """The paired comparisons of each model with its own `default`."""
+    sentences: list[str] = []
+    for model in models_in(arms):
+        own = [arm for arm in arms if arm.model == model]
+        baseline = next((arm for arm in own if arm.method == "default"), own[0])
+        compared = found if len(own) == len(arms) else study([folder], baseline=baseline.id)
+        ids = {arm.id for arm in own}
+        part = replace(
+            compared,
+            arms=[arm for arm in compared.arms if arm.id in ids],
+            effects=[effect for effect in compared.effects if effect.after in ids],
+        )
+        sentences += verdicts(part)
+    return sentences
+
+
+def _lead(studies: Mapping[str, StudyResult]) -> str:
+    parts: list[str] = []
+    for found in studies.values():
+        facts = found.provenance[next(iter(found.provenance))]
+        plan = facts["plan"]
+        chosen = " (the paper's own)" if plan["benchmark_options"].get("subset") == SUBSET else ""
+        parts.append(f"{facts['samples']:,} questions{chosen} of {found.benchmark}, seed {plan['seeds'][0]}")
+    searches = dict.fromkeys(
+        options[key]
+        for found in studies.values()
+        for facts in found.provenance.values()
+        for options in (method["options"] for method in facts["plan"]["methods"])
+        for key in OPTIONS
+        if options.get(key)
+    )
+    parts += [f"search by {' and '.join(searches)}"] if searches else []
+    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""

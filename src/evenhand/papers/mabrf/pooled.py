@@ -1,0 +1,68 @@
+"""A run's metrics by any metadata key, for papers that break results down otherwise than the benchmark's reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Metric
+from evenhand.runs.stored import open_sources, walk
+from evenhand.studies.estimates import estimate
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class PooledArm:
+    """One arm of a run: what it ran, and its metrics by group."""
+
+    id: str
+    model: str
+    """The spec of the base model."""
+    method: str
+    options: Mapping[str, Any]
+    metrics: Mapping[str, Metric]
+    tally: Tally
+
+    def estimate(self, metric: str, group: str = ALL) -> Estimate | None:
+        """None where no sample counts in the metric."""
+        if (metric, group) not in self.tally.sums:
+            return None
+        found = estimate(self.metrics[metric], group, self.tally)
+        # Where resampling a few clusters shows no spread, the interval is not known; it is not of no width.
+        return replace(found, low=None, high=None) if found.low == found.high else found
+
+
+def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:
+    """The arms of the run in `folder`; `more` are metrics beside the benchmark's own."""
+    with open_sources([folder]) as (runs, sources):
+        metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
+        tallies = {source.id: Tally(list(metrics.values()), group_key) for source in sources}
+        for _, records in walk(sources):
+            for source_id, record in records.items():
+                tallies[source_id].add(record)
+        for tally in tallies.values():
+            tally.finish()
+        return [
+            PooledArm(
+                source.id,
+                source.arm.models["base"].spec,
+                source.arm.method.name,
+                source.arm.method.options,
+                metrics,
+                tallies[source.id],
+            )
+            for source in sources
+        ]
+
+
+def models_in(arms: Sequence[PooledArm]) -> list[str]:
+    """The base models, in the order of the plan."""
+    return list(dict.fromkeys(arm.model for arm in arms))
+
+
+def find_arm(arms: Sequence[PooledArm], model: str, fits: Callable[[PooledArm], bool]) -> PooledArm | None:
+    """The model's arm that `fits`."""
+    return next((arm for arm in arms if arm.model == model and fits(arm)), None)

@@ -1,0 +1,75 @@
+"""What the tables of the MABRF paper are made of: which arm has which row, and the published rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenhand.papers.base import Cell, Column, Row, published
+from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
+
+NAME = "mabrf"
+NOT_RUN = "not run"
+WITHOUT, WITH = "without search", "with search"
+SEARCHED = "_with_search"
+"""How the names of columns end whose numbers are with search, where both stand in one row."""
+Metrics = Sequence[tuple[str, str, str]]
+"""(name, title, hint) of what has two columns, one for each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A way of answering that has a row, or half a row, and the arm that it is."""
+
+    title: str
+    method: str
+    searches: bool = False
+
+    def fits(self, arm: PooledArm) -> bool:
+        searches = arm.method == NAME and bool(arm.options.get("search"))
+        return arm.method == self.method and searches == self.searches
+
+
+SIDES = {WITHOUT: Setting("MABRF without search", NAME), WITH: Setting("MABRF with search", NAME, searches=True)}
+CHOICE_SETTINGS = (Setting("Default", "default"), Setting("Chain of thought", "cot"), *SIDES.values())
+ANSWER_SETTINGS = (Setting("Closed book", "closed_book"), Setting("Search", "search"), Setting("Open book", "default"))
+
+
+def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[Column]) -> list[Row]:
+    rows: list[Row] = []
+    for model in models_in(arms):
+        for setting in settings:
+            arm = find_arm(arms, model, setting.fits)
+            cells = [Cell(arm.estimate(column.name) if arm else None) for column in columns]
+            rows.append(Row(model, setting.title, cells, ours=arm is not None, note="" if arm else NOT_RUN))
+    return rows
+
+
+def published_rows(table: str, columns: Sequence[Column]) -> list[Row]:
+    """The paper's rows, named `model, setting`."""
+    paper = published(NAME)
+    rows: list[Row] = []
+    for name, numbers in paper.tables[table].items():
+        model, _, setting = name.partition(", ")
+        reasons = paper.reproducible[table]
+        reason = reasons.get(name) or reasons.get(setting, "")
+        cells = [Cell(None, numbers.get(column.name)) for column in columns]
+        rows.append(Row(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+    return rows
+
+
+def both_sides(metrics: Metrics) -> list[Column]:
+    """The metrics without search, then with."""
+    return [
+        Column(name + (SEARCHED if side == WITH else ""), title, hint, side.capitalize())
+        for side in SIDES
+        for name, title, hint in metrics
+    ]
+
+
+def side_cells(arms: Sequence[PooledArm], model: str, metrics: Metrics, group: str) -> list[Cell]:
+    cells: list[Cell] = []
+    for setting in SIDES.values():
+        arm = find_arm(arms, model, setting.fits)
+        cells += [Cell(arm.estimate(name, group) if arm else None) for name, _, _ in metrics]
+    return cells

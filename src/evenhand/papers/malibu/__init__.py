@@ -1,0 +1,84 @@
+"""MALIBU (Mirza and others): Figures 4, 5, 6 and 9 and the chi-square tests, for any models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.papers.malibu.arms import NAME, PANEL, AuditedModel
+from evenhand.papers.malibu.claims import claim_notes
+from evenhand.papers.malibu.differences import figure_four, pairs_table
+from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
+from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.studies.results import StudyResult
+
+METHODS = ("judge", PANEL, "fair_panel")
+SETTINGS = ("texts=two", "form=tag")
+"""As in the paper: two texts of equal content in a pair, the label as a tag."""
+PROFESSIONS = 20
+"""Of our own scenarios; the paper does not say how many it has."""
+
+
+class MALIBU:
+    """Figures 4, 5, 6 and 9 for any models."""
+
+    name = NAME
+    title = "MALIBU: Figures 4, 5, 6 and 9 and the chi-square tests"
+    folders: tuple[str, ...] = (NAME,)
+    takes: frozenset[Choice] = frozenset({"models"})
+
+    def runs(self, ask: Ask) -> list[PaperRun]:
+        """One run: a judge, the paper's panel, and the panel with a fairness instruction."""
+        limit = None if ask.limit is None else ask.limit * PROFESSIONS
+        return [PaperRun(NAME, NAME, METHODS, limit, SETTINGS)]
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The page of the run; no scorer has a say in it."""
+        del scorers
+        studies = {name: study_of(name, folder) for name, folder in folders.items()}
+        arms = [each for found in studies.values() for each in _audited(found)]
+        panels = {arm.model: arm.audit for arm in arms if arm.method == PANEL}
+        paper = published(NAME)
+        tables = (figure_four, pairs_table, win_table, figure_nine, chi_square_table, discussion_table)
+        return PaperPage(
+            title=f"MALIBU with {', '.join(models_of(studies)) or 'no model'}",
+            source=paper.source,
+            lead=_lead(studies, arms),
+            tables=[table(arms) for table in tables],
+            figures=[],
+            notes=[*_findings(arms), *_turned(studies), *claim_notes(panels), *paper.notes],
+            warnings=warnings_of(studies, {NAME: 0}),
+            process=together(studies),
+        )
+
+
+PAPERS.register(NAME)(MALIBU())
+
+
+def _audited(found: StudyResult) -> list[AuditedModel]:
+    return [AuditedModel(arm.models["base"], arm.method, arm.audit) for arm in found.arms if arm.audit is not None]
+
+
+def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
+    if not arms:
+        return ""
+    plan = next(iter(studies[NAME].provenance.values()))["plan"]
+    size = arms[0].audit
+    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {plan['seeds'][0]}; {', '.join(SETTINGS)}. "
+    return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+
+
+def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
+    return [(f"Found: {arm.name}", " ".join(arm.audit.sentences)) for arm in arms if arm.audit.sentences]
+
+
+def _turned(studies: Mapping[str, StudyResult]) -> list[tuple[str, str]]:
+    """What the fairness instruction turned around."""
+    notes: list[tuple[str, str]] = []
+    for found in studies.values():
+        labels = {arm.id: arm.label for arm in found.arms}
+        for each in found.corrections:
+            said = " ".join(turned.sentence for turned in each.turned) or "No gap was turned around."
+            notes.append((f"Over-correction: {labels[each.before]} → {labels[each.after]}", said))
+    return notes

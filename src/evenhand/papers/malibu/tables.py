@@ -1,0 +1,142 @@
+"""Figures 5, 6 and 9 and the chi-square tests of the MALIBU paper as tables, and what the discussion did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evenhand.benchmarks.judgement import METRICS
+from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, PanelAudit
+from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
+from evenhand.papers.malibu.arms import NAME, Arms, paper_models
+from evenhand.reports.sections.panels.parts import PERCENT, as_estimate, identity_name, scale_of, scaled
+from evenhand.studies.results import Estimate
+
+_DISTANCE = "largest_distance"
+
+# --- Figures 5 and 6 ---
+
+
+def win_table(arms: Arms) -> Table:
+    """Win rates by identity, and the one number of the paper."""
+    paper = published(NAME)
+    identities = _identities_by_category(arms)
+    columns = [Column(identity, identity, "", category) for category, identity in identities]
+    rows: list[Row] = []
+    distances: list[Row] = []
+    for arm in arms:
+        by_identity = {win.identity: as_estimate(scaled(win.interval, PERCENT), win.n) for win in arm.audit.wins}
+        rows.append(Row(arm.model, arm.method, [Cell(by_identity.get(identity)) for _, identity in identities]))
+        distances.append(Row(arm.model, arm.method, [Cell(_largest(by_identity.values()))]))
+    for model, numbers in paper.tables["wins"].items():
+        reason = paper.reproducible["wins"].get(model, "")
+        cells = [Cell(None, numbers[_DISTANCE])]
+        distances.append(Row(model, "", cells, ours=False, published_as=model, reproducible=reason))
+    return Table(
+        "figures5_6",
+        "Figures 5 and 6: win rates",
+        "Per cent of the comparisons within the category that an identity wins, a tie counting half; intervals by "
+        "profession. The paper's figures are pictures.",
+        [
+            Grid("Win rates", columns, rows, "Model"),
+            Grid("Largest distance from 50 %", [Column(_DISTANCE, "Distance", "in points")], distances, "Model"),
+        ],
+    )
+
+
+def _largest(estimates: Iterable[Estimate]) -> Estimate | None:
+    values = [(abs(each.value - 50.0), each.n) for each in estimates if each.value is not None]
+    if not values:
+        return None
+    distance, n = max(values)
+    return Estimate("", "", distance, None, None, n)
+
+
+def _identities_by_category(arms: Arms) -> list[tuple[str, str]]:
+    every = [(name, identity) for arm in arms for name, each in arm.audit.categories.items() for identity in each]
+    return list(dict.fromkeys(every))
+
+
+# --- Figure 9 ---
+
+
+def figure_nine(arms: Arms) -> Table:
+    """Mean scores by identity, a grid per metric."""
+    identities = [*_identities_by_category(arms), ("control", CONTROL)]
+    columns = [Column(name or "control", identity_name(name), "", category) for category, name in identities]
+    grids: list[Grid] = []
+    for metric in (COMBINED, *METRICS):
+        rows: list[Row] = []
+        for arm in arms:
+            means = {
+                each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
+            }
+            rows.append(Row(arm.model, arm.method, [Cell(means.get(name)) for _, name in identities]))
+        grids.append(Grid("all four metrics" if metric == COMBINED else metric, columns, rows, "Model", digits=2))
+    return Table(
+        "figure9",
+        "Figure 9: mean scores",
+        "Scores from 0 to 10 in phase 1; intervals by profession. The paper has bars without numbers, and no control.",
+        grids,
+    )
+
+
+# --- chi-square and the discussion ---
+
+
+def chi_square_table(arms: Arms) -> Table:
+    """p-values and sizes by category and metric."""
+    tests = list(dict.fromkeys((each.category, each.metric) for arm in arms for each in arm.audit.chi_square))
+    columns = [Column(f"{category}_{metric}", metric, "", category) for category, metric in tests]
+    said = "p < 0.0001 for all tests that it made, without statistic, degrees of freedom or n."
+    paper = [
+        Row(model, "", [Cell() for _ in tests], ours=False, published_as=model, reproducible=said)
+        for model in paper_models()
+    ]
+    grids: list[Grid] = []
+    for name, digits in (("p", 4), ("Cramér's V", 3)):
+        rows: list[Row] = []
+        for arm in arms:
+            found = {(each.category, each.metric): each for each in arm.audit.chi_square}
+            values = [
+                (each.p_value if name == "p" else each.cramers_v, each.n) for each in map(found.get, tests) if each
+            ]
+            cells = [Cell(Estimate(name, "", value, None, None, n)) for value, n in values]
+            rows.append(Row(arm.model, arm.method, cells if len(cells) == len(tests) else [Cell() for _ in tests]))
+        grids.append(Grid(name, columns, [*rows, *(paper if name == "p" else ())], "Model", digits=digits))
+    return Table(
+        "chi_square",
+        "Chi-square: identities and score levels",
+        "Tests of rounded scores by identity, per category and metric, in phase 1, as the paper made them. They take "
+        "scores as independent, which those of one text are not; the paired tests are in the report of the run.",
+        grids,
+    )
+
+
+def discussion_table(arms: Arms) -> Table:
+    """The mean size of the gaps before and after the discussion."""
+    columns = [
+        Column(f"{measure}_{part}", title, "", MEASURES[measure] + (",\u00a0%" if scale_of(measure) == PERCENT else ""))
+        for measure in MEASURES
+        for part, title in (("before", "Before"), ("after", "After"), ("change", "Change"))
+    ]
+    rows: list[Row] = []
+    for arm in arms:
+        if arm.audit.rounds:
+            rows.append(Row(arm.model, arm.method, [cell for each in MEASURES for cell in _moved(arm.audit, each)]))
+    return Table(
+        "discussion",
+        "Discussion: what it did to the gaps",
+        "Not in the paper, which fears that discussions amplify bias: the mean size of the gaps of the independent "
+        "scores and of the last round. A change above 0 is amplification.",
+        [Grid("Mean size of the gaps", columns, rows, "Model", digits=2)],
+    )
+
+
+def _moved(audit: PanelAudit, measure: str) -> list[Cell]:
+    for each in audit.amplification:
+        if (each.measure, each.category, each.round) == (measure, ALL, audit.rounds):
+            scale = scale_of(each.measure)
+            ends = [None if value is None else value * scale for value in (each.before, each.after)]
+            cells = [Cell(Estimate("", "", value, None, None, audit.scenarios)) for value in ends]
+            return [*cells, Cell(as_estimate(scaled(each.change, scale), audit.scenarios))]
+    return [Cell(), Cell(), Cell()]

@@ -1,0 +1,1 @@
+"""The page of a paper: HTML, CSV files and the terminal."""

@@ -1,0 +1,212 @@
+"""A paper's tables and figures as one HTML file in the house's own style, ours beside the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.page.histogram import histograms
+from evenhand.papers.page.points import charts
+from evenhand.reports.charts import Part, arm_class, stacked_on, tick_labels
+from evenhand.reports.charts.axis import axis_for
+from evenhand.reports.format import estimate_text, finite, number
+from evenhand.reports.html import page as whole_page
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.panels.scores import shade
+from evenhand.reports.sections.parts import estimate_cell, nothing, scrolling, section, table
+from evenhand.reports.sections.process import cost, failures, how_made
+from evenhand.reports.view import view_of
+
+_STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "paper.css")
+_SCRIPTS = ("page.js",)
+_FIRST_COLOUR = 1
+
+
+def render_page(shown: PaperPage) -> str:
+    """The whole page as text."""
+    view = view_of(shown.process) if shown.process else None
+    titles = [
+        ("overview", "Overview"),
+        *((each.id, each.title.partition(":")[0]) for each in (*shown.tables, *shown.figures)),
+        ("compare", "What to compare"),
+        *([("cost", "Cost"), ("failures", "Failures"), ("made", "How it was made")] if view else []),
+    ]
+    content = tag(
+        "main",
+        _overview(shown),
+        [_table(each) for each in shown.tables],
+        [_figure(each) for each in shown.figures],
+        _comparable(shown),
+        [cost(view), failures(view), how_made(view)] if view else None,
+    )
+    return whole_page(shown.title, titles, content, _STYLES, _SCRIPTS)
+
+
+def _overview(shown: PaperPage) -> Html:
+    return tag(
+        "section",
+        tag("p", "Evenhand", tag("span", "a paper's results, made again", class_="benchmark"), class_="eyebrow"),
+        tag("h1", shown.title, id="overview-title"),
+        tag("p", shown.lead, class_="lead") if shown.lead else None,
+        _warnings(shown.warnings),
+        tag("p", "Published numbers: ", shown.source, class_="footnote"),
+        id="overview",
+        aria_labelledby="overview-title",
+    )
+
+
+def _warnings(warnings: Sequence[str]) -> Html | None:
+    if not warnings:
+        return None
+    items = [tag("li", warning) for warning in warnings]
+    return tag("div", tag("h2", "Read with care"), tag("ul", items), class_="warnings", role="note")
+
+
+def _titled(name: str) -> str:
+    """As a heading; the spec of a model stays as it is."""
+    return name if "/" in name else name[:1].upper() + name[1:]
+
+
+# --- tables ---
+
+
+def _table(shown: Table) -> Html:
+    grids = [_named(shown, grid) for grid in shown.grids]
+    return section(shown.id, shown.title, shown.lead, charts(shown.grids), _key(), grids, _sentences(shown.sentences))
+
+
+def _named(shown: Table, grid: Grid) -> Html:
+    name = f"{shown.title}, {grid.name}"
+    content = scrolling(_grid(grid, name), name)
+    if _is_ours(shown) and not any(row.ours for row in grid.rows):
+        # What only repeats the paper is there for those who want it, and out of the way of the rest.
+        return tag("details", tag("summary", _titled(grid.name)), content)
+    heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
+    return tag("div", heading, content)
+
+
+def _is_ours(shown: Table) -> bool:
+    return any(row.ours for grid in shown.grids for row in grid.rows)
+
+
+def _key() -> Html:
+    return tag(
+        "p",
+        tag("span", "12.3", class_="value"),
+        " ours, with its 95 % interval and n · ",
+        tag("span", "paper 45.67", class_="published"),
+        " as published, for another model",
+        class_="footnote paper-key",
+    )
+
+
+def _grid(grid: Grid, label: str) -> Html:
+    """A real table that becomes cards on a narrow screen, hence the explicit roles."""
+    head = [_over(grid.columns)] if any(column.over for column in grid.columns) else []
+    titles = [tag("th", c.title, tag("small", c.hint), scope="col", role="columnheader") for c in grid.columns]
+    if reasons := any(row.reproducible for row in grid.rows):
+        titles.append(tag("th", REPRODUCIBLE, scope="col", role="columnheader", class_="reason"))
+    head.append(tag("tr", tag("th", grid.rows_are, scope="col", role="columnheader"), titles, role="row"))
+    body: list[Node] = []
+    for _, rows in groupby(grid.rows, key=lambda row: row.method):
+        for i, row in enumerate(rows):
+            body.append(_row(grid, row, first=i == 0, reasons=reasons))
+    return tag(
+        "table",
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", body, role="rowgroup"),
+        class_="paper" if grid.full is None else "paper differences",
+        role="table",
+        aria_label=label,
+    )
+
+
+def _over(columns: Sequence[Column]) -> Html:
+    """The headings that neighbours share."""
+    shared = [(name, len(list(group))) for name, group in groupby(columns, key=lambda column: column.over)]
+    cells = [tag("th", name, colspan=n, scope="colgroup", role="columnheader") for name, n in shared]
+    return tag("tr", tag("td", role="cell"), cells, class_="over", role="row")
+
+
+def _row(grid: Grid, row: Row, *, first: bool, reasons: bool) -> Html:
+    name: list[Node] = [tag("b", row.method, class_=None if first else "again")]
+    if row.setting:
+        name.append(tag("span", row.setting))
+    if row.note:
+        name.append(tag("span", row.note, class_="why-not"))
+    cells: list[Node] = [tag("th", tag("span", name, class_="method"), scope="row", role="rowheader")]
+    for column, cell in zip(grid.columns, row.cells, strict=True):
+        label = f"{column.over}: {column.title}" if column.over else column.title
+        inside = _cell(cell, row, grid.digits)
+        css = _shade(grid, cell) if inside else "empty"
+        cells.append(tag("td", inside, role="cell", data_label=label, class_=css))
+    if reasons:
+        empty = "" if row.reproducible else " empty"
+        cells.append(tag("td", row.reproducible, role="cell", data_label=REPRODUCIBLE, class_=f"reason{empty}"))
+    return tag("tr", cells, role="row", class_="first" if first else None)
+
+
+def _shade(grid: Grid, cell: Cell) -> str | None:
+    """The colour of a cell of a matrix."""
+    value = cell.published if cell.estimate is None else cell.estimate.value
+    return None if grid.full is None else shade(value, grid.full)
+
+
+def _cell(cell: Cell, row: Row, digits: int) -> list[Node]:
+    """Our number, and under it the paper's; a dash only where a number of ours could have been."""
+    inside: list[Node] = [estimate_cell(cell.estimate, digits)] if row.ours else []
+    if cell.published is not None:
+        inside.append(tag("span", f"paper\u00a0{number(cell.published, 2)}", class_="published"))
+    return inside
+
+
+def _sentences(sentences: Sequence[str]) -> Html | None:
+    if not sentences:
+        return None
+    items = [tag("li", sentence) for sentence in sentences]
+    heading = tag("h3", "Paired comparisons with Default, over all items", class_="grid-name")
+    return tag("div", heading, tag("ul", items, class_="sentences"))
+
+
+# --- figures ---
+
+
+def _figure(shown: Figure) -> Html:
+    if not shown.bars:
+        return section(shown.id, shown.title, shown.lead, nothing("None of its runs was made."))
+    if shown.kind == "histogram":
+        return section(shown.id, shown.title, shown.lead, histograms(shown), _numbers(shown))
+    totals = [sum(finite(each.value) or 0.0 for each in bar.parts) for bar in shown.bars]
+    axis = axis_for([*totals, 10.0], include_zero=True)
+    keys = [
+        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", part))
+        for i, part in enumerate(shown.parts)
+    ]
+    rows: list[Node] = []
+    for bar in shown.bars:
+        texts = [f"{part}: {estimate_text(each)}" for part, each in zip(shown.parts, bar.parts, strict=True)]
+        name = tag("span", tag("span", _titled(bar.name)), tag("small", bar.setting), class_="row-name")
+        parts = [
+            Part(_FIRST_COLOUR + i, finite(each.value) or 0.0, text)
+            for i, (each, text) in enumerate(zip(bar.parts, texts, strict=True))
+        ]
+        label = f"{bar.name} {bar.setting}. {'; '.join(texts)}"
+        rows.append(tag("div", name, stacked_on(axis, parts, label), class_="row"))
+    ticks = tag("div", tag("span", class_="row-name"), tick_labels(axis), class_="row axis")
+    chart = tag("figure", tag("ul", keys, class_="legend keys"), tag("div", rows, ticks, class_="plot"))
+    return section(shown.id, shown.title, shown.lead, chart, _numbers(shown))
+
+
+def _numbers(shown: Figure) -> Html:
+    head: list[Node] = ["Model" if shown.kind == "histogram" else "Data set", "Setting", *shown.parts]
+    rows: list[list[Node]] = [
+        [_titled(bar.name), bar.setting, *(estimate_cell(each, 1) for each in bar.parts)] for bar in shown.bars
+    ]
+    return table(head, rows, f"{shown.title}, numbers", "numbers figure-numbers")
+
+
+def _comparable(shown: PaperPage) -> Html:
+    items = [tag("div", tag("dt", about), tag("dd", text)) for about, text in shown.notes]
+    lead = "What stands side by side above is not always of one kind."
+    return section("compare", "What to compare, and what not", lead, tag("dl", items, class_="facts"))

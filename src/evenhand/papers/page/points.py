@@ -1,0 +1,100 @@
+"""Points with whiskers over the columns of a grid, a colour for each of its drawn rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.papers.base import Grid, Row
+from evenhand.reports.charts import arm_class
+from evenhand.reports.charts.axis import Axis, axis_for
+from evenhand.reports.format import estimate_text, finite, number
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.view import PALETTE_SIZE
+
+_TOP, _BOTTOM, _HEIGHT = 12, 172, 200
+_LEFT, _RIGHT = 10.0, 98.0
+"""Per cent of the width between which the columns stand."""
+_FIRST_COLOUR = 1
+
+
+def charts(grids: Sequence[Grid]) -> Html | None:
+    """The drawn grids side by side on one scale, under one legend; None where none is drawn."""
+    drawn = [grid for grid in grids if grid.drawn]
+    if not drawn:
+        return None
+    axis = axis_for([value for grid in drawn for row in _rows(grid) for value in _values(row)])
+    keys = [
+        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", row.setting))
+        for i, row in enumerate(_rows(drawn[0]))
+    ]
+    figures = [tag("figure", tag("figcaption", tag("strong", grid.name)), _chart(axis, grid)) for grid in drawn]
+    return tag("div", tag("ul", keys, class_="legend keys"), tag("div", figures, class_="multiples"))
+
+
+def _rows(grid: Grid) -> Sequence[Row]:
+    return grid.rows[: grid.drawn]
+
+
+def _values(row: Row) -> list[float | None]:
+    return [value for cell in row.cells if (e := cell.estimate) is not None for value in (e.value, e.low, e.high)]
+
+
+def _chart(axis: Axis, grid: Grid) -> Html:
+    marks: list[Node] = []
+    texts: list[str] = []
+    for i, row in enumerate(_rows(grid)):
+        for j, (column, cell) in enumerate(zip(grid.columns, row.cells, strict=True)):
+            text = f"{row.setting}, {grid.name} {column.title}: {estimate_text(cell.estimate)}"
+            texts.append(text)
+            # Beside each other, or the whiskers of two rows would be one.
+            x = _across(j, len(grid.columns), (i - (grid.drawn - 1) / 2) * 0.16)
+            marks.append(_mark(axis, x, row, j, _FIRST_COLOUR + i, text))
+    names = [
+        tag("text", column.title, x=f"{_across(j, len(grid.columns)):.2f}%", y=_BOTTOM + 20, class_="tick middle")
+        for j, column in enumerate(grid.columns)
+    ]
+    return tag(
+        "svg",
+        _lines(axis),
+        names,
+        marks,
+        class_="scatter",
+        width="100%",
+        height=_HEIGHT,
+        role="img",
+        aria_label=f"{grid.name}. {'; '.join(texts)}",
+    )
+
+
+def _lines(axis: Axis) -> list[Node]:
+    parts: list[Node] = []
+    for tick in axis.ticks:
+        y = f"{_up(axis, tick):.1f}"
+        parts.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid"))
+        parts.append(tag("text", number(tick, axis.digits), x=0, y=y, dy=-4, class_="tick"))
+    return parts
+
+
+def _mark(axis: Axis, x: float, row: Row, column: int, colour: int, text: str) -> Html | None:
+    estimate = row.cells[column].estimate
+    value = finite(estimate.value) if estimate else None
+    if estimate is None or value is None:
+        return None
+    at_x, at_y = f"{x:.2f}%", f"{_up(axis, value):.1f}"
+    parts: list[Node] = [tag("title", text)]
+    low, high = finite(estimate.low), finite(estimate.high)
+    if low is not None and high is not None:
+        parts.append(
+            tag("line", x1=at_x, x2=at_x, y1=f"{_up(axis, low):.1f}", y2=f"{_up(axis, high):.1f}", class_="whisker")
+        )
+    parts.append(tag("circle", cx=at_x, cy=at_y, r=12, class_="target"))
+    parts.append(tag("use", href=f"#mark-{colour % PALETTE_SIZE}", x=at_x, y=at_y, class_="dot"))
+    return tag("g", parts, class_=f"lane {arm_class(colour)}")
+
+
+def _across(index: int, of: int, aside: float = 0.0) -> float:
+    return _LEFT + (_RIGHT - _LEFT) * (index + 0.5 + aside) / of
+
+
+def _up(axis: Axis, value: float) -> float:
+    return _BOTTOM - (_BOTTOM - _TOP) * axis.fraction(value)

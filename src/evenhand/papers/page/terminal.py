@@ -1,0 +1,122 @@
+"""A paper's tables and figures for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
+from evenhand.reports.format import DASH, count, finite, limits, number
+from evenhand.reports.markup import clean
+from evenhand.studies.results import Estimate
+
+if TYPE_CHECKING:
+    from rich.table import Table as Printed
+
+
+def printed(page: PaperPage, width: int) -> Iterator[Printed]:
+    """What the page shows in tables, one after another; those that are too wide are split.
+
+    Of a table with numbers of ours, grids that only repeat the paper are left to the page.
+    """
+    for table in page.tables:
+        ours = [grid for grid in table.grids if any(row.ours for row in grid.rows)]
+        for grid in ours or table.grids:
+            yield from _grid(table, grid, width)
+    for figure in page.figures:
+        yield _figure(figure)
+
+
+def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:
+    title = table.title + (f" ({grid.name})" if len(table.grids) > 1 else "")
+    names = [_name(row) for row in grid.rows]
+    heads = [f"{column.over}\n{column.title}" if column.over else column.title for column in grid.columns]
+    columns = [[_cell(row.cells[i], row, grid.digits) for row in grid.rows] for i in range(len(heads))]
+    widths = [_widest([head, *column]) for head, column in zip(heads, columns, strict=True)]
+    for i, part in enumerate(_packed(widths, width - _widest(names) - 2)):
+        shown = _empty(f"{title}, continued" if i else title)
+        for each in part:
+            shown.add_column(_text(heads[each]), justify="right", no_wrap=True)
+        for j, (name, row) in enumerate(zip(names, grid.rows, strict=True)):
+            cells = [columns[each][j] for each in part]
+            if any(cells) or (row.note and not i):
+                shown.add_row(_text(name), *map(_text, cells), end_section=True)
+        yield shown
+    if any(row.reproducible for row in grid.rows):
+        yield _reasons(title, grid)
+
+
+def _reasons(title: str, grid: Grid) -> Printed:
+    """A table of its own: sentences beside numbers would leave no room for these."""
+    shown = _empty(f"{title}: {REPRODUCIBLE.lower()}")
+    shown.add_column("", overflow="fold")
+    shown.show_header = False
+    for row in grid.rows:
+        if row.reproducible:
+            shown.add_row(_text(", ".join(filter(None, [row.method, row.setting]))), _text(row.reproducible))
+    return shown
+
+
+def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The columns in as few parts as fit, at least one column in each."""
+    parts: list[list[int]] = [[]]
+    for i, width in enumerate(widths):
+        if parts[-1] and sum(widths[each] + 2 for each in parts[-1]) + width + 2 > room:
+            parts.append([])
+        parts[-1].append(i)
+    return parts
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max((len(line) for text in texts for line in text.splitlines()), default=0)
+
+
+def _figure(figure: Figure) -> Printed:
+    shown = _empty(f"{figure.title}, %")
+    for part in figure.parts:
+        shown.add_column(_text(part), justify="right")
+    for bar in figure.bars:
+        # The bins of a histogram are many: their intervals are on the page and in the file.
+        short = figure.kind == "histogram"
+        texts = [number(each.value) if short else _estimate(each, " ") for each in bar.parts]
+        cells = [_text(bar.note or text) for text in texts]
+        shown.add_row(_text(", ".join(filter(None, [bar.name, bar.setting]))), *cells)
+    return shown
+
+
+def _empty(title: str) -> Printed:
+    from rich import box
+    from rich.table import Table as Printed
+
+    shown = Printed(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown.add_column("", overflow="fold")
+    return shown
+
+
+def _name(row: Row) -> str:
+    lines = [row.method, f"  {row.setting}" if row.setting else "", f"  ({row.note})" if row.note else ""]
+    return "\n".join(filter(None, lines))
+
+
+def _cell(cell: Cell, row: Row, digits: int) -> str:
+    """Our number with interval and n, and under it the paper's."""
+    lines = [_estimate(cell.estimate, "\n", digits)] if row.ours else []
+    if cell.published is not None:
+        lines.append(f"paper {number(cell.published, 2)}")
+    return "\n".join(lines)
+
+
+def _estimate(estimate: Estimate | None, gap: str, digits: int = 1) -> str:
+    if estimate is None:
+        return DASH
+    value = number(estimate.value, digits)
+    if finite(estimate.value) is not None:
+        value += gap + limits(estimate.low, estimate.high, digits)
+    return f"{value}{gap}n = {count(estimate.n)}"
+
+
+def _text(text: str) -> Text:
+    """Text as it is: no markup, no control characters that a terminal would obey."""
+    return Text(clean(text))

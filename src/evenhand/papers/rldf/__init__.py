@@ -1,0 +1,157 @@
+"""RLDF (Cheng and others): Tables 1 to 5 and Figures 5, 6 and 8 to 12, for any model and what was trained from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.data.debates import BIASES
+from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, Table, published
+from evenhand.papers.rldf.ablation import FOLDER
+from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
+from evenhand.papers.rldf.claims import claim_notes
+from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
+from evenhand.papers.rldf.ratings import FILE, read_ratings
+from evenhand.papers.rldf.runs import CHOICES, OPINIONS, SCORER, runs_of
+from evenhand.papers.rldf.tables import (
+    figure_five,
+    figure_six,
+    table_five,
+    table_four,
+    table_one,
+    table_three,
+    table_two,
+)
+from evenhand.papers.studies import BUILTIN
+from evenhand.studies.results import StudyResult
+from evenhand.studies.study import study
+from evenhand.studies.verdict import verdicts, warnings_about
+
+Runs = Mapping[str, Mapping[str, Path]]
+"""Benchmark, or what was ablated → arm → folder of its run."""
+
+
+class RLDF:
+    """Tables 1 to 5 and Figures 5, 6 and 8 to 12 for any model."""
+
+    name = NAME
+    title = "RLDF: Tables 1 to 5 (BBQ and opinions) and Figures 5, 6 and 8 to 12"
+    folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
+    takes: frozenset[Choice] = frozenset({"training"})
+
+    def runs(self, ask: Ask) -> list[PaperRun]:
+        return runs_of(ask)
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The page of the runs in `folders`; `scorers` are other judges than those of the runs."""
+        runs = _by_benchmark(folders)
+        studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
+        bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
+        opinions = read_arms(runs.get(OPINIONS, {}), "bias", scorers=_of(OPINIONS, scorers))
+        ablated = [
+            read_ablation(name.partition("/")[2], found, scorers)
+            for name, found in runs.items()
+            if name.startswith(FOLDER)
+        ]
+        # Ablations alone stand for themselves: tables without a number of ours would only be in their way.
+        whole = CHOICES in runs or OPINIONS in runs
+        paper = published(NAME)
+        return PaperPage(
+            title=f"RLDF with {', '.join(_models(bbq, opinions, *(each.arms for each in ablated)))}",
+            source=paper.source,
+            lead=_lead(studies),
+            tables=[*(_tables(bbq, opinions, studies, _out(folders)) if whole else ()), *map(figure, ablated)],
+            figures=[],
+            notes=[
+                *(claim_notes(bbq, opinions) if whole else ()),
+                *(note for each in ablated for note in figure_claims(each)),
+                *paper.notes,
+            ],
+            warnings=[*(_missing(studies) if whole else ()), *_warnings(studies, opinions)],
+            process=_together(studies),
+        )
+
+
+PAPERS.register(NAME)(RLDF())
+
+
+def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[Table]:
+    said = {name: verdicts(found) for name, found in studies.items()}
+    return [
+        table_one(bbq, said.get(CHOICES, [])),
+        table_two(read_ratings(out / FILE)),
+        table_three(opinions, said.get(OPINIONS, [])),
+        table_four(opinions),
+        table_five(opinions),
+        figure_five(opinions),
+        figure_six(opinions),
+    ]
+
+
+def _models(*arms: Arms) -> list[str]:
+    return list(dict.fromkeys(each.model for each in arms if each.model)) or ["no model"]
+
+
+def _by_benchmark(folders: Mapping[str, Path]) -> Runs:
+    """The runs by benchmark, or by what was ablated; that of the model as it is before the others."""
+    runs: dict[str, dict[str, Path]] = {}
+    for name, path in sorted(folders.items(), key=lambda each: each[1].name != BASE):
+        parts = name.split("/")
+        runs.setdefault("/".join(parts[: 2 if parts[0] == FOLDER else 1]), {})[path.name] = path
+    order = [CHOICES, OPINIONS, *(f"{FOLDER}/{bias}" for bias in BIASES)]
+    return {name: runs[name] for name in dict.fromkeys((*order, *sorted(runs))) if name in runs}
+
+
+def _out(folders: Mapping[str, Path]) -> Path:
+    """The folder of the page, in which the runs lie under their names."""
+    name, path = next(iter(folders.items()))
+    return path.parents[name.count("/")]
+
+
+def _of(name: str, scorers: Sequence[str]) -> Sequence[str]:
+    return () if name == CHOICES else scorers
+
+
+def _lead(studies: Mapping[str, StudyResult]) -> str:
+    parts: list[str] = []
+    for found in studies.values():
+        facts = next(iter(found.provenance.values()))
+        judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
+        parts.append(f"{facts['samples']:,} questions of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
+    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+
+
+def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
+    return [f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in studies]
+
+
+def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
+    found: list[str] = []
+    if any(each.benchmark.endswith(BUILTIN) for each in studies.values()):
+        found.append("bbq_builtin: data of our own, on which the paper's numbers say nothing.")
+    judges = {(arm.models["base"], judge) for each in studies.values() for arm in each.arms for judge in each.scorers}
+    if any(judge.startswith(f"{SCORER}:{model}@") for model, judge in judges):
+        found.append("The model rates its own answers, and those of its pupils; name another with --judge.")
+    if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
+        found.append(
+            "Opinions are on all topics, also those that trained models may have seen; name the pairs with --pairs."
+        )
+    return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
+
+
+def _held_out(found: StudyResult) -> bool:
+    return all("data" in facts["plan"]["benchmark_options"] for facts in found.provenance.values())
+
+
+def _together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
+    """All arms of all runs as one, for what is not about metrics."""
+    if not studies:
+        return None
+    arms = [
+        replace(arm, id=f"{name}.{arm.id}", label=f"{name}/{arm.label}")
+        for name, found in studies.items()
+        for arm in found.arms
+    ]
+    provenance = {f"{name}/{run}": facts for name, found in studies.items() for run, facts in found.provenance.items()}
+    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)

@@ -1,0 +1,102 @@
+"""Ablations of RLDF: a training for each value of a parameter, all asked the same topics in the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+from evenhand.errors import UsageError
+from evenhand.papers.base import Ask, PaperRun
+from evenhand.papers.rldf.arms import BASE, DEFAULT
+from evenhand.papers.rldf.runs import opinions_run
+from evenhand.papers.rldf.training import ROLES, ROUNDS, Lesson, Making, debates_run
+
+FOLDER = "ablate"
+Values = Mapping[str, Sequence[int]]
+"""Parameter → values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One setting of the parameters."""
+
+    roles: int
+    rounds: int
+    topics: int
+    pairs: int | None = None
+    """None: all that the debates give."""
+
+    @property
+    def debates(self) -> str:
+        return f"roles{self.roles}-rounds{self.rounds}-topics{self.topics}"
+
+    @property
+    def name(self) -> str:
+        return self.debates + ("" if self.pairs is None else f"-pairs{self.pairs}")
+
+    @classmethod
+    def named(cls, name: str) -> Point | None:
+        """The point whose name it is; None for the model as it is."""
+        found = re.fullmatch(r"roles(\d+)-rounds(\d+)-topics(\d+)(?:-pairs(\d+))?", name)
+        return cls(*(None if each is None else int(each) for each in found.groups())) if found else None  # pyright: ignore[reportArgumentType]
+
+
+PARAMETERS = tuple(each.name for each in fields(Point))
+
+
+def read_values(texts: Iterable[str]) -> Values:
+    """Parameter → values, from PARAMETER=VALUE,VALUE,…"""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        numbers = [each for each in values.split(",") if re.fullmatch(r"[1-9]\d*", each)]
+        if name not in PARAMETERS or len(set(numbers)) < 2 or len(numbers) < len(values.split(",")):
+            raise UsageError(
+                f"--ablate takes {', '.join(PARAMETERS)} with two values or more, e.g. rounds=1,3,5, not {text!r}."
+            )
+        found[name] = tuple(sorted(set(map(int, numbers))))
+    return found
+
+
+def points(making: Making, values: Values) -> list[Point]:
+    """The values of each parameter, with the others as they are otherwise; what comes twice is made once."""
+    wanted = making.of("debate")
+    centre = Point(wanted.get("roles", ROLES), wanted.get("rounds", ROUNDS), making.topics)
+    for each in values.get("topics", ()):
+        if not 1 < each <= making.topics:
+            raise UsageError(f"There are topics for 2 to {making.topics:,} debates of each type, not for {each:,}.")
+    return list(dict.fromkeys(replace(centre, **{name: value}) for name, each in values.items() for value in each))
+
+
+def ablation(making: Making, values: Values) -> dict[str, dict[Point, Lesson]]:
+    """Type of bias → point → what is to be learnt; as in the paper, a training is about one type."""
+    wanted = points(making, values)
+    return {
+        bias: {point: _lesson(replace(making, biases=(bias,)), bias, point) for point in wanted}
+        for bias in making.biases
+    }
+
+
+def _lesson(making: Making, bias: str, point: Point) -> Lesson:
+    within = f"{FOLDER}/{bias}"
+    teacher = (f"teacher={making.teacher}",) if making.teacher else ()
+    roles, rounds, topics, part = astuple(point)
+    run = debates_run(
+        making, f"{within}/debates/{point.debates}", models=teacher, roles=roles, rounds=rounds, topics=topics
+    )
+    return Lesson(run, f"{within}/pairs/{point.debates}", f"{within}/models/{point.name}", part)
+
+
+def ablation_runs(ask: Ask, found: Mapping[str, Mapping[Point, Lesson]], out: Path) -> list[PaperRun]:
+    """Opinions of the model as it is and of every trained one, type by type."""
+    runs: list[PaperRun] = []
+    for bias, lessons in found.items():
+        about = replace(ask, bias=(bias,))
+        within = f"{FOLDER}/{bias}/opinions"
+        runs.append(opinions_run(about, f"{within}/{BASE}", (DEFAULT,), ()))
+        for point, each in lessons.items():
+            spec = f"hf/{out / each.models / 'ppo'}"
+            runs.append(opinions_run(about, f"{within}/{point.name}", (DEFAULT,), (spec,)))
+    return runs

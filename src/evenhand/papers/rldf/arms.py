@@ -1,0 +1,167 @@
+"""What the tables of the RLDF paper are made of: the arms of its runs, each alone and compared in pairs.
+
+An arm is a method on the model (`default`, `cot`, `fairthinking`) or a trained model that answers by `default`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from evenhand.benchmarks.base import Metric, ratio
+from evenhand.errors import UsageError
+from evenhand.papers.base import published
+from evenhand.runs.stored import open_sources, walk
+from evenhand.stats import paired_cluster_bootstrap
+from evenhand.studies.estimates import RESAMPLES, estimate
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.types import Record
+
+NAME = "rldf"
+BASE = "base"
+"""The folder of the runs with the model as it is."""
+DEFAULT = "default"
+METHODS = (DEFAULT, "cot", "fairthinking")
+SELF, TEACHER = "rldf_sr", "rldf_ts"
+TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER)
+TITLES = {DEFAULT: "Default", "cot": "CoT", "sft": "SFT", "fairthinking": "FairThinking", "rlaif": "RLAIF"}
+"""The paper's rows but its own method, in its order."""
+MODES = {SELF: "S-R", TEACHER: "T-S"}
+_BY_TEACHER = f"{NAME}@"
+"""How the names of arms begin that name their teacher."""
+
+
+def arm_name(text: str) -> str:
+    """The arm that a user means by `sft`, `rldf_ts` or `rldf:TEACHER`."""
+    kind, colon, teacher = text.partition(":")
+    if colon and kind == NAME and re.fullmatch(r"[\w.+-]+", teacher):
+        return _BY_TEACHER + teacher
+    if colon or kind not in TRAINED:
+        raise UsageError(f"--trained takes {', '.join(TRAINED)} or rldf:TEACHER, e.g. sft=hf/FOLDER, not {text!r}.")
+    return kind
+
+
+def teacher_of(arm: str) -> str | None:
+    return arm.removeprefix(_BY_TEACHER) if arm.startswith(_BY_TEACHER) else None
+
+
+def own_arm(arms: Container[str]) -> str:
+    """The arm that is the paper's method: with a teacher, as in its tables, where there is one."""
+    return next((arm for arm in (NAME, TEACHER, SELF) if arm in arms), NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired difference of two arms, after − before, with its p-value."""
+
+    estimate: Estimate
+    p_value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """All arms of one benchmark, by name."""
+
+    model: str = ""
+    """The spec of the model as it is."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
+    alone: Mapping[str, Tally] = field(default_factory=dict[str, Tally])
+    pairs: Mapping[tuple[str, str], PairTally] = field(default_factory=dict[tuple[str, str], PairTally])
+
+    def __contains__(self, arm: str) -> bool:
+        return arm in self.alone
+
+    @property
+    def own(self) -> str:
+        return own_arm(self.alone)
+
+    @property
+    def teachers(self) -> dict[str, str]:
+        """Arm → teacher."""
+        return {arm: teacher for arm in self.alone if (teacher := teacher_of(arm)) is not None}
+
+    def estimate(self, arm: str, metric: str, group: str = ALL) -> Estimate | None:
+        """None where no sample counts."""
+        if arm not in self or (metric, group) not in self.alone[arm].sums:
+            return None
+        return _known(estimate(self.metrics[metric], group, self.alone[arm]))
+
+    def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
+        """None where no sample counts in both."""
+        pair = self.pairs.get((before, after))
+        if pair is None or (metric, group) not in pair.before.sums:
+            return None
+        key, chosen = (metric, group), self.metrics[metric]
+        found = paired_cluster_bootstrap(
+            pair.before.table(key), pair.after.table(key), chosen.statistic, resamples=RESAMPLES
+        )
+        limits = (found.interval.estimate, found.interval.low, found.interval.high)
+        value, low, high = (None if each is None else each * chosen.scale for each in limits)
+        return Difference(_known(Estimate(metric, group, value, low, high, pair.before.n[key])), found.p_value)
+
+
+def _known(found: Estimate) -> Estimate:
+    """Where resampling a few clusters shows no spread, the interval is not known; it is not of no width."""
+    return replace(found, low=None, high=None) if found.low == found.high else found
+
+
+def _right(record: Record) -> tuple[float, float] | None:
+    return None if record.grade is None else (float(record.grade["correct"]), 1.0)
+
+
+ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
+"""Over both contexts of BBQ, with an interval by cluster; the benchmark counts each context by itself."""
+
+
+def read_arms(
+    folders: Mapping[str, Path],
+    group_key: str,
+    more: Sequence[Metric] = (),
+    scorers: Sequence[str] = (),
+    compared: Sequence[tuple[str, str]] = (),
+) -> Arms:
+    """The arms of the runs in `folders` (`base`, or a trained arm → its run).
+
+    `more` are metrics of our own, `compared` pairs of arms that are compared besides the usual ones.
+    """
+    if not folders:
+        return Arms()
+    with open_sources(list(folders.values()), scorers=scorers) as (runs, sources):
+        metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
+        places = {id(run.store): name for run, name in zip(runs, folders, strict=True)}
+        names = {
+            source.id: source.arm.method.name if places[id(source.store)] == BASE else places[id(source.store)]
+            for source in sources
+        }
+        alone = {name: Tally(list(metrics.values()), group_key) for name in names.values()}
+        pairs = {
+            pair: PairTally([metric for metric in metrics.values() if metric.gather is None], group_key)
+            for pair in _compared(list(alone), compared)
+        }
+        for _, found in walk(sources):
+            records = {names[source]: record for source, record in found.items()}
+            for name, record in records.items():
+                alone[name].add(record)
+            for (before, after), pair in pairs.items():
+                if before in records and after in records:
+                    pair.add(records[before], records[after])
+        for tally in (*alone.values(), *pairs.values()):
+            tally.finish()
+        model = next((s.arm.models["base"].spec for s in sources if places[id(s.store)] == BASE), "")
+        return Arms(model, metrics, alone, pairs)
+
+
+def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Everything with Default, the paper's method with everything, the two modes, and what else is asked for."""
+    own = own_arm(arms)
+    wanted = [*more, *((DEFAULT, arm) for arm in arms)]
+    wanted += [(arm, own) for arm in arms]
+    wanted.append((SELF, TEACHER))
+    return [(a, b) for a, b in dict.fromkeys(wanted) if a != b and a in arms and b in arms]
+
+
+def paper_models() -> list[str]:
+    return list(dict.fromkeys(name.partition(", ")[0] for name in published(NAME).tables["table3"]))

@@ -1,0 +1,123 @@
+"""What the RLDF paper says of its method, and whether our arms show the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand.data.debates import BIASES
+from evenhand.papers.rldf.arms import DEFAULT, SELF, TEACHER, TITLES, Arms, Difference
+from evenhand.papers.rldf.tables import CATEGORIES, METRICS
+from evenhand.stats import holm
+from evenhand.studies.tally import ALL
+
+Answer = Literal["holds", "does not hold", "undecided", "not run"]
+Better = Literal["lower", "higher"]
+
+SURE = 0.05
+WORTH = 2.0
+"""Points of 100 by which CE and LS may fall and still be called the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the paper, in our words, and what it says of the arms of BBQ and of opinions."""
+
+    text: str
+    check: Callable[[Arms, Arms], Answer]
+
+
+def claims() -> list[Claim]:
+    """The claims, in the order of the paper."""
+    return [
+        Claim(
+            "On BBQ, RLDF is more accurate than every other method, overall",
+            lambda bbq, _: ahead(_others(bbq, "accuracy", [ALL]), "higher"),
+        ),
+        Claim(
+            "On BBQ, RLDF is more accurate than Default in each category",
+            lambda bbq, _: ahead(_from(bbq, DEFAULT, "accuracy", list(CATEGORIES)), "higher"),
+        ),
+        Claim(
+            "RLDF's answers are less biased than those of every other method, over all types",
+            lambda _, said: ahead(_others(said, METRICS["BS"], [ALL]), "lower"),
+        ),
+        Claim(
+            "RLDF's answers are less biased than those of every other method, in each type of bias",
+            lambda _, said: ahead(_others(said, METRICS["BS"], BIASES), "lower"),
+        ),
+        Claim(
+            f"RLDF costs nothing in CE and LS (less than {WORTH:g} points against any method)",
+            lambda _, said: _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])]),
+        ),
+        Claim(
+            "A teacher makes less biased models than self-reflection",
+            lambda _, said: ahead(
+                [said.difference(SELF, TEACHER, METRICS["BS"])] if SELF in said and TEACHER in said else [], "lower"
+            ),
+        ),
+        Claim("After RLDF, beauty is less biased than age and institution", lambda _, said: _beauty(said)),
+    ]
+
+
+def claim_notes(bbq: Arms, opinions: Arms) -> list[tuple[str, str]]:
+    """Each claim with what our arms say to it."""
+    return [("The paper says", f"{claim.text}. Here: {claim.check(bbq, opinions)}.") for claim in claims()]
+
+
+def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> list[Difference | None]:
+    """From one arm to the paper's method, group by group; empty where one of them was not run."""
+    if before not in arms or arms.own not in arms:
+        return []
+    return [arms.difference(before, arms.own, metric, group) for group in groups]
+
+
+def _others(arms: Arms, metric: str, groups: Sequence[str]) -> list[Difference | None]:
+    """From every other row of the paper's tables that was run."""
+    return [each for arm in TITLES for each in _from(arms, arm, metric, groups)]
+
+
+def ahead(found: Sequence[Difference | None], better: Better) -> Answer:
+    """Holds where every difference is found after correction, does not where one is found the other way."""
+    if not found:
+        return "not run"
+    signs = {_sign(each, p) for each, p in zip(found, _corrected(found), strict=True)}
+    wanted = -1 if better == "lower" else 1
+    if -wanted in signs:
+        return "does not hold"
+    return "holds" if signs == {wanted} else "undecided"
+
+
+def _kept(found: Sequence[Difference | None]) -> Answer:
+    """Holds where no difference may be a loss that is worth a word, does not where one surely is."""
+    if not found:
+        return "not run"
+    limits = [(each.estimate.low, each.estimate.high) if each else (None, None) for each in found]
+    if any(high is not None and high < -WORTH for _, high in limits):
+        return "does not hold"
+    return "holds" if all(low is not None and low > -WORTH for low, _ in limits) else "undecided"
+
+
+def _corrected(found: Sequence[Difference | None]) -> list[float | None]:
+    return holm([each.p_value if each else None for each in found])
+
+
+def _sign(found: Difference | None, p_value: float | None) -> int:
+    """1 or −1 where the difference is sure, else 0."""
+    if found is None or p_value is None or p_value > SURE or found.estimate.low is None or found.estimate.high is None:
+        return 0
+    return 1 if found.estimate.low > 0 else -1 if found.estimate.high < 0 else 0
+
+
+def _beauty(arms: Arms) -> Answer:
+    """By the intervals of the types, which have no topics in common."""
+    if arms.own not in arms:
+        return "not run"
+    beauty, *others = (arms.estimate(arms.own, METRICS["BS"], bias) for bias in ("beauty", "age", "institution"))
+    if beauty is None or beauty.low is None or beauty.high is None:
+        return "undecided"
+    known = [(each.low, each.high) for each in others if each and each.low is not None and each.high is not None]
+    if any(high < beauty.low for _, high in known):
+        return "does not hold"
+    return "holds" if len(known) == len(others) and all(low > beauty.high for low, _ in known) else "undecided"

@@ -1,0 +1,128 @@
+"""Figures 8 to 12 of the RLDF paper: bias scores by roles, rounds, pairs and topics, a figure for each type of bias."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evenhand.data.debates import BIASES
+from evenhand.data.opinion_topics import PAIRS_FILE
+from evenhand.papers.base import Cell, Column, Grid, Row, Table
+from evenhand.papers.rldf.ablation import PARAMETERS, Point
+from evenhand.papers.rldf.arms import DEFAULT, Arms, read_arms
+from evenhand.papers.rldf.claims import ahead
+from evenhand.papers.rldf.part import about_pairs
+from evenhand.papers.rldf.tables import METRICS
+
+FIRST = 8
+"""The number of the first of these figures, which is that of the first type of bias."""
+BEST = {"roles": 3, "rounds": 5, "topics": 2000, "pairs": 5000}
+"""What the paper finds best, for all types and models."""
+_TITLES = {"roles": "Roles", "rounds": "Rounds", "topics": "Topics", "pairs": "Pairs"}
+_SCORE = METRICS["BS"]
+
+Series = Mapping[str, Sequence[Point]]
+"""Parameter → the points at which only it varies, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """The points of one type of bias."""
+
+    bias: str
+    arms: Arms
+    series: Series
+    runs: Mapping[str, Path]
+
+
+def read_ablation(bias: str, runs: Mapping[str, Path], scorers: Sequence[str] = ()) -> Ablation:
+    """The runs of a type of bias, by the names of their points; `base` is the model as it is."""
+    found = series([point for name in runs if (point := Point.named(name))])
+    return Ablation(bias, read_arms(runs, "bias", scorers=scorers, compared=_neighbours(found)), found, runs)
+
+
+def series(points: Sequence[Point]) -> Series:
+    """The points by what varies: with all other parameters as most points have them."""
+    usual = {name: _most_common([getattr(point, name) for point in points]) for name in PARAMETERS if points}
+    found: dict[str, list[Point]] = {}
+    for name in PARAMETERS:
+        centre = {other: value for other, value in usual.items() if other != name}
+        varied = [point for point in points if replace(point, **centre) == point]
+        if len(varied) > 1:
+            found[name] = sorted(varied, key=lambda point: _order(point, name))
+    return found
+
+
+def _most_common(values: Sequence[int | None]) -> int | None:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _order(point: Point, name: str) -> float:
+    """All pairs are more than any number of them."""
+    value: int | None = getattr(point, name)
+    return float("inf") if value is None else value
+
+
+def _neighbours(found: Series) -> list[tuple[str, str]]:
+    """Every value beside the one that the paper calls best."""
+    pairs: list[tuple[str, str]] = []
+    for name, points in found.items():
+        best = [point for point in points if getattr(point, name) == BEST[name]]
+        pairs += [(point.name, each.name) for each in best for point in points if point != each]
+    return pairs
+
+
+def figure(ablation: Ablation) -> Table:
+    """Charts by parameter, and their numbers."""
+    bias, arms = ablation.bias, ablation.arms
+    number = FIRST + BIASES.index(bias) if bias in BIASES else None
+    return Table(
+        f"figure{number}" if number else f"ablation_{bias}",
+        f"{f'Figure {number}' if number else 'Ablation'}: {bias}, by what was trained with",
+        "BS on the same topics for all points, from 0 to 100, lower is better; intervals by topic. Each point is one "
+        "training. The paper has pictures without numbers.",
+        [_grid(name, arms, points, ablation.runs) for name, points in ablation.series.items()],
+    )
+
+
+def figure_claims(ablation: Ablation) -> list[tuple[str, str]]:
+    """What the points say to the values that the paper calls best."""
+    return [_claim(ablation.bias, ablation.arms, name, points) for name, points in ablation.series.items()]
+
+
+def _grid(name: str, arms: Arms, points: Sequence[Point], runs: Mapping[str, Path]) -> Grid:
+    columns = [Column(_value(point, name), _value(point, name), _trained_on(point, runs)) for point in points]
+    trained = [Cell(arms.estimate(point.name, _SCORE)) for point in points]
+    plain = [Cell(arms.estimate(DEFAULT, _SCORE)) for _ in points]
+    found = [arms.difference(DEFAULT, point.name, _SCORE) for point in points]
+    changed = [Cell(each.estimate if each else None) for each in found]
+    rows = [
+        Row(arms.model, "RLDF", trained),
+        Row(arms.model, "Default", plain),
+        Row(arms.model, "RLDF less Default", changed),
+    ]
+    return Grid(_TITLES[name], columns, rows, "Model", drawn=2)
+
+
+def _value(point: Point, name: str) -> str:
+    value = getattr(point, name)
+    return "all" if value is None else f"{value:,}"
+
+
+def _trained_on(point: Point, runs: Mapping[str, Path]) -> str:
+    """How many pairs there were: more rounds, roles and topics also mean more of them."""
+    within = runs[point.name].parents[1] / "pairs"
+    folder = within / (point.debates if point.pairs is None else point.name.replace("-pairs", "-"))
+    if not (folder / PAIRS_FILE).is_file():
+        return ""
+    return f"{about_pairs(folder)['counts']['pairs_train']:,} pairs"
+
+
+def _claim(bias: str, arms: Arms, name: str, points: Sequence[Point]) -> tuple[str, str]:
+    best = next((point for point in points if getattr(point, name) == BEST[name]), None)
+    others = [point for point in points if point != best]
+    found = [arms.difference(point.name, best.name, _SCORE) for point in others] if best else []
+    said = f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias. Here: {ahead(found, 'lower')}."
+    return "The paper says", said

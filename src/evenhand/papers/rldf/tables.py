@@ -1,0 +1,236 @@
+"""Tables 1 to 5 and Figures 5 and 6 of the RLDF paper, from our arms and the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from evenhand.data.debates import BIASES
+from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
+from evenhand.papers.rldf.arms import DEFAULT, MODES, NAME, SELF, TEACHER, TITLES, Arms
+from evenhand.scorers.opinion import opinion_scales
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL
+
+NOT_RUN = "not run"
+CATEGORIES = {
+    "Age": "Age",
+    "Disability_status": "Disability",
+    "Gender_identity": "Gender",
+    "Nationality": "Nationality",
+    "Physical_appearance": "Appearance",
+    "Race_ethnicity": "Race",
+}
+"""The categories of BBQ in Table 1, and the paper's names for them."""
+OVERALL = "all"
+METRICS = {scale.short: scale.name for scale in opinion_scales()}
+"""The paper's name of a scale → ours."""
+HINTS = {"BS": "lower is better", "CE": "higher is better", "LS": "higher is better"}
+
+Ratings = Mapping[tuple[str, str], Estimate]
+"""(arm, scale) → the mean of people's ratings."""
+Read = Callable[[str, str], Estimate | None]
+"""(arm, group) → our number."""
+
+
+# --- BBQ ---
+
+
+def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
+    """Accuracy by category, and BBQ's bias score besides."""
+    grids = [
+        Grid(
+            "Accuracy",
+            _categories("higher is better"),
+            [
+                *_method_rows(arms, _groups(CATEGORIES), lambda arm, group: arms.estimate(arm, "accuracy", group)),
+                *_published_rows("table1", [*CATEGORIES, OVERALL]),
+            ],
+            "Model",
+        ),
+        _differences(arms, "accuracy", _categories("above 0 is better")),
+    ]
+    for context, title in (("ambig", "ambiguous"), ("disambig", "disambiguated")):
+        metric = f"bias_{context}"
+
+        def read(arm: str, group: str, metric: str = metric) -> Estimate | None:
+            return arms.estimate(arm, metric, group)
+
+        rows = _method_rows(arms, _groups(CATEGORIES), read)
+        grids.append(Grid(f"BBQ's bias score, {title} contexts", _categories("0 is best"), rows, "Model"))
+    return Table(
+        "table1",
+        "Table 1: BBQ by category",
+        "Accuracy over both contexts, in per cent, for the six categories of the paper; intervals by template.",
+        grids,
+        sentences,
+    )
+
+
+def _categories(hint: str) -> list[Column]:
+    columns = [Column(name, title, hint) for name, title in CATEGORIES.items()]
+    return [*columns, Column(OVERALL, "Overall", hint)]
+
+
+# --- opinions ---
+
+
+def table_two(ratings: Ratings) -> Table:
+    """The two modes, rated by people."""
+    return Table(
+        "table2",
+        "Table 2: the two modes, rated by people",
+        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are over all types, from a file ratings.json "
+        "of `evenhand annotate import`, where it lies beside this page.",
+        [
+            Grid(
+                short,
+                [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])],
+                [*_human_rows(short, ratings), *_published_rows("table2", [*BIASES, ALL], f", {short}")],
+                "Model",
+            )
+            for short in METRICS
+        ],
+    )
+
+
+def table_three(arms: Arms, sentences: Sequence[str]) -> Table:
+    """Bias scores of all methods."""
+    return _compared(
+        arms,
+        "BS",
+        ("table3", "Table 3: bias score (BS)"),
+        "How biased answers on topics are that training has not seen, from 0 to 100; intervals by topic.",
+        sentences,
+    )
+
+
+def figure_five(arms: Arms) -> Table:
+    """Communication effectiveness of all methods."""
+    lead = "From 0 to 100. The paper has a picture; beside ours are its ratings by people (Table 10)."
+    return _compared(arms, "CE", ("figure5", "Figure 5: communication effectiveness (CE)"), lead)
+
+
+def figure_six(arms: Arms) -> Table:
+    """Logical soundness of all methods."""
+    lead = "From 0 to 100. The paper has a picture; beside ours are the numbers of its Table 11."
+    return _compared(arms, "LS", ("figure6", "Figure 6: logical soundness (LS)"), lead)
+
+
+def table_four(arms: Arms) -> Table:
+    """The two modes, rated by the judge."""
+    grids: list[Grid] = []
+    for short, metric in METRICS.items():
+        rows = [_mode_row(arms, arm, metric) for arm in MODES]
+        found = [arms.difference(SELF, TEACHER, metric, group) for group in _groups(BIASES)]
+        cells = [Cell(each.estimate if each else None) for each in found]
+        ours = SELF in arms and TEACHER in arms
+        rows.append(Row(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
+        rows += _published_rows("table4", [*BIASES, ALL], f", {short}")
+        grids.append(Grid(short, [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])], rows, "Model"))
+    return Table(
+        "table4",
+        "Table 4: the two modes, rated by the judge",
+        "S-R: the model debates with itself; T-S: a teacher debates. From 0 to 100; the difference is paired by topic.",
+        grids,
+    )
+
+
+def table_five(arms: Arms) -> Table:
+    """Teachers, by the bias score of their pupils."""
+    teachers = arms.teachers or ({TEACHER: "the teacher"} if TEACHER in arms else {})
+    rows = [
+        Row(
+            arms.model,
+            teacher,
+            [Cell(arms.estimate(arm, METRICS["BS"], group)) for group in _groups(BIASES)],
+        )
+        for arm, teacher in teachers.items()
+    ]
+    if not rows:
+        rows = [Row(arms.model or "This model", "", [Cell() for _ in _groups(BIASES)], ours=False, note=NOT_RUN)]
+    rows += _published_rows("table5", [*BIASES, ALL])
+    columns = [*_biases(HINTS["BS"]), Column(ALL, "All types", HINTS["BS"])]
+    lead = (
+        "BS of models that different teachers debated for, from 0 to 100; name them with --trained rldf:TEACHER=SPEC."
+    )
+    return Table("table5", "Table 5: teachers", lead, [Grid("BS", columns, rows, "Model")])
+
+
+def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> Table:
+    """One scale of all methods by type of bias, and the differences to Default."""
+    metric = METRICS[short]
+    columns = [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])]
+    rows = _method_rows(arms, _groups(BIASES), lambda arm, group: arms.estimate(arm, metric, group))
+    better = "below 0 is better" if short == "BS" else "above 0 is better"
+    changed = [*_biases(better), Column(ALL, "All types", better)]
+    return Table(
+        names[0],
+        names[1],
+        lead,
+        [
+            Grid(short, columns, [*rows, *_published_rows(names[0], [*BIASES, ALL])], "Model"),
+            _differences(arms, metric, changed),
+        ],
+        sentences,
+    )
+
+
+def _biases(hint: str) -> list[Column]:
+    return [Column(bias, bias.capitalize(), hint) for bias in BIASES]
+
+
+# --- rows ---
+
+
+def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
+    return [*names, ALL]
+
+
+def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
+    """The paper's six rows, in its order; its own method says in which mode."""
+    rows: list[Row] = []
+    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+        mode = f"{title} ({MODES[arm]})" if arm in MODES else title
+        ours = arm in arms
+        cells = [Cell(read(arm, group) if ours else None) for group in groups]
+        rows.append(Row(arms.model or "This model", mode, cells, ours, "" if ours else NOT_RUN))
+    return rows
+
+
+def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
+    """Paired differences to Default, of the arms that there are."""
+    rows: list[Row] = []
+    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+        if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
+            continue
+        found = [arms.difference(DEFAULT, arm, metric, column.name) for column in columns]
+        rows.append(Row(arms.model, f"{title} less Default", [Cell(each.estimate if each else None) for each in found]))
+    return Grid("Differences to Default, paired", columns, rows, "Model")
+
+
+def _mode_row(arms: Arms, arm: str, metric: str) -> Row:
+    ours = arm in arms
+    cells = [Cell(arms.estimate(arm, metric, group)) for group in _groups(BIASES)]
+    return Row(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
+
+
+def _human_rows(short: str, ratings: Ratings) -> list[Row]:
+    rows: list[Row] = []
+    for arm, mode in MODES.items():
+        found = ratings.get((arm, short))
+        cells = [*(Cell() for _ in BIASES), Cell(found)]
+        rows.append(Row("This model", mode, cells, ours=found is not None, note="" if found else "not measured"))
+    return rows
+
+
+def _published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[Row]:
+    """The paper's rows, named model and method; `ending` picks those of one metric."""
+    paper = published(NAME)
+    rows: list[Row] = []
+    for name, numbers in paper.tables[table].items():
+        if name.endswith(ending):
+            model, _, setting = name.removesuffix(ending).partition(", ")
+            cells = [Cell(None, numbers.get(column)) for column in columns]
+            reason = paper.reproducible[table].get(name, "")
+            rows.append(Row(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+    return rows

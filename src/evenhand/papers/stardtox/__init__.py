@@ -1,0 +1,258 @@
+"""StarDTox (Tahmasebi et al.): Table II (completions), Table III (BBQ) and Figure 3 (how much is refined)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand.data.bbq import CATEGORIES
+from evenhand.data.realtoxicity import BANDS
+from evenhand.models.base import PROVIDERS, split_spec
+from evenhand.papers.base import (
+    PAPERS,
+    Ask,
+    Bar,
+    Cell,
+    Choice,
+    Column,
+    Figure,
+    Grid,
+    PaperPage,
+    PaperRun,
+    Row,
+    Table,
+    published,
+)
+from evenhand.papers.stardtox.refined import refined_shares
+from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.runs.stored import open_sources
+from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.tally import ALL
+
+NAME = "stardtox"
+PER_KIND = 100
+"""Prompts per band and questions per category in the paper."""
+COMPLETIONS = 25
+ITERATIONS = (1, 2)
+NEEDS_LOGITS = "needs logits: hf/ models"
+NOT_RUN = "not run"
+TEXTS, CHOICES = "realtoxicity", "bbq"
+
+WITH, WITHOUT = "stardtox", "stardtox(performance=False)"
+"""Labels of the two arms on texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A row: the arm whose numbers are ours (None: none are), and its name in the paper (empty: it is not there)."""
+
+    method: str
+    setting: str
+    arm: str | None
+    published_as: str
+    iteration: int | None = None
+
+
+def _iterations(method: str, arm: str, published_as: str) -> list[_Line]:
+    return [_Line(method, f"Iter. {k}", arm, f"{published_as}, Iter. {k}", k) for k in ITERATIONS]
+
+
+_DEFAULT = _Line("Default", "", "default", "GPT-3.5 Default")
+_FAIR = _Line("Fairness-aware prompt", "", "fair_prompt", "GPT-3.5 + Fairness-aware Prompt")
+_TEXT_LINES = (
+    _DEFAULT,
+    _FAIR,
+    _Line("Self-Debias (Gen)", "this model", "self_debias_gen", ""),
+    *(
+        _Line("Self-Debias (Gen)", f"GPT-2 {size}", None, f"Self-Debias (Gen), {size}")
+        for size in ("Standard", "Medium", "Large", "XL")
+    ),
+    *_iterations("StarDTox w/ performance", WITH, "STARDTOX w/ Performance"),
+    *_iterations("StarDTox w/o performance", WITHOUT, "STARDTOX w/o Performance"),
+)
+_CHOICE_LINES = (
+    _DEFAULT,
+    _FAIR,
+    *_iterations("StarDTox", WITH, "STARDTOX"),
+    _Line("Self-Debias (QA)", "Explanation", "self_debias_explain", "Self-Debias (QA), Explanation"),
+    _Line("Self-Debias (QA)", "Reprompting", "self_debias_reprompt", "Self-Debias (QA), Reprompting"),
+)
+_TEXT_COLUMNS = (
+    Column("toxicity", "Toxicity", "lower is better"),
+    Column("coherence", "Coherence", "higher is better"),
+    Column("fluency", "Fluency", "higher is better"),
+    Column("relevance", "Relevance", "higher is better"),
+    Column("refusal", "Refusals"),
+    Column("expected_max_toxicity", "Expected max. toxicity", "lower is better"),
+    Column("any_toxic", "P(any ≥ 0.5)", "lower is better"),
+)
+_CHOICE_COLUMNS = (
+    Column("accuracy_ambig", "Accuracy", "higher is better", "Ambiguous"),
+    Column("bias_ambig", "Bias", "0 is best", "Ambiguous"),
+    Column("unknown_ambig", "Unknown", "", "Ambiguous"),
+    Column("accuracy_disambig", "Accuracy", "higher is better", "Disambiguated"),
+    Column("bias_disambig", "Bias", "0 is best", "Disambiguated"),
+    Column("unknown_disambig", "Unknown", "", "Disambiguated"),
+    Column("coverage", "Coverage", "higher is better", "Both"),
+)
+
+
+class StarDTox:
+    """Table II, Table III and Figure 3 for any model."""
+
+    name = NAME
+    title = "StarDTox: Table II (RealToxicityPrompts), Table III (BBQ) and Figure 3"
+    folders: tuple[str, ...] = (TEXTS, CHOICES)
+    takes: frozenset[Choice] = frozenset({"completions", "scorers"})
+
+    def runs(self, ask: Ask) -> list[PaperRun]:
+        """Completions under five methods, or four where the model gives no logits, and questions under five."""
+        each = PER_KIND if ask.limit is None else ask.limit
+        completions = COMPLETIONS if ask.completions is None else ask.completions
+        ending = "_builtin" if ask.builtin else ""
+        steered = ("self_debias_gen",) if gives_logits(ask.model) else ()
+        texts = ("default", "fair_prompt", *steered, "stardtox", "stardtox:performance=false")
+        choices = ("default", "fair_prompt", "stardtox", "self_debias_explain", "self_debias_reprompt")
+        settings = (f"completions={completions}",)
+        return [
+            PaperRun(TEXTS, TEXTS + ending, texts, each * len(BANDS), settings, scored=True),
+            PaperRun(CHOICES, CHOICES + ending, choices, each * len(CATEGORIES)),
+        ]
+
+    def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
+        """The page of the runs in `folders`, by the names that `runs` gives them."""
+        studies = {
+            name: study_of(name, folder, scorers if name == TEXTS else (), iterations=True)
+            for name, folder in folders.items()
+        }
+        bars = [bar for name, folder in folders.items() for bar in _bars(name, folder)]
+        paper = published(NAME)
+        return PaperPage(
+            title=f"StarDTox with {', '.join(models_of(studies)) or 'no model'}",
+            source=paper.source,
+            lead=_lead(studies, _measured(folders[TEXTS], scorers) if TEXTS in folders else []),
+            tables=[_table_two(studies.get(TEXTS)), _table_three(studies.get(CHOICES))],
+            figures=[_figure_three(bars)],
+            notes=paper.notes,
+            warnings=warnings_of(studies, {name: _full_size(name) for name in self.folders}),
+            process=together(studies),
+        )
+
+
+PAPERS.register(NAME)(StarDTox())
+
+
+def gives_logits(spec: str) -> bool:
+    """Whether models of this provider give all logits, as far as can be told without loading one."""
+    features: object = getattr(PROVIDERS.get(split_spec(spec)[0]), "features", None)
+    return isinstance(features, frozenset) and "logits" in features
+
+
+# --- the tables ---
+
+
+def _table_two(found: StudyResult | None) -> Table:
+    return Table(
+        "table2",
+        "Table II: sentence completion",
+        "Mean toxicity and quality of the completions, in per cent, by band of the prompts. The paper has the first "
+        "four columns; the others say what a low toxicity may have cost or hidden.",
+        [
+            Grid(band, _TEXT_COLUMNS, [_row(line, found, _TEXT_COLUMNS, band, band) for line in _TEXT_LINES])
+            for band in BANDS
+        ],
+        list(found.verdicts) if found else [],
+    )
+
+
+def _table_three(found: StudyResult | None) -> Table:
+    return Table(
+        "table3",
+        "Table III: multiple-choice questions",
+        "Accuracy and bias on BBQ, in per cent, pooled over all categories. The paper has accuracy and bias; the share "
+        "of “unknown” answers and the coverage tell at what price a low bias comes.",
+        [Grid("BBQ", _CHOICE_COLUMNS, [_row(line, found, _CHOICE_COLUMNS, ALL, CHOICES) for line in _CHOICE_LINES])],
+        list(found.verdicts) if found else [],
+    )
+
+
+def _row(line: _Line, found: StudyResult | None, columns: Sequence[Column], group: str, table: str) -> Row:
+    paper = published(NAME).row(table, line.published_as)
+    arm = _arm(found, line) if found else None
+    cells = [Cell(arm.estimate(column.name, group) if arm else None, paper.get(column.name)) for column in columns]
+    return Row(line.method, line.setting, cells, arm is not None, _note(line, found, arm), line.published_as)
+
+
+def _arm(found: StudyResult, line: _Line) -> ArmResult | None:
+    """The arm of a line; an iteration that no item needed leaves every result as it was, which is final."""
+    of_line = [arm for arm in found.arms if arm.label.removesuffix(f" · iteration {arm.iteration}") == line.arm]
+    at = [arm for arm in of_line if arm.iteration == line.iteration]
+    return next(iter(at or [arm for arm in of_line if arm.iteration is None]), None)
+
+
+def _note(line: _Line, found: StudyResult | None, arm: ArmResult | None) -> str:
+    if arm is not None or line.arm is None:
+        return ""
+    missing_logits = found is not None and line.arm == "self_debias_gen"
+    return NEEDS_LOGITS if missing_logits else NOT_RUN
+
+
+# --- the figure ---
+
+
+def _figure_three(bars: Sequence[Bar]) -> Figure:
+    return Figure(
+        "figure3",
+        "Figure 3: what is refined",
+        "The share of completions (RealToxicityPrompts, moderate and high) and of answers (BBQ) that were refined in "
+        "the first and in the second iteration, in per cent; a bar's length is the number of refinements per 100.",
+        [f"Iteration {k}" for k in ITERATIONS],
+        bars,
+    )
+
+
+def _bars(name: str, folder: Path) -> list[Bar]:
+    """One bar per data set and arm that iterates; as in the paper data set by data set, not arm by arm."""
+    settings = {WITH: "w/ performance", WITHOUT: "w/o performance"} if name == TEXTS else {WITH: ""}
+    key, names = ("band", {band: band for band in BANDS}) if name == TEXTS else (None, {ALL: "BBQ"})
+    shares = refined_shares(folder, list(settings), key, ITERATIONS)
+    return [
+        Bar(title, setting, shares[arm][group])
+        for group, title in names.items()
+        for arm, setting in settings.items()
+        if group in shares.get(arm, {})
+    ]
+
+
+# --- about the runs ---
+
+
+def _measured(folder: Path, scorers: Sequence[str]) -> list[str]:
+    """The scorers whose scores count."""
+    with open_sources([folder], scorers=scorers) as (runs, sources):
+        known: dict[str, Any] = runs[0].store.get("scorers") or {}
+        return [known[scorer]["spec"] for scorer in sources[0].scorers[1:]]
+
+
+def _lead(studies: Mapping[str, StudyResult], measured: Sequence[str]) -> str:
+    parts: list[str] = []
+    for name, found in studies.items():
+        facts = found.provenance[next(iter(found.provenance))]
+        plan = facts["plan"]
+        parts.append(f"{_samples(name, facts['samples'], plan)} of {found.benchmark}, seed {plan['seeds'][0]}")
+        if name == TEXTS:
+            parts[-1] += f", measured by {' and '.join(measured) or 'no scorer'}"
+    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+
+
+def _samples(name: str, samples: int, plan: Mapping[str, Any]) -> str:
+    if name == CHOICES:
+        return f"{samples:,} questions"
+    completions: int = plan["benchmark_options"].get("completions", COMPLETIONS)
+    return f"{samples // completions:,} prompts × {completions} completions"
+
+
+def _full_size(name: str) -> int:
+    return PER_KIND * (len(BANDS) * COMPLETIONS if name == TEXTS else len(CATEGORIES))

@@ -1,0 +1,63 @@
+"""How many items an iterating method refined, iteration by iteration: what figures about its cost show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.benchmarks.base import ratio
+from evenhand.runs.stored import open_sources
+from evenhand.stats import cluster_bootstrap, wilson
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL
+
+Reached = tuple[str, str, int]
+"""(group, cluster, last iteration) of one item."""
+
+
+def refined_shares(
+    folder: Path, arms: Sequence[str], group_key: str | None, iterations: Sequence[int]
+) -> Mapping[str, Mapping[str, Sequence[Estimate]]]:
+    """Arm label → group → the share refined in each iteration, for those of the arms that the run has.
+
+    Groups are the values of the metadata `group_key`; without one, all items are one group. Items that failed on the
+    way have no outcome and do not count.
+    """
+    shares: dict[str, dict[str, list[Estimate]]] = {}
+    with open_sources([folder]) as (runs, sources):
+        store = runs[0].store
+        places = {
+            number: (str(sample.metadata[group_key]) if group_key else ALL, sample.cluster)
+            for number, sample in store.samples()
+        }
+        groups = {group for group, _ in places.values()}
+        for source in sources:
+            if source.label not in arms:
+                continue
+            reached = [
+                (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
+                for number, outcome in store.answers(source.arm.number)
+            ]
+            shares[source.label] = {
+                group: [share_refined(reached, group, iteration) for iteration in iterations] for group in groups
+            }
+    return shares
+
+
+def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Estimate:
+    """The share of the group's items that got as far as the iteration, in per cent, with an interval by cluster."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for each, cluster, last in reached:
+        if each == group:
+            sums[cluster][0] += last >= iteration
+            sums[cluster][1] += 1
+    table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
+    found = cluster_bootstrap(table, ratio).interval
+    if found.estimate in (0.0, 1.0):
+        # All or none: there is nothing to resample, but that is no certainty; each cluster counts as one trial.
+        found = wilson(round(found.estimate) * len(sums), len(sums))
+    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
+    return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))

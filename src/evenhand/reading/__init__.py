@@ -1,0 +1,1 @@
+"""Ways to read an answer out of what a model wrote."""

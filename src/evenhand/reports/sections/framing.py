@@ -1,0 +1,63 @@
+"""Whether a model admits fewer biases in what is said to be its own text, in sentences: RLDF's Figure 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, Found, Ordering, ordering
+from evenhand.reports.format import finite, interval, limits, signed
+from evenhand.studies.results import ArmResult
+
+
+def framing_sentences(arm: ArmResult) -> list[str]:
+    """Per measure the three numbers, their paired differences, and whether the paper's ordering holds; then the alarms.
+
+    Without the alarms, a model that suspects whatever a rival wrote would pass for one that sees more.
+    """
+    found = [each for measure in MEASURES if (each := ordering(measure, arm.estimate)) is not None]
+    return [*map(_sentence, found), *_alarms(arm), *_apart(arm)]
+
+
+def _sentence(found: Ordering) -> str:
+    digits = 2 if found.measure == "rating" else 1
+    paired = ", ".join(
+        f"{one} − {two} {_change(each, digits)}"
+        for (one, two), each in zip(PAIRS, (*found.steps, found.whole), strict=True)
+    )
+    return (
+        f"{' < '.join(FRAMINGS)}: {found.holds}. {MEASURES[found.measure]}: {_levels(found.levels, digits)}; "
+        f"paired by text (n = {found.whole.n}): {paired}."
+    )
+
+
+def _alarms(arm: ArmResult) -> list[str]:
+    """What is called biased and is not."""
+    levels = [arm.estimate(f"false_alarms_{framing}") for framing in FRAMINGS]
+    known = [each for each in levels if each is not None and finite(each.value) is not None]
+    if len(known) < len(levels):
+        return []
+    said = f"Texts without a bias that are called biased, %: {_levels(known, 1)}"
+    change = arm.estimate("false_alarms_competitor_minus_own")
+    if change is not None and finite(change.value) is not None:
+        said += f"; paired by text (n = {change.n}): competitor − own {_change(change, 1)}"
+    return [f"{said}."]
+
+
+def _apart(arm: ArmResult) -> list[str]:
+    """Whether the answers are about the texts at all."""
+    apart = arm.estimate("apart")
+    if apart is None or finite(apart.value) is None:
+        return []
+    said = f"Yes to biased minus yes to clean texts, all framings, points: {_change(apart, 1)}"
+    if apart.low is not None and apart.low > 0:
+        return [f"{said}."]
+    return [f"{said}; biased and clean texts are not told apart, so the above says little about seeing biases."]
+
+
+def _levels(levels: Sequence[Found], digits: int) -> str:
+    named = zip(FRAMINGS, levels, strict=True)
+    return ", ".join(f"{name} {interval(each.value, each.low, each.high, digits)}" for name, each in named)
+
+
+def _change(found: Found, digits: int) -> str:
+    return f"{signed(found.value, digits)} {limits(found.low, found.high, digits)}"

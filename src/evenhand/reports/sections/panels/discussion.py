@@ -1,0 +1,170 @@
+"""What the discussion of a panel did: gaps round by round, who moved whom, and what was asked for in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.benchmarks.judgement.findings import ALL, MEASURES, Amplification, Measure, PanelAudit, Shift
+from evenhand.reports.charts import Lane
+from evenhand.reports.charts.axis import axis_for
+from evenhand.reports.format import DASH, count, limits, number, p_value
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.panels.parts import (
+    PERCENT,
+    POINTS,
+    AuditedArm,
+    audited,
+    difference_cell,
+    difference_text,
+    digits_of,
+    drawn,
+    interval_lane,
+    pair_name,
+    plot,
+    scale_of,
+    scaled,
+)
+from evenhand.reports.sections.parts import arm_name, legend, scrolling, section, table
+from evenhand.reports.view import View, group_label
+from evenhand.stats import Interval
+
+
+def discussed(view: View) -> bool:
+    """Whether any arm has rounds of discussion."""
+    return any(audit.rounds for _, audit in audited(view))
+
+
+def discussion(view: View) -> Html:
+    """Amplification per round, then influence."""
+    arms = [(arm, audit) for arm, audit in audited(view) if audit.rounds]
+    lead = "How far the mean size of the gaps after each round is from that of the scores that judges gave "
+    lead += "independently. Above 0 identities are further apart than before the discussion, below 0 they are closer. "
+    lead += "Only judges who scored in both rounds count."
+    note = "Sizes shrink when a discussion only makes scores less noisy, so “amplified” and “damped” are not read off "
+    note += "the bars: the test asks whether each profession's gaps moved along those of all others. The p-value is of "
+    note += "“the discussion moves no gap”; the reading is after Holm's correction over a round's measures."
+    return section(
+        "discussion",
+        "Discussion",
+        lead,
+        legend(view),
+        [_chart(view, arms, measure) for measure in MEASURES],
+        _table(view, arms),
+        tag("p", note, class_="footnote"),
+        [_shifts(arm.label, audit) for arm, audit in arms],
+        tag("h3", "Who moved whom", class_="part-name"),
+        [_influence(view, arm) for arm in arms],
+        tag("p", _INFLUENCE, class_="footnote"),
+    )
+
+
+# --- amplification ---
+
+
+def _chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html | None:
+    found = [
+        (arm, each)
+        for arm, audit in arms
+        for each in audit.amplification
+        if each.measure == measure and each.category == ALL
+    ]
+    if not any(each.change.estimate is not None for _, each in found):
+        return None
+    scale, digits = scale_of(measure), digits_of(measure)
+    axis = axis_for(drawn(scaled(each.change, scale) for _, each in found), include_zero=True)
+    rows: list[tuple[str, str, list[Lane]]] = []
+    for number_of_round in sorted({each.round for _, each in found}):
+        here = [(arm, each) for arm, each in found if each.round == number_of_round]
+        lanes = [interval_lane(view, arm, scaled(each.change, scale), _text(each, scale, digits)) for arm, each in here]
+        decided = [f"{each.direction}: {arm.label}" for arm, each in here if each.direction != "undecided"]
+        rows.append((f"after round {number_of_round}", ", ".join(decided), lanes))
+    unit = "per cent" if scale == PERCENT else "points"
+    caption = tag("figcaption", tag("strong", MEASURES[measure]), f" – change of the mean gap, {unit}")
+    return tag("figure", caption, plot(axis, rows, MEASURES[measure]), class_="gaps")
+
+
+def _text(each: Amplification, scale: float, digits: int) -> str:
+    return f"{difference_text(scaled(each.change, scale), digits)}, {each.direction}"
+
+
+def _table(view: View, arms: Sequence[AuditedArm]) -> Html:
+    head: list[Node] = ["Arm", "Measure", "Category", "Round", "Before", "After", "Change", "p", "Reading"]
+    rows: list[list[Node]] = [
+        [arm_name(view, arm), *_cells(each)]
+        for arm, audit in arms
+        for each in audit.amplification
+        if each.change.estimate is not None
+    ]
+    summary = tag("summary", "The numbers as a table, by category")
+    return tag("details", summary, table(head, rows, "Amplification by round", "numbers words-3 audit"))
+
+
+def _cells(each: Amplification) -> list[Node]:
+    scale, digits = scale_of(each.measure), digits_of(each.measure)
+    before, after = (None if value is None else value * scale for value in (each.before, each.after))
+    return [
+        MEASURES[each.measure] + (",\u00a0%" if scale == PERCENT else ""),
+        "all" if each.category == ALL else group_label(each.category),
+        str(each.round),
+        number(before, digits),
+        number(after, digits),
+        difference_cell(scaled(each.change, scale), digits),
+        p_value(each.p_value),
+        tag("b", each.direction) if each.direction != "undecided" else each.direction,
+    ]
+
+
+def _shifts(label: str, audit: PanelAudit) -> Html | None:
+    rows = [_shift(each) for each in audit.shifts if each.change.estimate is not None]
+    if not rows:
+        return None
+    head: list[Node] = ["Pair", "Measure", "Round", "Before", "After", "Change"]
+    content = table(head, rows, f"{label}: gaps by round", "numbers audit")
+    return tag("details", tag("summary", f"{label}: every gap, round by round"), content)
+
+
+def _shift(each: Shift) -> list[Node]:
+    scale, digits = scale_of(each.measure), digits_of(each.measure)
+    before, after = (None if value is None else value * scale for value in (each.before, each.after))
+    return [
+        pair_name(each),
+        MEASURES[each.measure] + (",\u00a0%" if scale == PERCENT else ""),
+        str(each.round),
+        number(before, digits),
+        number(after, digits),
+        difference_cell(scaled(each.change, scale), digits),
+    ]
+
+
+# --- influence ---
+
+_INFLUENCE = (
+    "How far the judge of the row moved, of its distance to the judge of the column, whenever it heard that one: 0 is "
+    "not at all, 1 all the way. A drift that scores have in a round whomever a judge hears is left out. A judge that "
+    "only corrects its own stray scores seems to move towards everybody, so compare columns, not the size alone. A "
+    "dash: it never heard that judge."
+)
+_STEPS = 10
+
+
+def _influence(view: View, audited_arm: AuditedArm) -> Html | None:
+    arm, audit = audited_arm
+    if not audit.influence:
+        return None
+    by_pair = {(each.listener, each.judge): each for each in audit.influence}
+    head = tag("tr", tag("th", "listener", class_="corner"), [tag("th", name, scope="col") for name in audit.judges])
+    rows: list[Node] = []
+    for listener in audit.judges:
+        cells: list[Node] = []
+        for judge in audit.judges:
+            found = by_pair.get((listener, judge))
+            cells.append(tag("td", DASH, class_="heat-0") if found is None else _moved(found.share, found.n))
+        rows.append(tag("tr", tag("th", listener, scope="row"), cells))
+    body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat influence")
+    return tag("figure", tag("figcaption", arm_name(view, arm)), scrolling(body, f"{arm.label}: who moved whom"))
+
+
+def _moved(moved: Interval, n: int) -> Html:
+    step = min(_STEPS, max(0, round(_STEPS * (moved.estimate or 0.0))))
+    small = tag("small", limits(moved.low, moved.high, POINTS), title=f"n = {count(n)}")
+    return tag("td", number(moved.estimate, POINTS), small, class_=f"heat-{step}")

@@ -1,0 +1,94 @@
+"""Pieces that the sections on judges share: audited arms, names of identities, intervals as cells and lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evenhand.benchmarks.judgement.findings import CONTROL, Gap, Measure, PanelAudit, Shift
+from evenhand.reports.charts import Lane, strip, tick_labels
+from evenhand.reports.charts.axis import Axis
+from evenhand.reports.format import DASH, finite, limits, signed
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.view import View
+from evenhand.stats import Interval
+from evenhand.studies.results import ArmResult, Estimate
+
+AuditedArm = tuple[ArmResult, PanelAudit]
+
+POINTS = 2
+"""Decimals of scores; shares have one."""
+PERCENT = 100.0
+
+
+def audited(view: View) -> list[AuditedArm]:
+    """The arms that have an audit, with it."""
+    return [(arm, arm.audit) for arm in view.arms if arm.audit is not None]
+
+
+def identity_name(identity: str) -> str:
+    return "no label" if identity == CONTROL else identity
+
+
+def pair_name(pair: Gap | Shift) -> str:
+    return f"{identity_name(pair.x)} − {identity_name(pair.y)}"
+
+
+def scale_of(measure: Measure) -> float:
+    """Wins are shares, shown in per cent."""
+    return PERCENT if measure == "wins_2" else 1.0
+
+
+def digits_of(measure: Measure) -> int:
+    return 1 if measure == "wins_2" else POINTS
+
+
+def scaled(interval: Interval, scale: float) -> Interval:
+    estimate, low, high = (
+        None if each is None else each * scale for each in (interval.estimate, interval.low, interval.high)
+    )
+    return Interval(estimate, low, high, interval.n)
+
+
+def as_estimate(interval: Interval, n: int) -> Estimate:
+    """An interval in the form that cells of tables have; n is what the reader should count."""
+    return Estimate("", "", interval.estimate, interval.low, interval.high, n)
+
+
+def difference_text(interval: Interval, digits: int) -> str:
+    """`+0.21 [0.12, 0.30]`; a dash where undefined."""
+    if finite(interval.estimate) is None:
+        return DASH
+    return f"{signed(interval.estimate, digits)} {limits(interval.low, interval.high, digits)}"
+
+
+def difference_cell(interval: Interval, digits: int) -> Html:
+    """A difference over its interval."""
+    if finite(interval.estimate) is None:
+        return tag("span", DASH, class_="value undefined")
+    value = tag("span", signed(interval.estimate, digits), class_="value")
+    return tag(
+        "span", value, tag("span", limits(interval.low, interval.high, digits), class_="limits"), class_="estimate"
+    )
+
+
+def interval_lane(view: View, arm: ArmResult, interval: Interval, text: str) -> Lane:
+    return Lane(view.arm_index(arm.id), interval.estimate, interval.low, interval.high, f"{arm.label}: {text}")
+
+
+def drawn(intervals: Iterable[Interval]) -> list[float | None]:
+    """What an axis has to cover."""
+    return [v for i in intervals if finite(i.estimate) is not None for v in (i.estimate, i.low, i.high)]
+
+
+def plot(axis: Axis, rows: Sequence[tuple[str, str, Sequence[Lane]]], label: str) -> Html:
+    """Dots and whiskers: (name, what is said below it, lanes) per row."""
+    body: list[Node] = []
+    for name, small, lanes in rows:
+        head = tag("span", tag("span", name), tag("small", small) if small else None, class_="row-name")
+        said = f"{label}, {name}. " + "; ".join(lane.text for lane in lanes)
+        body.append(tag("div", head, strip(axis, lanes, said), class_="row"))
+    return tag("div", _axis_row(axis), body, _axis_row(axis), class_="plot")
+
+
+def _axis_row(axis: Axis) -> Html:
+    return tag("div", tag("span", class_="row-name"), tick_labels(axis), class_="row axis")

@@ -1,0 +1,225 @@
+"""The scores that judges gave, one arm at a time: a matrix of differences, means, distributions, tests; coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.benchmarks.judgement import METRICS
+from evenhand.benchmarks.judgement.findings import CHI_SQUARE_CAVEAT, COMBINED, CONTROL, Distribution, PanelAudit
+from evenhand.reports.format import count, limits, number, p_value, plural, share, signed
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.panels import gap_table
+from evenhand.reports.sections.panels.parts import (
+    PERCENT,
+    POINTS,
+    AuditedArm,
+    as_estimate,
+    audited,
+    identity_name,
+)
+from evenhand.reports.sections.parts import arm_name, estimate_cell, scrolling, section, table
+from evenhand.reports.view import View, group_label
+from evenhand.stats import Interval
+from evenhand.studies.results import ArmResult
+
+SHADES = 5
+"""On either side of 0."""
+_HEAT_STEPS = 10
+_LEAST_FULL = 0.1
+"""Points at which a cell has its full colour, at least: smaller differences should look small."""
+
+
+def scores(view: View) -> Html:
+    """A block per arm that opens, the first one open."""
+    arms = audited(view)
+    full = full_colour([each.interval for _, audit in arms for each in audit.matrix])
+    lead = "Consensus scores from 0 to 10 of one candidate at a time (phase 1), unless it says otherwise."
+    blocks = [_block(view, arm, audit, full, is_open=i == 0) for i, (arm, audit) in enumerate(arms)]
+    return section("scores", "Scores", lead, blocks)
+
+
+def _block(view: View, arm: ArmResult, audit: PanelAudit, full: float, *, is_open: bool) -> Html:
+    secondary = f"By metric, and against no label: {plural(len(audit.secondary), 'more gap')}"
+    return tag(
+        "details",
+        tag("summary", arm_name(view, arm)),
+        tag("h3", "Differences between identities", class_="part-name"),
+        _matrix(arm.label, audit, full),
+        tag("h3", "Mean scores", class_="part-name"),
+        _means(arm.label, audit),
+        tag("h3", "Distribution of scores", class_="part-name"),
+        _distributions(arm.label, audit),
+        tag("h3", "Chi-square tests", class_="part-name"),
+        _chi_square(arm.label, audit),
+        tag("details", tag("summary", secondary), gap_table(f"{arm.label}: secondary gaps", audit.secondary)),
+        class_="arm-block",
+        open=is_open,
+    )
+
+
+# --- the matrix ---
+
+
+def full_colour(intervals: Sequence[Interval]) -> float:
+    """The difference at which a cell of a matrix has its full colour, one for all matrices that are compared."""
+    return max([_LEAST_FULL, *(abs(each.estimate) for each in intervals if each.estimate is not None)])
+
+
+def shade(value: float | None, full: float) -> str:
+    """The class that colours a difference: `more-1` to `more-5`, `less-1` to `less-5`, `level` near 0."""
+    step = 0 if value is None else min(SHADES, round(SHADES * abs(value) / full))
+    return "level" if not step or value is None else f"{'more' if value > 0 else 'less'}-{step}"
+
+
+def _matrix(label: str, audit: PanelAudit, full: float) -> list[Node]:
+    identities = audit.identities
+    category = {identity: name for name, each in audit.categories.items() for identity in each}
+    found = {frozenset((gap.x, gap.y)) for gap in audit.gaps if gap.found and gap.measure == "score_1"}
+    head = tag("tr", tag("th", "x − y", class_="corner"), [tag("th", name, scope="col") for name in identities])
+    rows: list[Node] = []
+    for y in identities:
+        cells: list[Node] = []
+        for x in identities:
+            same = " tested" if category[x] == category[y] and x != y else ""
+            mark = " ✓" if frozenset((x, y)) in found else ""
+            cells.append(_difference(audit.difference(x, y) if x != y else None, full, same, mark))
+        rows.append(tag("tr", tag("th", y, scope="row"), cells))
+    body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat differences")
+    note = "The mean score of the column's identity less that of the row's, in points, with its interval. Blue: the "
+    note += f"column gets more; orange: the row does; full colour at {number(full, POINTS)} points in all arms. "
+    note += "Outlined: pairs of one category, which are tested; ✓: found. Cells across categories are for the eye."
+    return [scrolling(body, f"{label}: differences between identities"), tag("p", note, class_="footnote")]
+
+
+def _difference(interval: Interval | None, full: float, css: str, mark: str) -> Html:
+    if interval is None or interval.estimate is None:
+        return tag("td", "", class_="level")
+    value = [signed(interval.estimate, POINTS), mark]
+    small = tag("small", limits(interval.low, interval.high, POINTS))
+    return tag("td", value, small, class_=shade(interval.estimate, full) + css)
+
+
+# --- means and distributions ---
+
+
+def _means(label: str, audit: PanelAudit) -> Html:
+    found = {(each.identity, each.metric): each for each in audit.means}
+    columns = (COMBINED, *METRICS)
+    head: list[Node] = ["Identity", "Category", *(_metric(each) for each in columns)]
+    rows: list[list[Node]] = []
+    for identity in _with_control(audit, [each.identity for each in audit.means]):
+        cells = [found.get((identity, metric)) for metric in columns]
+        category = next((each.category for each in cells if each is not None), "")
+        estimates = [None if each is None else as_estimate(each.interval, each.n) for each in cells]
+        rows.append(
+            [identity_name(identity), _category(identity, category), *(estimate_cell(e, POINTS) for e in estimates)]
+        )
+    return table(head, rows, f"{label}: mean scores", "numbers iterations")
+
+
+def _distributions(label: str, audit: PanelAudit) -> list[Node]:
+    parts: list[Node] = [_levels(f"{label}: all metrics", audit, METRICS)]
+    for metric in METRICS:
+        content = _levels(f"{label}: {metric}", audit, (metric,))
+        parts.append(tag("details", tag("summary", _metric(metric)), content))
+    note = "Per cent of the scores of an identity, rounded to whole points; all four metrics together, then each."
+    return [parts[0], tag("p", note, class_="footnote"), *parts[1:]]
+
+
+def _levels(label: str, audit: PanelAudit, metrics: Sequence[str]) -> Html:
+    """A row per identity: how often each score was given."""
+    given = [each for each in audit.distributions if each.metric in metrics]
+    levels = len(given[0].counts) if given else 0
+    head = tag("tr", tag("th", "score", class_="corner"), [tag("th", str(i), scope="col") for i in range(levels)])
+    rows: list[Node] = []
+    for identity in _with_control(audit, [each.identity for each in given]):
+        counts = _added([each for each in given if each.identity == identity])
+        total = sum(counts)
+        name = tag("th", identity_name(identity), tag("small", f"n = {count(total)}"), scope="row")
+        rows.append(tag("tr", name, [_level(each, total) for each in counts]))
+    return scrolling(tag("table", tag("thead", head), tag("tbody", rows), class_="heat levels"), label)
+
+
+def _added(distributions: Sequence[Distribution]) -> list[int]:
+    return [sum(each) for each in zip(*(each.counts for each in distributions), strict=True)]
+
+
+def _level(n: int, total: int) -> Html:
+    step = round(_HEAT_STEPS * n / total) if total else 0
+    return tag("td", share(n, total, 0) if n else "", class_=f"heat-{step}")
+
+
+def _with_control(audit: PanelAudit, present: Sequence[str]) -> list[str]:
+    """The identities that are present, in the order of all tables, the unlabelled ones last."""
+    return [each for each in (*audit.identities, CONTROL) if each in present]
+
+
+def _category(identity: str, category: str) -> str:
+    return "" if identity == CONTROL else group_label(category)
+
+
+def _metric(metric: str) -> str:
+    return "all four" if metric == COMBINED else metric
+
+
+# --- chi-square ---
+
+
+def _chi_square(label: str, audit: PanelAudit) -> list[Node]:
+    head: list[Node] = ["Category", "Metric", "χ²", "df", "p", "Cramér's V", "n"]
+    rows: list[list[Node]] = [
+        [
+            group_label(each.category),
+            _metric(each.metric),
+            number(each.statistic),
+            str(each.df),
+            p_value(each.p_value),
+            number(each.cramers_v, 3),
+            count(each.n),
+        ]
+        for each in audit.chi_square
+    ]
+    return [
+        table(head, rows, f"{label}: chi-square tests", "numbers"),
+        tag("p", f"{CHI_SQUARE_CAVEAT}.", class_="footnote"),
+    ]
+
+
+# --- coverage ---
+
+
+def coverage(view: View) -> Html:
+    """What was asked for, what came back, and who never changed a score."""
+    arms = audited(view)
+    lead = "A judgement that could not be read, or that a judge declined to give, is missing; it is never a number. "
+    lead += "Judges that end with the scores they began with have not taken part in the discussion."
+    head: list[Node] = ["Arm", "Samples", "Graded", "Refused", "Unscored", "Failed", "Judgements", "Unread", "Declined"]
+    rows = [_covered(view, each) for each in arms]
+    by_judge: list[list[Node]] = [
+        [
+            arm_name(view, arm),
+            judge.judge,
+            count(judge.asked),
+            share(judge.missing, judge.asked),
+            "–" if judge.unchanged is None else f"{number(PERCENT * judge.unchanged)}%",
+        ]
+        for arm, audit in arms
+        for judge in audit.coverage.judges
+    ]
+    judge_head: list[Node] = ["Arm", "Judge", "Asked", "Missing", "Changed nothing"]
+    return section(
+        "coverage",
+        "Coverage of judgements",
+        lead,
+        table(head, rows, "Coverage by arm", "numbers coverage"),
+        tag("h3", "By judge", class_="part-name"),
+        table(judge_head, by_judge, "Coverage by judge", "numbers"),
+    )
+
+
+def _covered(view: View, audited_arm: AuditedArm) -> list[Node]:
+    arm, audit = audited_arm
+    found = audit.coverage
+    of_samples = [share(each, found.samples) for each in (found.graded, found.refused, found.unscored, found.failed)]
+    of_asked = [share(each, found.asked) for each in (found.unread, found.declined)]
+    return [arm_name(view, arm), count(found.samples), *of_samples, count(found.asked), *of_asked]

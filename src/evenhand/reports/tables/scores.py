@@ -1,0 +1,56 @@
+"""Scores and their agreement as tables for the terminal; the report's table has the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evenhand.reports.format import count, interval, number, share
+from evenhand.reports.tables import plain_table, safe_text
+from evenhand.runs.scores import Means
+from evenhand.studies.results import Agreement, AgreementRow
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
+"""A terminal is narrow; the title says what side is meant."""
+AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
+
+
+def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], found: Mapping[int, Means]) -> Table:
+    """One column per arm: the means over its final answers, and how many have a score."""
+    table = plain_table(f"Means of the final answers by {scorer}")
+    table.add_column("")
+    for label in arms.values():
+        table.add_column(safe_text(label), justify="right", overflow="fold")
+    columns = [found.get(arm, Means()) for arm in arms]
+    for name in attributes:
+        table.add_row(safe_text(name), *(number(each.mean(name), 3) for each in columns))
+    table.add_section()
+    table.add_row("scored", *(count(each.graded) for each in columns))
+    table.add_row("unscored", *(count(each.unscored) for each in columns))
+    return table
+
+
+def agreement_table(agreement: Agreement) -> Table:
+    """One row per attribute that both scorers give."""
+    table = plain_table(f"How far {agreement.first} and {agreement.second} agree on the final answers (sides of 0.5)")
+    table.add_column("", no_wrap=True)
+    for name in AGREEMENT_COLUMNS:
+        table.add_column(_SHORT.get(name, name), justify="right")
+    for row in agreement.rows:
+        table.add_row(safe_text(row.attribute), *agreement_cells(row))
+    return table
+
+
+def agreement_cells(row: AgreementRow) -> list[str]:
+    """The row in words, one for each of AGREEMENT_COLUMNS."""
+    return [
+        count(row.n),
+        number(row.pearson, 3),
+        number(row.spearman, 3),
+        interval(row.difference, row.low, row.high, 3),
+        share(round(row.same_side * row.n), row.n),
+        number(row.kappa, 3),
+    ]

@@ -1,0 +1,154 @@
+"""Stored runs opened for reading: their arms, and all samples with the records of every arm; no model is called."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Benchmark, load_benchmark
+from evenhand.errors import PlanError
+from evenhand.models.request import unpack
+from evenhand.runs.plan import Arm, Plan, make_plan
+from evenhand.runs.rows import FINAL
+from evenhand.runs.store import Store
+from evenhand.types import Record, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSource:
+    """One arm and the store it lies in; its final results, or those after some iteration."""
+
+    id: str
+    label: str
+    store: Store
+    arm: Arm
+    scorers: tuple[str, ...]
+    """Whose grades count: the benchmark's, then the scorers'."""
+    iteration: int = FINAL
+
+    def record(self, number: int, sample: Sample) -> Record | None:
+        return self.store.record(number, self.arm.number, sample, self.scorers, self.iteration)
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run directory opened for reading."""
+
+    directory: Path
+    store: Store
+    plan: Plan
+
+    @classmethod
+    def open(cls, directory: Path) -> StoredRun:
+        store = Store(directory)
+        stored = store.get("plan")
+        if stored is None:
+            raise PlanError(f"The run in {directory} never got as far as its plan; run it again.")
+        return cls(directory, store, make_plan(stored))
+
+    def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+        """The ids of the scorers that count: those of the plan, with `wanted` in place of what they replace."""
+        known: dict[str, Any] = self.store.get("scorers") or {}
+        active: list[str] = [scorer for scorer, about in known.items() if about["planned"]]
+        for spec in wanted:
+            chosen = self._scorer(spec, known)
+            replaced: set[str] = set(known[chosen]["attributes"])
+            active = [each for each in active if each != chosen and not replaced & set(known[each]["attributes"])]
+            active.append(chosen)
+        return (self.store.get("scorer"), *active)
+
+    def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
+        """The id that a spec stands for: the last version of it; of one with a model, the name alone will do."""
+        exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
+        found = exact or [scorer for scorer, about in known.items() if about["spec"].partition(":")[0] == spec]
+        if not found:
+            raise PlanError(
+                f"{self.directory} has no scores by {spec!r}; make them with "
+                f"`evenhand rescore {self.directory} --scorer {spec}`."
+            )
+        if not exact and len(found) > 1:
+            raise PlanError(f"{spec!r} may be {' or '.join(found)}; name one of them.")
+        return found[-1]
+
+    def benchmark(self) -> Benchmark:
+        """The benchmark's grading and metrics; its data is in the store and not needed again."""
+        return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
+
+
+@contextlib.contextmanager
+def open_sources(
+    directories: Sequence[Path], *, scorers: Sequence[str] = (), iterations: bool = False
+) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
+    """The run directories, opened for reading, and all their arms; with `iterations`, also as they stood after each."""
+    with contextlib.ExitStack() as stack:
+        runs: list[StoredRun] = []
+        for directory in directories:
+            run = StoredRun.open(directory)
+            stack.callback(run.store.close)
+            runs.append(run)
+        if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
+            raise PlanError("These runs are of different benchmarks, whose numbers cannot be compared.")
+        active = [run.scorers(scorers) for run in runs]
+        if len(set(active)) > 1:
+            raise PlanError(
+                "These runs were scored by different scorers, whose scores cannot be compared; "
+                "rescore them alike and name the scorer with --scorer."
+            )
+        yield runs, _sources(runs, active[0], iterations)
+
+
+def walk(sources: Sequence[ArmSource]) -> Iterator[tuple[Sample, dict[str, Record]]]:
+    """Every sample with the records of all arms that finished it, walking all stores side by side by sample id."""
+    stores = list({id(source.store): source.store for source in sources}.values())
+    cursors = [store.samples() for store in stores]
+    heads = [next(cursor, None) for cursor in cursors]
+    while present := [head for head in heads if head is not None]:
+        sample = min((each for _, each in present), key=lambda each: each.id)
+        records: dict[str, Record] = {}
+        for index, (store, head) in enumerate(zip(stores, heads, strict=True)):
+            if head is None or head[1].id != sample.id:
+                continue
+            if head[1] != sample:
+                raise PlanError(f"The sample {sample.id} differs between these runs; they used different data.")
+            for source in sources:
+                if source.store is store:
+                    record = source.record(head[0], sample)
+                    if record is not None:
+                        records[source.id] = record
+            heads[index] = next(cursors[index], None)
+        yield sample, records
+
+
+def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:
+    sources: list[ArmSource] = []
+    for number, (run, name) in enumerate(zip(runs, names_of(runs), strict=True), 1):
+        for arm in run.plan.arms():
+            label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
+            source = ArmSource(f"{number}.{arm.number}", label, run.store, arm, scorers)
+            # The first answer is left out: it is what the model says by itself, as the method `default` shows it.
+            sources += [*(steps_of(source)[1:] if iterations else ()), source]
+    return sources
+
+
+def steps_of(source: ArmSource) -> list[ArmSource]:
+    """The arm as it stood after each of its iterations; none for methods that do not iterate."""
+    last = source.store.most_iterations(source.arm.number)
+    return [
+        replace(source, id=f"{source.id}.{each}", label=f"{source.label} · iteration {each}", iteration=each)
+        for each in range(last + 1 if last else 0)
+    ]
+
+
+def names_of(runs: Sequence[StoredRun]) -> list[str]:
+    """The directories by their last part, or whole where that does not tell them apart."""
+    short = [run.directory.resolve().name for run in runs]
+    return [name if short.count(name) == 1 else str(run.directory) for name, run in zip(short, runs, strict=True)]
+
+
+def prompts_used(store: Store) -> dict[str, str]:
+    """The hash of every prompt that was used, by id."""
+    turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
+    return dict(sorted((turn["prompt_id"], turn["prompt_hash"]) for turn in turns))

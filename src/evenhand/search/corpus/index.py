@@ -1,0 +1,211 @@
+"""The full-text index of an offline corpus: one SQLite file in the cache folder, made once and ranked by BM25."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import UsageError
+from evenhand.paths import cache_folder
+from evenhand.search.base import Hit
+from evenhand.search.corpus.files import Document, corpus_files, documents
+
+FORMAT = 1
+"""Raised whenever the index or the way texts are read changes: old files are then made again."""
+WORDS = 200
+"""Of a passage, about; it ends with a sentence where one ends in its second half."""
+LONGEST_TEXT = 4000
+"""Characters of a hit's text: the best passage and its neighbours."""
+
+_LONGEST_PASSAGE = 2000
+_TITLE_WEIGHT = 3.0
+_MOST_TERMS = 32
+_SCHEMA = """
+CREATE TABLE facts (format INTEGER, sha256 TEXT, documents INTEGER);
+CREATE TABLE documents (id INTEGER PRIMARY KEY, title TEXT, url TEXT);
+CREATE VIRTUAL TABLE passages USING fts5(
+  title, text, document UNINDEXED, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+"""
+_WORD = re.compile(r"\S{1,100}")
+_TERM = re.compile(r"\w+")
+_STOP_WORDS = frozenset(
+    _TERM.findall(
+        "a about an and any are as at be been being but by can could did do does for from had has have he her his how "
+        "i if in into is it its may more most no not of on or our she should so some such than that the their them "
+        "there these they this those to was we were what when where which who whom why will with would you your"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusIndex:
+    """An index that is ready to be searched."""
+
+    file: Path
+    sha256: str
+    """Of the documents, wherever they lie."""
+    documents: int
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        """The documents with the best passages, best first."""
+        wanted = match_expression(query)
+        if not wanted or limit < 1:
+            return []
+        with contextlib.closing(_open(self.file)) as db:
+            return [_hit(db, *place) for place in _best_passages(db, wanted, limit)]
+
+
+def fts5_missing() -> bool:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        try:
+            db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
+def load_index(path: Path) -> CorpusIndex:
+    """The index of the corpus at `path`; made first where there is none of its files as they are now."""
+    file = cache_folder() / "corpora" / f"{_state(path)}.sqlite"
+    index = _ready(file)
+    if index is None:
+        _make(path, file)
+        index = _ready(file)
+    if index is None:
+        raise UsageError(f"The index {file} cannot be read; is the disk in order?")
+    return index
+
+
+def match_expression(query: str) -> str:
+    """Any of the query's words, each quoted: nothing in a query is syntax."""
+    terms = list(dict.fromkeys(_TERM.findall(query.lower())))
+    telling = [term for term in terms if term not in _STOP_WORDS] or terms
+    return " OR ".join(f'"{term}"' for term in telling[:_MOST_TERMS])
+
+
+def passages(text: str) -> Iterator[str]:
+    """The text in pieces of about WORDS words."""
+    start = end = sentence = words = 0
+    for word in _WORD.finditer(text):
+        if words == WORDS or word.end() - start > _LONGEST_PASSAGE:
+            cut = sentence or end
+            if piece := _one_line(text[start:cut]):
+                yield piece
+            words = len(_WORD.findall(text[cut:end]))
+            start, sentence = cut, 0
+        end = word.end()
+        words += 1
+        if words > WORDS // 2 and word[0].endswith((".", "!", "?", ".”", '."')):
+            sentence = end
+    if rest := _one_line(text[start:]):
+        yield rest
+
+
+def _state(path: Path) -> str:
+    """What tells whether the files have changed: their paths, sizes and times."""
+    digest = hashlib.sha256(f"{FORMAT}\0{path.resolve()}".encode("utf-8", "surrogateescape"))
+    for file in corpus_files(path.resolve()):
+        stat = file.stat()
+        digest.update(f"\0{file}\0{stat.st_size}\0{stat.st_mtime_ns}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
+
+
+def _ready(file: Path) -> CorpusIndex | None:
+    """The index in the file; None when there is none, or a damaged one."""
+    if not file.is_file():
+        return None
+    try:
+        with contextlib.closing(_open(file)) as db:
+            made_for, sha256, count = db.execute("SELECT format, sha256, documents FROM facts").fetchone()
+    except (sqlite3.Error, TypeError):
+        return None
+    return CorpusIndex(file, sha256, count) if made_for == FORMAT else None
+
+
+def _make(path: Path, file: Path) -> None:
+    """Write the index beside its place and move it there when it is whole: two processes do not disturb each other."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(suffix=".part", dir=file.parent)
+        os.close(handle)
+    except OSError as error:
+        message = f"The index of {path} cannot be written ({error.strerror}); set EVENHAND_CACHE to a writable folder."
+        raise UsageError(message) from error
+    try:
+        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
+            _fill(db, path)
+        Path(part).replace(file)
+    except sqlite3.Error as error:
+        raise UsageError(f"The index of {path} cannot be written to {file.parent} ({error}).") from error
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _fill(db: sqlite3.Connection, path: Path) -> None:
+    # A half-written file is thrown away, so nothing has to be journalled.
+    db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + _SCHEMA)
+    digest = hashlib.sha256()
+    count = 0
+    db.execute("BEGIN")
+    for count, document in enumerate(documents(path), 1):
+        digest.update(orjson.dumps((document.title, document.url, document.text)))
+        _add(db, count, document)
+    db.execute("INSERT INTO facts VALUES (?, ?, ?)", (FORMAT, digest.hexdigest(), count))
+    db.execute("COMMIT")
+
+
+def _add(db: sqlite3.Connection, number: int, document: Document) -> None:
+    title = _one_line(document.title)
+    db.execute("INSERT INTO documents VALUES (?, ?, ?)", (number, title, document.url))
+    db.executemany(
+        "INSERT INTO passages (title, text, document) VALUES (?, ?, ?)",
+        ((title, passage, number) for passage in passages(document.text)),
+    )
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def _best_passages(db: sqlite3.Connection, wanted: str, limit: int) -> Iterator[tuple[int, int]]:
+    """Document and number of the best passage, for the best documents."""
+    seen: set[int] = set()
+    rows: Any = db.execute(
+        "SELECT document, rowid FROM passages WHERE passages MATCH ? ORDER BY bm25(passages, ?), rowid",
+        (wanted, _TITLE_WEIGHT),
+    )
+    for document, passage in rows:
+        if document not in seen:
+            seen.add(document)
+            yield document, passage
+        if len(seen) == limit:
+            return
+
+
+def _hit(db: sqlite3.Connection, document: int, passage: int) -> Hit:
+    title, url = db.execute("SELECT title, url FROM documents WHERE id = ?", (document,)).fetchone()
+    around = db.execute(
+        "SELECT rowid, text FROM passages WHERE rowid BETWEEN ? AND ? AND document = ?",
+        (passage - 1, passage + 1, document),
+    )
+    texts: dict[int, str] = dict(around.fetchall())
+    best = text = texts[passage]
+    for number in (passage + 1, passage - 1):
+        if (more := texts.get(number)) and len(text) + len(more) < LONGEST_TEXT:
+            text = f"{text} {more}" if number > passage else f"{more} {text}"
+    return Hit(title, url, best, text)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("\0", " ").split())

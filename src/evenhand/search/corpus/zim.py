@@ -1,0 +1,186 @@
+"""A small reader of ZIM, the format of offline copies of Wikipedia and other sites (openzim.org).
+
+The file is untrusted: every offset is checked against its size, and what is unpacked is bounded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+
+from evenhand.errors import DataError
+from evenhand.search.corpus.zim_unpack import UnpackError, unpack
+
+_HEADER: Final = struct.Struct("<IHH16sIIQQQQIIQ")
+_MAGIC: Final = 72173914
+_ENTRY: Final = struct.Struct("<HBcI")
+_NOT_CONTENT: Final = 0xFFFD
+"""Redirects, and two kinds that are not used any more, have types from here on."""
+_ARTICLES: Final = (b"A", b"C")
+"""The namespaces of articles, in old files and in new ones."""
+_EXTENDED: Final = 0x10
+"""The mark of clusters with offsets of 8 bytes."""
+
+LARGEST_CLUSTER = 64_000_000
+"""Bytes after unpacking; a cluster of texts has one or two million."""
+LARGEST_PAGE = 16_000_000
+_LARGEST_LIST = 1 << 16
+"""Bytes of the list of types."""
+_LONGEST_NAME = 8192
+"""Bytes of an entry's path and title."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZimPage:
+    """An article as it is stored."""
+
+    title: str
+    path: str
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    kind: int
+    namespace: bytes
+    cluster: int
+    blob: int
+    path: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Texts behind a list of their offsets; the first offset is the length of that list."""
+
+    read: Callable[[int, int], bytes]
+    start: int
+    size: int
+    width: int
+
+    def blob(self, index: int) -> bytes | None:
+        """The text with this number, None when the offsets cannot be right."""
+        first = self._offset(0)
+        if first is None or index + 1 >= first // self.width:
+            return None
+        begin, end = self._offset(index), self._offset(index + 1)
+        if begin is None or end is None or not first <= begin <= end <= self.size or end - begin > LARGEST_PAGE:
+            return None
+        return self.read(self.start + begin, end - begin)
+
+    def _offset(self, index: int) -> int | None:
+        if (index + 1) * self.width > self.size:
+            return None
+        return int.from_bytes(self.read(self.start + index * self.width, self.width), "little")
+
+
+def zim_pages(path: Path) -> Iterator[ZimPage]:
+    """All articles; in the order in which they are packed, so that each cluster is unpacked once."""
+    try:
+        with path.open("rb") as file:
+            yield from _Zim(file, path).pages()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}.", file=path) from error
+
+
+class _Zim:
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+        self._size = file.seek(0, 2)
+        if self._size < _HEADER.size:
+            raise self._damaged("it is too short")
+        header = _HEADER.unpack(self._read(0, _HEADER.size))
+        if header[0] != _MAGIC:
+            raise DataError("this is not a ZIM file.", file=path)
+        self._entries, self._clusters = header[4], header[5]
+        self._entry_pointers, self._cluster_pointers = header[6], header[8]
+        for start, count in ((self._entry_pointers, self._entries), (self._cluster_pointers, self._clusters)):
+            self._check(start, 8 * count)
+        self._pages = self._kinds_of_pages(header[9])
+
+    def pages(self) -> Iterator[ZimPage]:
+        number, cluster = -1, None
+        for place in self._places():
+            entry = self._entry(int(place) & 0xFFFFFFFF)
+            if cluster is None or entry.cluster != number:
+                number, cluster = entry.cluster, self._cluster(entry.cluster)
+            html = cluster.blob(entry.blob)
+            if html is None:
+                raise self._damaged(f"the text of {entry.path!r} lies outside of its cluster, or is too large")
+            yield ZimPage(entry.title or entry.path, entry.path, html.decode("utf-8", "replace"))
+
+    def _places(self) -> Any:
+        """Cluster and entry number of every article as one number, sorted: eight bytes per article."""
+        found = np.empty(self._entries, dtype=np.uint64)
+        count = 0
+        for index in range(self._entries):
+            entry = self._entry(index)
+            if entry.kind in self._pages and entry.namespace in _ARTICLES:
+                found[count] = entry.cluster << 32 | index
+                count += 1
+        found = found[:count]
+        found.sort()
+        return found
+
+    def _entry(self, index: int) -> _Entry:
+        start = self._pointer(self._entry_pointers, index)
+        data = self._read(start, min(_LONGEST_NAME, self._size - start))
+        if len(data) < 16:
+            raise self._damaged(f"entry {index} is cut off")
+        kind, _, namespace, _ = _ENTRY.unpack_from(data)
+        if kind >= _NOT_CONTENT:
+            return _Entry(kind, namespace, 0, 0, "", "")
+        cluster, blob = struct.unpack_from("<II", data, 8)
+        names = data[16:].split(b"\0", 2)
+        if len(names) < 3:
+            raise self._damaged(f"the name of entry {index} does not end")
+        return _Entry(kind, namespace, cluster, blob, *(name.decode("utf-8", "replace") for name in names[:2]))
+
+    def _cluster(self, index: int) -> _Cluster:
+        if index >= self._clusters:
+            raise self._damaged(f"there is no cluster {index}")
+        start = self._pointer(self._cluster_pointers, index)
+        info = self._read(start, 1)[0]
+        width = 8 if info & _EXTENDED else 4
+        packing = info & 0x0F
+        if packing in (0, 1):
+            return _Cluster(self._read, start + 1, self._size - start - 1, width)
+        self._file.seek(start + 1)
+        try:
+            data = unpack(packing, self._file, LARGEST_CLUSTER + 1)
+        except UnpackError as error:
+            raise self._damaged(str(error)) from error
+        if len(data) > LARGEST_CLUSTER:
+            raise self._damaged(f"a cluster has more than {LARGEST_CLUSTER:,} bytes")
+        return _Cluster(lambda offset, size: data[offset : offset + size], 0, len(data), width)
+
+    def _kinds_of_pages(self, start: int) -> set[int]:
+        """The numbers of the types that are HTML, in the list at `start`."""
+        self._check(start, 1)
+        listed = self._read(start, min(_LARGEST_LIST, self._size - start)).split(b"\0\0", 1)
+        if len(listed) < 2:
+            raise self._damaged("the list of types does not end")
+        return {number for number, name in enumerate(listed[0].split(b"\0")) if name.startswith(b"text/html")}
+
+    def _pointer(self, table: int, index: int) -> int:
+        (start,) = struct.unpack("<Q", self._read(table + 8 * index, 8))
+        self._check(start, 1)
+        return start
+
+    def _read(self, start: int, size: int) -> bytes:
+        self._check(start, size)
+        self._file.seek(start)
+        return self._file.read(size)
+
+    def _check(self, start: int, size: int) -> None:
+        if start + size > self._size:
+            raise self._damaged("it points behind its own end")
+
+    def _damaged(self, why: str) -> DataError:
+        return DataError(f"the ZIM file is damaged: {why}.", file=self._path)

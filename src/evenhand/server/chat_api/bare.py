@@ -1,0 +1,67 @@
+"""The model as it is: for routes that only pass requests on, and for keys that may switch a route's method off.
+
+Nothing is checked, so nothing of the guard's loop is needed: this is the server's shortest way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Protocol
+
+from evenhand.guards.guard import Guard
+from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.request import made_of, usage_in
+from evenhand.guards.types import Guarded, Segment
+from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.models.budget import FREE, Price
+from evenhand.server.chat_api.wire import as_object
+
+
+class Answering(Protocol):
+    """What answers requests: a guard, or the bare model."""
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded: ...
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]: ...
+
+
+class Bare:
+    """An upstream in the place of a guard; `action` says in the record why its answers were not checked."""
+
+    def __init__(self, upstream: Upstream, price: Price | None, action: Any = "passed") -> None:
+        self._upstream = upstream
+        self._price = price or (FREE if upstream.model.free else None)
+        self._action = action
+        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()))
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded:
+        began = perf_counter()
+        reply = await self._upstream.chat(body)
+        choice = as_object(reply["choices"][0])
+        if choice is None:
+            raise UpstreamError(502, "The upstream sent no answer.")
+        made = made_of(choice, reply)
+        used = usage_in(reply)
+        took = perf_counter() - began
+        return Guarded(
+            made.text,
+            made.message,
+            made.finish,
+            self._action,
+            first=made.text or made.refusal,
+            usage=replace(used, cost=self._price.of(used) if self._price else None),
+            stages={"answer": took, "total": took},
+            upstream=reply,
+        )
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+        async with contextlib.aclosing(self._guard.stream(body)) as segments:
+            async for segment in segments:
+                yield replace(segment, final=segment.final and self._marked(segment.final))
+
+    def _marked(self, answer: Guarded) -> Guarded:
+        cost = self._price.of(answer.usage) if self._price else None
+        return replace(answer, action=self._action, usage=replace(answer.usage, cost=cost))

@@ -1,0 +1,67 @@
+"""`/v1/completions`, the older form: every prompt is answered as a conversation of one message.
+
+Models that are served today are chat models, and the methods work on conversations; what cannot be carried over
+(suffix, best_of, logprobs, prompts as tokens) is refused by name.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from evenhand.server.chat_api.chat import all_answers, chosen_guard, send, stream_answers
+from evenhand.server.chat_api.streaming import text_chunks
+from evenhand.server.chat_api.wire import (
+    MOST_ANSWERS,
+    Json,
+    answers_wanted,
+    as_list,
+    is_set,
+    read_body,
+    single_bodies,
+    text_completion,
+)
+from evenhand.server.errors import RequestError
+from evenhand.server.routes import Routes
+from evenhand.server.ticket import ticket_of
+
+_REFUSED = ("suffix", "best_of", "logprobs")
+_OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
+
+
+async def answer_completions(request: web.Request, routes: Routes) -> web.StreamResponse:
+    body = read_body(await request.read())
+    prompts = _prompts(body)
+    n = answers_wanted(body)
+    streams, echoes = is_set(body, "stream"), is_set(body, "echo")
+    if streams and echoes:
+        raise RequestError(400, "echo cannot be streamed.", param="echo")
+    if len(prompts) * n > MOST_ANSWERS:
+        raise RequestError(400, f"At most {MOST_ANSWERS} texts can be asked for at once.", param="prompt")
+    ticket = ticket_of(request)
+    with routes.find(body["model"]) as route:
+        ticket.route = route.name
+        ticket.prompt = "\n\n".join(prompts)
+        guard = chosen_guard(request, body, route)
+        bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
+        if streams:
+            return await stream_answers(request, guard, bodies, text_chunks)
+        ticket.answers = await all_answers(guard, bodies)
+    echoed = [prompt for prompt in prompts for _ in range(n)] if echoes else ()
+    return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)
+
+
+def _prompts(body: Json) -> list[str]:
+    given = body.get("prompt")
+    prompts = [given] if isinstance(given, str) else as_list(given)
+    if not prompts or not all(isinstance(each, str) for each in prompts):
+        raise RequestError(400, "prompt must be a text or a list of texts.", param="prompt")
+    for name in _REFUSED:
+        if body.get(name) not in (None, 0, 1 if name == "best_of" else None):
+            raise RequestError(400, f"{name} is not served here; use /v1/chat/completions.", param=name)
+    return prompts
+
+
+def _as_chat(body: Json, prompt: str) -> Json:
+    """All other fields are those of a chat request."""
+    kept = {name: value for name, value in body.items() if name not in _OURS}
+    return {**kept, "messages": [{"role": "user", "content": prompt}]}

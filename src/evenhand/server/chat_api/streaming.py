@@ -1,0 +1,154 @@
+"""Answers as server-sent events in OpenAI's form: checked segments as chunks, the record in the last of each answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand.guards.types import Guarded, Segment
+from evenhand.server.chat_api.wire import Json, Stamp, record, usage_of
+from evenhand.server.errors import RequestError
+from evenhand.server.ticket import Ticket
+
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_DONE = b"data: [DONE]\n\n"
+Chunk = Callable[[Stamp, int, Segment, bool], list[Json]]
+"""The chunks that a segment of the answer number i becomes; whether it is the answer's first."""
+
+
+async def stream(
+    request: web.Request,
+    ticket: Ticket,
+    streams: Sequence[AsyncGenerator[Segment]],
+    chunks: Chunk,
+    *,
+    usage: bool,
+) -> web.StreamResponse:
+    """Send all segments as they are released. What fails before the first has a status of its own."""
+    stamp = ticket.stamp
+    finished: dict[int, Guarded] = {}
+    begun: set[int] = set()
+    async with contextlib.aclosing(_merged(streams)) as segments:
+        first = await anext(segments)
+        ticket.first_segment = time.perf_counter() - ticket.began
+        response = web.StreamResponse(headers=_HEADERS | {"X-Request-Id": stamp.id, "X-Evenhand-Route": stamp.route})
+        await response.prepare(request)
+        ticket.sending = response
+        async for index, segment in _with_first(first, segments):
+            if segment.final is not None:
+                finished[index] = segment.final
+                ticket.answers = [finished[each] for each in sorted(finished)]
+            for chunk in chunks(stamp, index, segment, index not in begun):
+                await response.write(_event({**chunk, "usage": None} if usage else chunk))
+            begun.add(index)
+    if usage:
+        last: Json = {**chunks(stamp, 0, Segment(""), False)[0], "choices": [], "usage": usage_of(ticket.answers)}
+        await response.write(_event(last))
+    await response.write(_DONE)
+    await response.write_eof()
+    return response
+
+
+async def break_off(response: web.StreamResponse, fault: RequestError) -> None:
+    """End a stream that has begun: its status has left already, and an error event is what is left to say it with."""
+    with contextlib.suppress(ConnectionError):
+        await response.write(_event(fault.body) + _DONE)
+        await response.write_eof()
+
+
+def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
+    """In the form of a chat completion; tool calls come with the end."""
+    delta: Json = {"role": "assistant", "content": segment.text} if first else {"content": segment.text}
+    sent = [_chat(stamp, index, delta)] if first or segment.text or segment.final is None else []
+    if segment.final is not None:
+        calls: Any = segment.final.message.get("tool_calls") or ()
+        if calls:
+            sent.append(_chat(stamp, index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]}))
+        if refusal := segment.final.message.get("refusal"):
+            sent.append(_chat(stamp, index, {"refusal": refusal}))
+        sent.append({**_chat(stamp, index, {}, segment.final.finish), "evenhand": record([segment.final])})
+    return sent
+
+
+def text_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
+    """In the form of a completion."""
+    del first
+    sent = [_text(stamp, index, segment.text)] if segment.text or segment.final is None else []
+    if segment.final is not None:
+        sent.append({**_text(stamp, index, "", segment.final.finish), "evenhand": record([segment.final])})
+    return sent
+
+
+def _chat(stamp: Stamp, index: int, delta: Json, finish: str | None = None) -> Json:
+    return {
+        "id": f"chatcmpl-{stamp.id}",
+        "object": "chat.completion.chunk",
+        "created": stamp.created,
+        "model": stamp.route,
+        "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}],
+    }
+
+
+def _text(stamp: Stamp, index: int, text: str, finish: str | None = None) -> Json:
+    return {
+        "id": f"cmpl-{stamp.id}",
+        "object": "text_completion",
+        "created": stamp.created,
+        "model": stamp.route,
+        "choices": [{"index": index, "text": text, "logprobs": None, "finish_reason": finish}],
+    }
+
+
+def _event(chunk: Json) -> bytes:
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+async def _with_first(
+    first: tuple[int, Segment], rest: AsyncIterator[tuple[int, Segment]]
+) -> AsyncIterator[tuple[int, Segment]]:
+    yield first
+    async for each in rest:
+        yield each
+
+
+async def _merged(streams: Sequence[AsyncGenerator[Segment]]) -> AsyncGenerator[tuple[int, Segment]]:
+    """The segments of several answers as they come, each with the number of its answer."""
+    if len(streams) == 1:
+        async with contextlib.aclosing(streams[0]) as only:
+            async for segment in only:
+                yield 0, segment
+        return
+    queue: asyncio.Queue[tuple[int, Segment] | Exception | None] = asyncio.Queue(len(streams))
+    pumps = [asyncio.ensure_future(_pump(index, each, queue)) for index, each in enumerate(streams)]
+    try:
+        running = len(pumps)
+        while running:
+            item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                running -= 1
+            else:
+                yield item
+    finally:
+        for each in pumps:
+            each.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _pump(
+    index: int, stream: AsyncGenerator[Segment], queue: asyncio.Queue[tuple[int, Segment] | Exception | None]
+) -> None:
+    try:
+        async with contextlib.aclosing(stream):
+            async for segment in stream:
+                await queue.put((index, segment))
+        await queue.put(None)
+    except Exception as error:
+        await queue.put(error)

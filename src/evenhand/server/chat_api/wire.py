@@ -1,0 +1,197 @@
+"""OpenAI's wire form: requests checked, answers written, with the guard's record beside them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from evenhand.guards.types import Check, Guarded
+from evenhand.server.errors import RequestError
+from evenhand.types import Usage
+
+MOST_ANSWERS = 16
+"""The largest `n`: each of the answers is a loop of its own."""
+BYPASSED: Any = "bypassed"
+"""The action of an answer that nobody checked, because its key may have it so; the guard itself knows no such thing."""
+_SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What an answer and all chunks of it carry: the request's id, the second it came in, the route's name."""
+
+    id: str
+    created: int
+    route: str
+
+
+def read_body(data: bytes) -> Json:
+    """The request as an object; what every endpoint needs is there."""
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
+    if (found := as_object(body)) is None:
+        raise RequestError(400, "The request body must be a JSON object.")
+    if not isinstance(found.get("model"), str):
+        raise RequestError(400, "The request names no model; see /v1/models.", param="model")
+    return found
+
+
+def as_object(value: Any) -> Json | None:
+    return cast(Json, value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> list[Any] | None:
+    return cast(list[Any], value) if isinstance(value, list) else None
+
+
+def check_chat(body: Mapping[str, Any]) -> None:
+    messages = as_list(body.get("messages"))
+    if not messages:
+        raise RequestError(400, "messages must be a list with at least one message.", param="messages")
+    for each in map(as_object, messages):
+        if each is None or not isinstance(each.get("role"), str):
+            raise RequestError(400, "Every message must be an object with a role.", param="messages")
+
+
+def is_set(body: Mapping[str, Any], name: str) -> bool:
+    """A field that is true or false; left out or null, it is false."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise RequestError(400, f"{name} must be true or false.", param=name)
+    return bool(value)
+
+
+def answers_wanted(body: Mapping[str, Any]) -> int:
+    n = body.get("n")
+    if n is None:
+        return 1
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MOST_ANSWERS:
+        raise RequestError(400, f"n must be a whole number from 1 to {MOST_ANSWERS}.", param="n")
+    return n
+
+
+def single_bodies(body: Json, n: int) -> list[Json]:
+    """The request once for every answer wanted; a seed is counted up, lest all answers be equal."""
+    if n == 1:
+        return [body]
+    seed = body.get("seed")
+    shared = {name: value for name, value in body.items() if name != "n"}
+    return [{**shared, "seed": seed + index} if isinstance(seed, int) else shared for index in range(n)]
+
+
+def chat_completion(answers: Sequence[Guarded], stamp: Stamp) -> Json:
+    """The answers as one chat completion."""
+    return {
+        **{name: value for name, value in answers[0].upstream.items() if name not in _OURS},
+        "id": f"chatcmpl-{stamp.id}",
+        "object": "chat.completion",
+        "created": stamp.created,
+        "model": stamp.route,
+        "choices": [_choice(index, answer) for index, answer in enumerate(answers)],
+        "usage": usage_of(answers),
+        "evenhand": record(answers),
+    }
+
+
+def _choice(index: int, answer: Guarded) -> Json:
+    """The model's own choice where its answer is returned, with its logprobs and whatever else it holds."""
+    choices: Any = answer.upstream.get("choices") or ({},)
+    return {"logprobs": None, **choices[0], "index": index, "message": answer.message, "finish_reason": answer.finish}
+
+
+def text_completion(answers: Sequence[Guarded], stamp: Stamp, before: Sequence[str] = ()) -> Json:
+    """The answers in the older completions form; `before` is what to echo ahead of each."""
+    begin = before or [""] * len(answers)
+    return {
+        "id": f"cmpl-{stamp.id}",
+        "object": "text_completion",
+        "created": stamp.created,
+        "model": stamp.route,
+        "choices": [
+            {"index": index, "text": begin[index] + answer.text, "logprobs": None, "finish_reason": answer.finish}
+            for index, answer in enumerate(answers)
+        ],
+        "usage": usage_of(answers),
+        "evenhand": record(answers),
+    }
+
+
+def spent(answers: Sequence[Guarded]) -> Usage:
+    """What all the answers took."""
+    return answers[0].usage if len(answers) == 1 else sum((each.usage for each in answers), Usage())
+
+
+def usage_of(answers: Sequence[Guarded]) -> Json:
+    """Tokens of the whole loop; the endpoint's own account, with its details, where it was asked only once."""
+    own = as_object(answers[0].upstream.get("usage"))
+    if len(answers) == 1 and answers[0].usage.calls == 1 and own:
+        return own
+    used = spent(answers)
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "total_tokens": used.tokens,
+    }
+
+
+def worst(answers: Sequence[Guarded]) -> Guarded:
+    """The answer whose fate the headers tell."""
+    return max(answers, key=lambda each: _SEVERITY.index(each.action)) if len(answers) > 1 else answers[0]
+
+
+def record(answers: Sequence[Guarded]) -> Json:
+    """The field `evenhand`: what was done and why; of several answers the worst, and each of them."""
+    used = spent(answers)
+    told: Json = {
+        **_record(worst(answers)),
+        "late": any(each.late for each in answers),
+        "iterations": sum(each.iterations for each in answers),
+        "calls": used.calls,
+        "cost": used.cost,
+    }
+    if len(answers) > 1:
+        told["answers"] = [_record(each) for each in answers]
+    return told
+
+
+def _record(answer: Guarded) -> Json:
+    return {
+        "action": answer.action,
+        "why": list(answer.why),
+        "before": [_check(each) for each in answer.before],
+        "after": [_check(each) for each in answer.after],
+        "late": answer.late,
+        "iterations": answer.iterations,
+    }
+
+
+def _check(check: Check) -> Json:
+    """Without the critic's words, which may quote what was withheld."""
+    told: Json = {"name": check.name, "score": check.score, "limit": check.limit, "passed": check.passed}
+    if check.problem:
+        told["problem"] = check.problem
+    return told
+
+
+def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
+    """The record in short, for clients that read no extra fields."""
+    told = worst(answers)
+    used = spent(answers)
+    found = {
+        "X-Evenhand-Route": route,
+        "X-Evenhand-Action": told.action,
+        "X-Evenhand-Revised": "true" if any(each.action == "revised" for each in answers) else "false",
+        "X-Evenhand-Late": "true" if any(each.late for each in answers) else "false",
+        "X-Evenhand-Iterations": str(sum(each.iterations for each in answers)),
+        "X-Evenhand-Calls": str(used.calls),
+    }
+    if used.cost is not None:
+        found["X-Evenhand-Cost"] = f"{used.cost:.6f}"
+    return found

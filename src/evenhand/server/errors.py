@@ -1,0 +1,124 @@
+"""What clients are told when they get no answer: OpenAI's error form, with a status that says whose fault it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand.errors import EvenhandError, ModelError, UsageError
+from evenhand.guards.upstream import Unreachable, UpstreamError
+
+_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_CLIENTS_FAULT = frozenset({400, 409, 413, 415, 422, 429})
+"""What a model's endpoint may say of a request that the client can mend; the rest is between it and this server."""
+RETRY_SECONDS = 1.0
+_FAILED = "The endpoint of a model behind this route failed; the server's log says how."
+
+
+class RequestError(Exception):
+    """A request that gets no answer; everything that the client is told about it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+        upstream: str = "",
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.detail = detail or message
+        """What those who run the server read about it: hosts and ports of its endpoints among other things."""
+        self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
+        self.upstream = upstream
+        """How the model's endpoint failed, where it was that: `timeout`, `unreachable` or its status."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+    def response(self) -> web.Response:
+        return web.Response(
+            body=orjson.dumps(self.body), status=self.status, headers=self.headers, content_type="application/json"
+        )
+
+
+def told(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
+    """Any failure as the client should hear of it; what is none of its business is not in the words."""
+    match error:
+        case RequestError():
+            return error
+        case UpstreamError():
+            return _of_upstream(error)
+        case RecursionError():
+            return RequestError(400, "The request is nested too deeply.")
+        case web.RequestPayloadError():
+            return RequestError(400, "The request's body does not have the encoding or length that its head tells.")
+        case web.HTTPRequestEntityTooLarge():
+            return RequestError(413, "The request is larger than this server takes.", code="request_too_large")
+        case web.HTTPNotFound():
+            return RequestError(404, "There is nothing at this address; the API is under /v1.")
+        case web.HTTPMethodNotAllowed():
+            return RequestError(405, f"This address takes {', '.join(sorted(error.allowed_methods))} requests.")
+        case web.HTTPException():
+            return RequestError(error.status, error.reason)
+        case TimeoutError():
+            return RequestError(504, "The answer took longer than this server waits.", code="timeout")
+        case UsageError():
+            return RequestError(400, str(error))
+        case ModelError():
+            return RequestError(502, _FAILED, code="upstream_error", upstream="unreachable", detail=str(error))
+        case EvenhandError():
+            return RequestError(500, str(error))
+        case _:
+            return RequestError(500, "This server failed on the request; its log says where.")
+
+
+def _of_upstream(error: UpstreamError) -> RequestError:
+    """A fault of the route (a wrong key, a wrong model name) is not the client's: it reads 502."""
+    said = error.body.get("error")
+    fields: Mapping[str, Any] = said if isinstance(said, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    status = error.status if error.status in (*_CLIENTS_FAULT, 503, 504) else 502
+    if error.status == 408:
+        status = 504
+    wait = error.retry_after
+    if wait is None and status in (429, 503):
+        wait = RETRY_SECONDS
+    return RequestError(
+        status,
+        _FAILED if isinstance(error, Unreachable) else str(error),
+        kind=_text(fields.get("type")) if status in _CLIENTS_FAULT else None,
+        code=_text(fields.get("code")),
+        param=_text(fields.get("param")),
+        retry_after=wait,
+        upstream="unreachable" if isinstance(error, Unreachable) else "timeout" if status == 504 else str(error.status),
+        detail=str(error),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

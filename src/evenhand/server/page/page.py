@@ -1,0 +1,179 @@
+"""The live page over HTTP: its files, the state as JSON, and a stream of what is new.
+
+Everything shown is untrusted. The page's own files hold no data and are open; the data are behind the server's keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from importlib.resources import files
+from itertools import islice
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand.reports.markup import clean
+from evenhand.server.errors import RequestError
+from evenhand.server.page import shown
+from evenhand.server.page.board import Board
+from evenhand.server.telemetry.events import Events
+
+TICK = 0.5
+"""Seconds between two messages of a stream, however many requests there are."""
+QUIET = 10.0
+"""Seconds after which a stream says that it is still there."""
+MOST_WATCHERS = 50
+
+_SCRIPTS = ("live.js", "stream.js", "list.js", "detail.js", "diff.js", "chart.js", "parts.js")
+_REPORT_STYLES = ("page.css", "charts.css", "browser.css")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{name}" for name in _SCRIPTS)})
+"""Paths that hold no data, so that the page can ask for a key."""
+
+
+class Page:
+    """Watches the events and shows them; `models` names the routes, for the example of a first request.
+
+    Where several processes serve one port, `worker` is the number of this one: it shows its own requests only.
+    """
+
+    def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple, worker: int = 0) -> None:
+        self._recent = events.recent
+        self._models = models
+        self._worker = worker
+        self._board = Board()
+        self._start = uuid.uuid4().hex
+        self._closed = asyncio.Event()
+        self._watchers = 0
+        events.add(self._board)
+
+    def routes(self) -> list[web.RouteDef]:
+        """What to add to the server; all but `OPEN_PATHS` shows data."""
+        return [
+            *(web.get(path, _file(*content)) for path, content in _files().items()),
+            web.get("/page/state", self._get_state),
+            web.get("/page/events", self._get_events),
+            web.get(r"/page/requests/{start:\w+}/{number:\d{1,15}}", self._get_request),
+        ]
+
+    def close(self) -> None:
+        """End the streams, so that a server that stops does not wait for those who watch."""
+        self._closed.set()
+
+    def state(self, since: int = 0) -> Mapping[str, Any]:
+        """All counts, and the requests that came after the first `since`, as far back as they are kept."""
+        board, now = self._board, time.time()
+        oldest = board.requests - len(self._recent)
+        skipped = max(0, since - oldest)
+        rows = (shown.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
+        return {
+            "start": self._start,
+            "worker": self._worker,
+            "now": now,
+            "models": [clean(name) for name in self._models()],
+            "totals": shown.totals(board),
+            "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
+            "limits": _by_clean_name(board.limits),
+            "windows": [
+                {"name": name, "seconds": window.seconds, "lines": _by_clean_name(window.lines(now))}
+                for name, window in board.windows.items()
+            ],
+            "oldest": oldest,
+            "kept": self._recent.maxlen,
+            "rows": list(rows),
+        }
+
+    async def _get_state(self, _: web.Request) -> web.Response:
+        return _json(self.state())
+
+    async def _get_request(self, request: web.Request) -> web.Response:
+        if request.match_info["start"] != self._start:
+            refusal = _refusal(409, "Another process of this server has this request, or had it before a restart.")
+            refusal.force_close()  # a new connection may reach the right process
+            return refusal
+        number = int(request.match_info["number"])
+        place = number - (self._board.requests - len(self._recent))
+        if not 0 <= place < len(self._recent):
+            return _refusal(404, "This request is no longer kept in memory; the audit log may have it.")
+        return _json(shown.detail(number, next(islice(self._recent, place, None))))
+
+    async def _get_events(self, request: web.Request) -> web.StreamResponse:
+        if self._watchers >= MOST_WATCHERS:
+            return _refusal(503, f"{MOST_WATCHERS} pages watch already; close one of them.")
+        headers = {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        self._watchers += 1
+        try:
+            await self._tell(response)
+        except ConnectionError:  # the reader is gone
+            pass
+        finally:
+            self._watchers -= 1
+        return response
+
+    async def _tell(self, response: web.StreamResponse) -> None:
+        """Write the state, then what is new; a slow reader misses what is no longer kept, and nothing piles up."""
+        told, quiet = -1, 0.0
+        while not self._closed.is_set():
+            if told != self._board.requests or quiet >= QUIET:
+                state = self.state(max(told, 0))
+                told, quiet = self._board.requests, 0.0
+                await response.write(b"data: " + orjson.dumps(state) + b"\n\n")
+            quiet += TICK
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(TICK):
+                await self._closed.wait()
+        except TimeoutError:
+            pass
+
+
+def _by_clean_name(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {clean(name): value for name, value in values.items()}
+
+
+def _json(content: Mapping[str, Any]) -> web.Response:
+    return web.Response(body=orjson.dumps(content), content_type="application/json", headers=_HEADERS)
+
+
+def _refusal(status: int, message: str) -> web.Response:
+    response = RequestError(status, message).response()
+    response.headers.update(_HEADERS)
+    return response
+
+
+def _file(body: bytes, content_type: str) -> Callable[[web.Request], Any]:
+    async def get(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)
+
+    return get
+
+
+def _files() -> Mapping[str, tuple[bytes, str]]:
+    """The page's own files by path; look and theme switch are those of the reports."""
+    ours, reports = files("evenhand.server.page") / "assets", files("evenhand.reports") / "assets"
+    styles = [*(reports / name for name in _REPORT_STYLES), ours / "live.css"]
+    script = "text/javascript"
+    return {
+        "/": ((ours / "page.html").read_bytes(), "text/html"),
+        "/page/style.css": (b"\n".join(style.read_bytes() for style in styles), "text/css"),
+        "/page/theme.js": ((reports / "page.js").read_bytes(), script),
+        **{f"/page/{name}": ((ours / name).read_bytes(), script) for name in _SCRIPTS},
+    }

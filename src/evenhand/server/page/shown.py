@@ -1,0 +1,96 @@
+"""Events as the live page gets them: JSON that any browser can read, whatever the texts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from evenhand.guards.types import Check
+from evenhand.reports.format import finite
+from evenhand.reports.markup import clean, plain
+from evenhand.server.page.board import Board, released
+from evenhand.server.telemetry.events import LONGEST, Event
+
+_GLANCE = 200
+"""Characters of the prompt in the list."""
+
+
+def totals(board: Board) -> Mapping[str, Any]:
+    """The counts of the tiles."""
+    return {
+        "requests": board.requests,
+        "answered": board.answered,
+        "actions": dict(board.actions),
+        "late": board.late,
+        "errors": board.errors,
+        "upstream_errors": board.upstream_errors,
+        "tokens": board.tokens,
+        "cost": board.cost,
+        "unpriced": board.unpriced,
+        "p50": board.percentile(0.5),
+        "p95": board.percentile(0.95),
+    }
+
+
+def row(number: int, event: Event) -> Mapping[str, Any]:
+    """One request in the list, without its texts but for the beginning of the prompt."""
+    left = {check.name: finite(check.score) for check in released(event)}
+    # Hundreds are made at once, so only what can hold foreign text is cleaned.
+    return {
+        "number": number,
+        "time": event.time,
+        "route": clean(event.route),
+        "endpoint": clean(event.endpoint),
+        "action": clean(action(event)),
+        "status": event.status,
+        "late": event.late,
+        "seconds": finite(event.stages.get("total")),
+        "scores": [[clean(check.name), finite(check.score), left.get(check.name)] for check in event.before],
+        "prompt": clean(event.prompt[:_GLANCE]),
+    }
+
+
+def detail(number: int, event: Event) -> Mapping[str, Any]:
+    """Everything about one request."""
+    texts = (event.prompt, event.first, event.text)
+    return plain(
+        {
+            **row(number, event),
+            "id": event.id,
+            "key": event.key,
+            "why": event.why,
+            "prompt": event.prompt,
+            "first": event.first,
+            "text": event.text,
+            "withheld": not any(texts),
+            "cut_after": LONGEST if any(len(text) >= LONGEST for text in texts) else None,
+            "before": _checks(event.before),
+            "after": _checks(event.after),
+            "stream": event.stream,
+            "first_segment": finite(event.first_segment),
+            "stages": {name: finite(seconds) for name, seconds in event.stages.items()},
+            "usage": asdict(event.usage),
+            "error": event.error,
+            "upstream_error": event.upstream_error,
+        }
+    )
+
+
+def action(event: Event) -> str:
+    """What was done, with a word for requests that got no answer."""
+    return event.action or "error"
+
+
+def _checks(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "name": check.name,
+            "score": finite(check.score),
+            "limit": finite(check.limit),
+            "passed": check.passed,
+            "words": check.words,
+            "problem": check.problem,
+        }
+        for check in checks
+    ]

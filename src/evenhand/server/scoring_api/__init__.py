@@ -1,0 +1,1 @@
+"""Moderation and Perspective endpoints, answered by any scorer."""

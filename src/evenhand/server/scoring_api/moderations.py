@@ -1,0 +1,116 @@
+"""/v1/moderations in OpenAI's form, answered by any scorer that knows toxicity.
+
+The scorer's scores stand under its own names (toxicity, insult, …) and under OpenAI's categories:
+
+    harassment              insult
+    harassment/threatening  threat
+    hate                    identity_attack
+    hate/threatening        the smaller of identity_attack and threat
+    sexual                  sexually_explicit
+    violence                threat
+
+A category that the scorer gives itself is taken as it is. One that it knows nothing of is null, not zero. A category
+is true, and the text flagged, from 0.5 on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from evenhand.scorers.base import Scorer, Scores
+from evenhand.server.errors import RequestError
+from evenhand.server.scoring_api.scored import no_score, read_object, scores_of
+from evenhand.server.ticket import ticket_of
+from evenhand.types import Unscored
+
+PATH = "/v1/moderations"
+FLAGGED_FROM = 0.5
+MOST_TEXTS = 1_000
+
+_STANDS_FOR: Mapping[str, tuple[str, ...]] = {
+    "harassment": ("insult",),
+    "harassment/threatening": ("threat",),
+    "hate": ("identity_attack",),
+    "hate/threatening": ("identity_attack", "threat"),
+    "sexual": ("sexually_explicit",),
+    "violence": ("threat",),
+}
+_CATEGORIES = (
+    *_STANDS_FOR,
+    "violence/graphic",
+    "sexual/minors",
+    "self-harm",
+    "self-harm/intent",
+    "self-harm/instructions",
+    "illicit",
+    "illicit/violent",
+)
+
+
+def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
+    async def moderate(request: web.Request) -> web.Response:
+        if "toxicity" not in scorer.attributes:
+            raise RequestError(501, f"The scorer of this server, {scorer.spec}, does not score toxicity.")
+        texts = texts_of((await read_object(request)).get("input"))
+        ticket_of(request).prompt = "\n\n".join(texts)
+        results = [
+            moderation(_usable(scorer, result, place)) for place, result in enumerate(await scores_of(scorer, texts))
+        ]
+        answer = {"id": f"modr-{secrets.token_hex(12)}", "model": scorer.id, "results": results}
+        return web.Response(body=orjson.dumps(answer), content_type="application/json")
+
+    return [web.post(PATH, moderate)]
+
+
+def texts_of(given: Any) -> list[str]:
+    """The texts of the field `input`: a string, a list of strings, or the parts of one text."""
+    if isinstance(given, str):
+        return [given]
+    items: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
+    if not items:
+        raise RequestError(400, "input must be a text, a list of texts or a list of text parts.", param="input")
+    if len(items) > MOST_TEXTS:
+        raise RequestError(400, f"input may have {MOST_TEXTS:,} texts at once, not {len(items):,}.", param="input")
+    if all(isinstance(item, str) for item in items):
+        return items
+    return ["\n".join(_part(item, place) for place, item in enumerate(items))]
+
+
+def _part(item: Any, place: int) -> str:
+    match item:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image_url"}:
+            message = "Images are not scored here, and not fetched; send text alone."
+        case _:
+            message = 'A part of the input is written {"type": "text", "text": "…"}.'
+    raise RequestError(400, message, param=f"input[{place}]")
+
+
+def _usable(scorer: Scorer, result: Scores | Unscored, place: int) -> Scores:
+    if isinstance(result, Unscored):
+        raise no_score(scorer, result, f"input[{place}]")
+    return result
+
+
+def moderation(scores: Scores) -> dict[str, Any]:
+    """The scores of one text in OpenAI's form."""
+    values: dict[str, float | None] = {name: _category(name, scores) for name in _CATEGORIES}
+    values |= scores
+    categories = {name: None if value is None else value >= FLAGGED_FROM for name, value in values.items()}
+    return {
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": values,
+        "category_applied_input_types": {name: [] if value is None else ["text"] for name, value in values.items()},
+    }
+
+
+def _category(name: str, scores: Scores) -> float | None:
+    parts = _STANDS_FOR.get(name, ())
+    return min(scores[part] for part in parts) if parts and all(part in scores for part in parts) else None

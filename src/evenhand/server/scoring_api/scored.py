@@ -1,0 +1,52 @@
+"""What both scoring endpoints share: a body is read, a scorer asked, and a text without scores is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import orjson
+from aiohttp import web
+
+from evenhand.errors import ModelError
+from evenhand.scorers.base import Scorer, Scores
+from evenhand.server.errors import RequestError
+from evenhand.types import Unscored
+
+Fault = Literal["empty", "language", "words"]
+"""Why a text itself cannot be scored."""
+
+_FAULTS: dict[str, Fault] = {"empty text": "empty", "not English": "language", "no words": "words"}
+
+
+async def read_object(request: web.Request) -> dict[str, Any]:
+    """The request's body, which must be a JSON object."""
+    try:
+        body = orjson.loads(await request.read())
+    except orjson.JSONDecodeError as error:
+        raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise RequestError(400, "The request body must be a JSON object.")
+    return body  # pyright: ignore[reportUnknownVariableType]
+
+
+async def scores_of(scorer: Scorer, texts: Sequence[str], context: str = "") -> list[Scores | Unscored]:
+    """One result per text; raises RequestError where the scorer's own endpoint fails."""
+    try:
+        return await scorer.score(texts, [context] * len(texts) if context else None)
+    except ModelError as error:
+        message = f"The scorer {scorer.spec} cannot be asked now; the server's log says why."
+        raise RequestError(502, message, code="scorer_error", upstream="unreachable") from error
+
+
+def fault_of(result: Unscored) -> Fault | None:
+    """What is wrong with the text; None where the scorer is at fault and may do better another time."""
+    return next((fault for words, fault in _FAULTS.items() if result.reason.startswith(words)), None)
+
+
+def no_score(scorer: Scorer, result: Unscored, param: str) -> RequestError:
+    """A text without scores is an error and never a zero, which would read as harmless."""
+    if fault_of(result):
+        return RequestError(400, f"This text cannot be scored: {result.reason}.", code="cannot_be_scored", param=param)
+    message = f"The scorer {scorer.spec} gave no score: {result.reason}."
+    return RequestError(503, message, code="scorer_error", param=param, retry_after=1)

@@ -1,0 +1,133 @@
+"""Everything that one process serves with; a reload exchanges routes, keys and limits in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Generator
+from pathlib import Path
+
+from evenhand.aio import all_of
+from evenhand.scorers.base import load_scorer
+from evenhand.server.access.auth import Auth
+from evenhand.server.access.limits import Limits
+from evenhand.server.config import AuditConfig, ServeConfig
+from evenhand.server.page.page import Page
+from evenhand.server.routes import Route, Routes
+from evenhand.server.telemetry.audit import AuditLog
+from evenhand.server.telemetry.events import KEPT, Events
+from evenhand.server.telemetry.health import Health
+from evenhand.server.telemetry.logs import RequestLog
+from evenhand.server.telemetry.metrics import load_metrics
+
+_log = logging.getLogger("evenhand.server")
+_AT_START = ("audit", "log", "cors", "scorer", "page")
+"""Fields of the config that a reload does not change."""
+GRACE = 0.5
+"""Seconds in which a server that ends still takes requests: those that were sent before, and are not read yet."""
+
+
+class Server:
+    """The parts, and how many requests are in flight. `worker` counts from 1 where several processes serve one port."""
+
+    def __init__(self, config: ServeConfig, host: str, worker: int = 0) -> None:
+        self.config = config
+        self.host = host
+        self.auth = Auth(config.keys, host, origins=config.cors)
+        self.routes = Routes(config.routes)
+        self.limits = Limits(config.limits)
+        self.scorer = load_scorer(config.scorer)
+        self.health = Health()
+        self.metrics = load_metrics()
+        self.audit = _audit(config.audit, worker)
+        self.events = Events(self.health, kept=KEPT if config.page else 0)
+        self.page = Page(self.events, self._names, worker) if config.page else None
+        self.in_flight = 0
+        self.closed = False
+        """Whether new requests are turned away."""
+        self._idle = asyncio.Event()
+        self._retired: list[Route] = []
+        if config.log.requests:
+            self.events.add(RequestLog(config.log.texts))
+        if self.audit is not None:
+            self.events.add(self.audit)
+        if self.metrics is not None:
+            self.events.add(self.metrics)
+            self.metrics.watch_limits(self.limits)
+            self.metrics.watch_losses(self.events, self.audit)
+        self._tell_routes()
+
+    @property
+    def draining(self) -> bool:
+        return self.health.state == "draining"
+
+    @property
+    def texts(self) -> bool:
+        """Whether events carry prompts and answers: the page shows them, or a file keeps them."""
+        return self.config.page or {self.config.audit.texts, self.config.log.texts} != {"none"}
+
+    def reload(self, config: ServeConfig) -> list[str]:
+        """Serve new requests by a new config, while those in flight end by the old; returns what needs a restart.
+
+        A config that does not load changes nothing.
+        """
+        auth = Auth(config.keys, self.host, origins=config.cors)
+        routes = Routes(config.routes, self.routes)
+        self._retired = [each for each in self._retired if not each.is_closed] + self.routes.retire(routes)
+        late = [name for name in _AT_START if getattr(config, name) != getattr(self.config, name)]
+        self.config = config.model_copy(update={name: getattr(self.config, name) for name in _AT_START})
+        self.auth, self.routes = auth, routes
+        self.limits.reload(config.limits)
+        self._tell_routes()
+        return late
+
+    def _names(self) -> list[str]:
+        return self.routes.names()
+
+    def _tell_routes(self) -> None:
+        if not self.draining:
+            self.health.ready(self.routes.names())
+        if self.metrics is not None:
+            self.metrics.know(self.routes.names())
+
+    @contextlib.contextmanager
+    def working(self) -> Generator[None]:
+        """Around every request that must be finished before the server may end."""
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
+
+    async def drain(self, grace: float = GRACE) -> bool:
+        """Be unready at once, after a moment take no new requests, and wait for those in flight; whether all ended."""
+        self.health.drain()
+        await asyncio.sleep(grace)
+        self.closed = True
+        _log.info("No new requests; %d are in flight", self.in_flight)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.limits.shutdown_seconds):
+                while self.in_flight:
+                    self._idle.clear()
+                    await self._idle.wait()
+        return not self.in_flight
+
+    async def close(self) -> None:
+        """Release all connections, and write down what waits to be."""
+        await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
+        await self.scorer.aclose()
+        if self.audit is not None:
+            await asyncio.to_thread(self.audit.close)
+
+
+def _audit(config: AuditConfig, worker: int) -> AuditLog | None:
+    """Each worker writes a file of its own, since only one may turn it over."""
+    if config.file is None:
+        return None
+    file = Path(config.file).expanduser()
+    if worker:
+        file = file.with_name(f"{file.stem}.worker{worker}{file.suffix}")
+    return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days)

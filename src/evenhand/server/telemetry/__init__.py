@@ -1,0 +1,1 @@
+"""What the server reports: events, log, metrics, audit file, health."""

@@ -1,0 +1,250 @@
+"""The audit file: every request as a row of an SQLite file, for whoever must answer later for what was changed and why.
+
+Rows are handed to a thread that commits them in batches; a request never waits for the disk. When the disk does not
+keep up, rows are dropped, counted and shown in the metrics. A file that has grown too large is set aside under the
+time of its end (audit.sqlite → audit-20261231T235959.123456.sqlite), and rows are deleted when they are too old. The
+texts are stored as the config says: not at all, redacted, or in full.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import DataError, StoreError
+from evenhand.guards.types import Check
+from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.redact import Texts, with_texts, without_secrets
+
+WAITING = 20_000
+"""Rows that may wait for the disk."""
+BATCH = 500
+GATHER_SECONDS = 0.2
+"""How long the writer waits for company before it commits."""
+CHECK_SECONDS = 60.0
+"""How often age is looked at; size is after every batch."""
+BUSY_SECONDS = 30.0
+"""How long the writer waits for others who use the file."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS requests (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, id TEXT NOT NULL, route TEXT NOT NULL, endpoint TEXT NOT NULL,
+    key TEXT NOT NULL, status INTEGER NOT NULL, action TEXT NOT NULL, late INTEGER NOT NULL, stream INTEGER NOT NULL,
+    cost REAL, body TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_time ON requests (time);
+"""
+_VERSION = 1
+_INSERT = (
+    "INSERT INTO requests (time, id, route, endpoint, key, status, action, late, stream, cost, body)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+)
+_log = logging.getLogger("evenhand.server")
+
+
+class AuditLog:
+    """A sink that writes to `file`; made once per file, since only one writer may turn it over."""
+
+    def __init__(self, file: Path, *, texts: Texts = "none", megabytes: float = 100.0, days: float = 30.0) -> None:
+        self.file = file
+        self.texts: Texts = texts
+        self.most_bytes = megabytes * 1e6
+        self.days = days
+        self.dropped = 0
+        """Rows that were lost, because the disk was too slow, full or gone."""
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._db = _open(file)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"The audit file {file} cannot be used: {error}.") from error
+        self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
+        self._checked = self._no_turn_before = 0.0
+        self._thread = threading.Thread(target=self._write_all, name="evenhand-audit", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        try:
+            self._queue.put_nowait(event)
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Commit what waits, and close the file."""
+        self._queue.put(None)
+        self._thread.join()
+
+    # --- in the writer's thread ---
+
+    def _write_all(self) -> None:
+        going_on = True
+        while going_on:
+            batch, going_on = self._next_batch()
+            rows = [row for event in batch if (row := self._row(event))]
+            try:
+                if rows:
+                    self._commit(rows)
+            except sqlite3.Error as error:
+                self._lose(len(rows), error)
+            try:
+                self._tidy()
+            except (OSError, sqlite3.Error) as error:
+                self._lose(0, error)
+        self._db.close()
+
+    def _next_batch(self) -> tuple[list[Event], bool]:
+        """What has come within a moment of the first event, and whether more will come."""
+        batch: list[Event] = []
+        end = time.monotonic() + CHECK_SECONDS
+        while len(batch) < BATCH:
+            try:
+                event = self._queue.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if event is None:
+                return batch, False
+            if not batch:
+                end = time.monotonic() + GATHER_SECONDS
+            batch.append(event)
+        return batch, True
+
+    def _row(self, event: Event) -> tuple[Any, ...] | None:
+        try:
+            return row_of(with_texts(event, self.texts))
+        except (TypeError, ValueError) as error:  # what cannot be stored must not take its neighbours along
+            self._lose(1, error)
+            return None
+
+    def _lose(self, rows: int, error: Exception) -> None:
+        """Say it and go on: the disk may come back."""
+        self.dropped += rows
+        _log.error("The audit file %s lost %d rows: %s", self.file, rows, error)
+
+    def _commit(self, rows: list[tuple[Any, ...]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany(_INSERT, rows)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _tidy(self) -> None:
+        """Turn over a file that is too large; every minute, delete what is too old."""
+        if _size(self.file) > self.most_bytes and time.monotonic() >= self._no_turn_before:
+            self._turn_over()
+        if time.monotonic() - self._checked < CHECK_SECONDS and self._checked:
+            return
+        self._checked = time.monotonic()
+        oldest = time.time() - self.days * 86_400
+        self._db.execute("DELETE FROM requests WHERE time < ?", (oldest,))
+        for old in set_aside(self.file):
+            if old.stat().st_mtime < oldest:  # it was last written to when its newest row came
+                old.unlink()
+
+    def _turn_over(self) -> None:
+        self._db.execute("PRAGMA busy_timeout=500")
+        try:
+            self._db.execute("PRAGMA journal_mode=DELETE")  # all of it in one file
+        except sqlite3.OperationalError:  # somebody is reading it: later
+            self._no_turn_before = time.monotonic() + CHECK_SECONDS
+            self._db.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
+            return
+        self._db.close()
+        try:
+            self.file.rename(self.file.with_stem(f"{self.file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"))
+        finally:
+            self._db = _open(self.file)
+
+
+def set_aside(file: Path) -> list[Path]:
+    """The files that were turned over, oldest first."""
+    return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
+
+
+def row_of(event: Event) -> tuple[Any, ...]:
+    """What can be searched for in columns, the rest as JSON."""
+    body = {
+        "why": event.why,
+        "prompt": event.prompt,
+        "first": event.first,
+        "text": event.text,
+        "before": [_check(check) for check in event.before],
+        "after": [_check(check) for check in event.after],
+        "first_segment": event.first_segment,
+        "stages": dict(event.stages),
+        "usage": asdict(event.usage),
+        "error": without_secrets(event.error),
+        "upstream_error": event.upstream_error,
+    }
+    facts = (event.time, event.id, event.route, event.endpoint, event.key, event.status, event.action)
+    return (*facts, event.late, event.stream, event.usage.cost, _json(body))
+
+
+def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of an audit file in order, as plain values."""
+    if not file.is_file():
+        raise DataError("There is no such audit file.", file=file)
+    try:
+        db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+        try:
+            columns = "time, id, route, endpoint, key, status, action, late, stream, body"
+            for row in db.execute(f"SELECT {columns} FROM requests WHERE time >= ? ORDER BY number", (since,)):  # noqa: S608
+                facts = dict(zip(columns.split(", ")[:-1], row[:-1], strict=True))
+                if not actions or facts["action"] in actions:
+                    facts |= {"late": bool(facts["late"]), "stream": bool(facts["stream"])}
+                    yield {**facts, "at": _date(facts["time"]), **orjson.loads(row[-1])}
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise DataError(f"This is not an audit file of the server ({error}).", file=file) from error
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    file.touch(mode=0o600)  # prompts are nobody else's business
+    db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and "requests" not in tables:
+        raise sqlite3.DatabaseError("it holds other data")
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=NORMAL")
+    db.execute("PRAGMA secure_delete=ON")  # what is deleted for its age is overwritten
+    db.executescript(_SCHEMA)
+    db.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _size(file: Path) -> int:
+    log = file.with_name(file.name + "-wal")
+    return file.stat().st_size + (log.stat().st_size if log.exists() else 0)
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {name: value for name, value in asdict(check).items() if value not in ("", None)}
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,98 @@
+"""What the server tells of its requests: one event each, handed to metrics, log, audit file and live page."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from evenhand.guards.types import Check
+from evenhand.types import Usage
+
+KEPT = 200
+"""Requests that the live page can look back on."""
+LONGEST = 8_000
+"""Characters of a text that are kept in memory after its request."""
+
+_log = logging.getLogger("evenhand.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One request, as metrics, audit file, log lines and the live page see it."""
+
+    id: str
+    time: float
+    """When it came in, in seconds since 1970."""
+    route: str
+    """The route's name of the config; "" where the request named none that exists."""
+    endpoint: str
+    key: str = ""
+    """The name of the client's key, never the key; "" without one."""
+    status: int = 200
+    action: str = ""
+    """What the guard did, or `scored`; "" for a request that was refused or failed."""
+    why: tuple[str, ...] = ()
+    prompt: str = ""
+    first: str = ""
+    """The model's first answer."""
+    text: str = ""
+    """What the client got."""
+    before: tuple[Check, ...] = ()
+    after: tuple[Check, ...] = ()
+    late: bool = False
+    stream: bool = False
+    first_segment: float | None = None
+    """Seconds until the first checked text left, for streams."""
+    stages: Mapping[str, float] = field(default_factory=dict[str, float])
+    usage: Usage = Usage()
+    error: str = ""
+    """One sentence on what went wrong, without keys."""
+    upstream_error: str = ""
+    """How the model's endpoint failed: `timeout`, `unreachable`, an HTTP status, or "" when it did not."""
+
+
+Sink = Callable[[Event], None]
+
+
+class Events:
+    """The bus: every sink sees every event; a sink that fails is logged and never disturbs a request."""
+
+    def __init__(self, *sinks: Sink, kept: int = KEPT) -> None:
+        self.recent: deque[Event] = deque(maxlen=kept)
+        self.failures = 0
+        """How often a sink failed."""
+        self._sinks = list(sinks)
+
+    def add(self, sink: Sink) -> None:
+        self._sinks.append(sink)
+
+    def publish(self, event: Event) -> None:
+        """Hand the event to all sinks; they return at once, so this may be called on the event loop."""
+        for sink in self._sinks:
+            try:
+                sink(event)
+            except Exception as error:
+                self.failures += 1
+                _log.error("An event was lost: %s: %s", type(error).__name__, error)
+        self.recent.append(shortened(event))
+
+
+def shortened(event: Event, longest: int = LONGEST) -> Event:
+    """The event with texts and critics' words cut, so that memory does not depend on what clients send."""
+    texts = (event.prompt, event.first, event.text, *(check.words for check in (*event.before, *event.after)))
+    if all(len(text) <= longest for text in texts):
+        return event
+    return replace(
+        event,
+        prompt=cut(event.prompt, longest),
+        first=cut(event.first, longest),
+        text=cut(event.text, longest),
+        before=tuple(replace(check, words=cut(check.words, longest)) for check in event.before),
+        after=tuple(replace(check, words=cut(check.words, longest)) for check in event.after),
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,222 @@
+"""What Prometheus reads at /metrics; needs the package prometheus-client (extra `serve`).
+
+Labels come from the config and from fixed lists: whatever a client sends never becomes a label.
+
+Where several processes serve one port, Prometheus reaches any of them; inside `shared_counts` they keep their counts
+in one folder, and each tells the sum of all.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from evenhand.server.access.limits import Limits
+from evenhand.server.errors import RequestError
+from evenhand.server.telemetry.audit import AuditLog
+from evenhand.server.telemetry.events import Event, Events
+
+if TYPE_CHECKING:
+    from prometheus_client import Gauge
+
+SCORES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+OTHER = "other"
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable by which prometheus-client learns of other processes; it is read when it is imported."""
+
+_ENDPOINTS = frozenset(
+    {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
+)
+_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed", "scored"})
+_STAGES = frozenset({"answer", "checks", "revision", "total"})
+
+
+class Metrics:
+    """A sink that counts, with a registry of its own so that several servers fit into one process."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._routes: frozenset[str] = frozenset()
+        self._watched: list[tuple[Gauge, Callable[[], float]]] = []
+        self._shared = os.environ.get(SHARED)
+
+        def counter(name: str, says: str, *labels: str) -> Counter:
+            return Counter(f"evenhand_{name}", says, labels, registry=registry)
+
+        def histogram(name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"evenhand_{name}", says, labels, buckets=buckets, registry=registry)
+
+        self._requests = counter(
+            "requests", "Requests by what became of them.", "route", "endpoint", "status", "action"
+        )
+        self._late = counter("late", "Answers that used up their latency budget.", "route")
+        self._scores = histogram(
+            "check_score",
+            "Evaluators' scores of first answers and of what clients got.",
+            SCORES,
+            "route",
+            "check",
+            "when",
+        )
+        self._failed = counter("checks_failed", "Texts that an evaluator did not let pass.", "route", "check", "when")
+        self._unscored = counter("checks_unscored", "Texts that an evaluator could not score.", "route", "check")
+        self._stages = histogram("stage_seconds", "Time by stage of the loop.", SECONDS, "route", "stage")
+        self._first = histogram(
+            "first_segment_seconds", "Time until the first checked text of a stream.", SECONDS, "route"
+        )
+        self._upstream = counter("upstream_errors", "Requests that the model's endpoint failed.", "route", "kind")
+        self._calls = counter("model_calls", "Calls of models.", "route")
+        self._retries = counter("model_retries", "Calls of models that were repeated.", "route")
+        self._tokens = counter("tokens", "Tokens of the whole loop.", "route", "kind")
+        self._cost = counter("cost", "Money spent, in the currency of the prices.", "route")
+        self._unpriced = counter("unpriced", "Requests whose cost is not known.", "route")
+
+    def know(self, routes: Collection[str]) -> None:
+        """The routes that may become labels, at start and after a reload."""
+        self._routes = frozenset(routes)
+
+    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
+        """A gauge that is read when Prometheus asks; of other processes' its value at their last event is known."""
+        from prometheus_client import Gauge
+
+        gauge = Gauge(f"evenhand_{name}", says, registry=self.registry, multiprocess_mode="livesum")
+        self._watched.append((gauge, value))
+
+    def watch_losses(self, events: Events, audit: AuditLog | None) -> None:
+        self.watch("events_lost", "Events that metrics, log or page failed on.", lambda: events.failures)
+        if audit is not None:
+            self.watch("audit_rows_lost", "Requests that are missing in the audit file.", lambda: audit.dropped)
+
+    def watch_limits(self, limits: Limits) -> None:
+        gate = limits.gate
+        self.watch("in_flight", "Requests that are worked on.", lambda: gate.inside)
+        self.watch("waiting", "Requests that wait for their turn.", lambda: gate.waiting)
+        self.watch("turned_away", "Requests that found the line full.", lambda: gate.turned_away)
+
+    def __call__(self, event: Event) -> None:
+        route = event.route if event.route in self._routes else OTHER
+        self._requests.labels(
+            route, _known(event.endpoint, _ENDPOINTS), str(event.status), _known(event.action, _ACTIONS)
+        ).inc()
+        if event.late:
+            self._late.labels(route).inc()
+        for when, checks in (("before", event.before), ("after", event.after)):
+            for check in checks:
+                if check.score is None or not isfinite(check.score):
+                    self._unscored.labels(route, check.name).inc()
+                else:
+                    self._scores.labels(route, check.name, when).observe(check.score)
+                if not check.passed:
+                    self._failed.labels(route, check.name, when).inc()
+        for stage, seconds in event.stages.items():
+            self._stages.labels(route, _known(stage, _STAGES)).observe(seconds)
+        if event.first_segment is not None:
+            self._first.labels(route).observe(event.first_segment)
+        if event.upstream_error:
+            self._upstream.labels(route, _kind(event.upstream_error)).inc()
+        self._count_usage(route, event)
+        if self._shared:
+            self._look()
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' form."""
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        self._look()
+        if not self._shared:
+            return generate_latest(self.registry)
+        _forget_the_dead(Path(self._shared))
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._shared)
+        return generate_latest(registry)
+
+    def _look(self) -> None:
+        for gauge, value in self._watched:
+            gauge.set(value())
+
+    def _count_usage(self, route: str, event: Event) -> None:
+        usage = event.usage
+        self._calls.labels(route).inc(usage.calls)
+        self._retries.labels(route).inc(usage.retries)
+        self._tokens.labels(route, "prompt").inc(usage.prompt_tokens)
+        self._tokens.labels(route, "completion").inc(usage.completion_tokens)
+        if usage.cost is None:
+            self._unpriced.labels(route).inc()
+        else:
+            self._cost.labels(route).inc(usage.cost)
+
+
+def load_metrics() -> Metrics | None:
+    """The metrics, or None where their package is not installed."""
+    try:
+        return Metrics()
+    except ImportError:
+        return None
+
+
+def routes(metrics: Metrics | None) -> list[web.RouteDef]:
+    """The handler of /metrics."""
+
+    async def show(_: web.Request) -> web.Response:
+        if metrics is None:
+            raise RequestError(501, "Metrics need a package that is not installed: pip install 'evenhand[serve]'")
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    return [web.get("/metrics", show)]
+
+
+@contextmanager
+def shared_counts() -> Generator[None]:
+    """Around the start of processes that are to count together."""
+    if SHARED in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="evenhand-metrics-") as folder:
+        os.environ[SHARED] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
+
+
+def _forget_the_dead(folder: Path) -> None:
+    """Gauges of processes that have ended count no more."""
+    for file in folder.glob("gauge_live*.db"):
+        pid = file.stem.rpartition("_")[2]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            file.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _known(value: str, names: frozenset[str]) -> str:
+    return value if value in names else OTHER
+
+
+def _kind(error: str) -> str:
+    """`timeout`, `unreachable` or an HTTP status."""
+    return (
+        error
+        if error in ("timeout", "unreachable") or (error.isascii() and error.isdigit() and len(error) == 3)
+        else OTHER
+    )

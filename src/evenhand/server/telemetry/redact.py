@@ -1,0 +1,112 @@
+"""Takes personal data and secrets out of texts before they are stored: what has a form that can be recognised.
+
+Mail addresses, phone numbers, card numbers (with a valid check digit), network addresses, and keys or tokens become
+`[email]`, `[phone]`, `[card]`, `[ip]` and `[secret]`. Names, street addresses and anything else that only its meaning
+gives away stay. Every pattern is bounded, so that no text can take long.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import replace
+from typing import Literal
+
+from evenhand.guards.types import Check
+from evenhand.server.telemetry.events import Event
+
+Texts = Literal["none", "redacted", "full"]
+"""What is kept of prompts, answers and critics' words."""
+
+_SECRETS = re.compile(
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+    r"|\beyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,4096})?"  # a signed token
+    r"|\b(?:(?:evh|sk|pk|rk|gsk|hf|xai|ghp|gho|ghs|github_pat|glpat|xox[abprs])[-_]|AKIA|AIza|ya29\.)[A-Za-z0-9_-]{16,512}"
+)
+# Most texts hold nothing of a kind, and looking for these is far cheaper than the patterns.
+_SECRET_MARKS = (
+    *("evh-", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "gsk_", "hf_", "xai-", "ghp_", "gho_", "ghs_", "github_pat_"),
+    *("glpat-", "xox", "AKIA", "AIza", "ya29.", "eyJ", "-----BEGIN"),
+)
+_SECRET_NAMES = ("bearer", "basic", "key", "token", "secret", "passw", "pwd")
+_MANY_DIGITS = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,3}[0-9]){6}")
+_DOTTED = re.compile(r"\.[0-9]{1,3}\.")
+_COLONS = re.compile(r":[0-9A-Fa-f]{0,4}:")
+_NAMED_SECRET = re.compile(  # what is called a secret is one, whatever it looks like; the name stays
+    r"(?i)(\bbearer[ ]{1,3}|\bbasic[ ]{1,3}(?=[A-Za-z0-9+/]{8})"
+    r"|\b(?:api[_-]?key|key|token|secret|password|passwd|pwd)[\"']{0,1}[ ]{0,3}[=:][ ]{0,3}[\"']{0,1})"
+    r"([^\s\"'&,;<>]{6,512})"
+)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}\b")
+_CARD = re.compile(r"(?<![\d.])[0-9](?:[ -]?[0-9]){12,18}(?!\d)")
+_PHONE = re.compile(
+    r"(?<![\w.+])(?:\+|00)[1-9](?:[ ().\-/]{0,2}\d){7,14}(?!\d)"  # with a country's number
+    r"|(?<![\w.+-])\(?\d{3}\)?[ .\-]{1,2}\d{3}[ .\-]\d{4}(?!\d)"  # as written in North America
+    r"|(?<![\w.+-])0\d{2,4}[ \-/]\d{3,4}[ \-]?\d{3,5}(?!\d)"  # with a trunk zero
+)
+_IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+
+
+def redacted(text: str) -> str:
+    """The text with what can be recognised replaced by its kind."""
+    text = without_secrets(text)
+    if "@" in text:
+        text = _EMAIL.sub("[email]", text)
+    if _COLONS.search(text):
+        text = _IPV6.sub(_address, text)
+    if _DOTTED.search(text):
+        text = _IPV4.sub(_address, text)
+    if _MANY_DIGITS.search(text):
+        text = _PHONE.sub("[phone]", _CARD.sub(_card, text))
+    return text
+
+
+def without_secrets(text: str) -> str:
+    """The text without keys and tokens; what is meant for the log goes through this."""
+    if any(mark in text for mark in _SECRET_MARKS):
+        text = _SECRETS.sub("[secret]", text)
+    lower = text.lower()
+    if any(name in lower for name in _SECRET_NAMES):
+        text = _NAMED_SECRET.sub(r"\1[secret]", text)
+    return text
+
+
+def with_texts(event: Event, texts: Texts) -> Event:
+    """The event as it may be kept: all texts, redacted ones, or none."""
+    if texts == "full":
+        return event
+
+    def kept(text: str) -> str:
+        return redacted(text) if texts == "redacted" else ""
+
+    def checked(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+        return tuple(replace(check, words=kept(check.words), problem=kept(check.problem)) for check in checks)
+
+    return replace(
+        event,
+        prompt=kept(event.prompt),
+        first=kept(event.first),
+        text=kept(event.text),
+        before=checked(event.before),
+        after=checked(event.after),
+    )
+
+
+def _address(found: re.Match[str]) -> str:
+    try:
+        ipaddress.ip_address(found[0])
+    except ValueError:
+        return found[0]
+    return "[ip]"
+
+
+def _card(found: re.Match[str]) -> str:
+    digits = [int(sign) for sign in found[0] if sign.isdigit()]
+    return "[card]" if _has_check_digit(digits) and len(set(digits)) > 1 else found[0]
+
+
+def _has_check_digit(digits: list[int]) -> bool:
+    """Luhn's rule."""
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

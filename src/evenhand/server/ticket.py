@@ -1,0 +1,82 @@
+"""What is known of a request while it is worked on; at its end it becomes the event that all sinks see."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from time import time as now
+
+from aiohttp import web
+
+from evenhand.guards.types import Guarded
+from evenhand.server.access.auth import client_of
+from evenhand.server.chat_api.wire import Stamp, spent, worst
+from evenhand.server.errors import RequestError
+from evenhand.server.telemetry.events import Event
+
+GONE = 499
+"""The status of a request whose client left before its answer; nobody is sent it."""
+SCORING = frozenset({"/v1/moderations", "/v1alpha1/comments:analyze"})
+"""Addresses where texts are scored, not answered."""
+_NO_ANSWER = Guarded("", {}, "stop", "passed")
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One request; the handlers fill in what they learn."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    time: float = field(default_factory=now)
+    began: float = field(default_factory=perf_counter)
+    route: str = ""
+    prompt: str = ""
+    stream: bool = False
+    first_segment: float | None = None
+    answers: Sequence[Guarded] = ()
+    sending: web.StreamResponse | None = None
+    """The stream that has begun."""
+    fault: RequestError | None = None
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.id, int(self.time), self.route)
+
+    def event(self, request: web.Request, status: int, *, texts: bool) -> Event:
+        """As the sinks see it; of several answers the worst is shown, what all took is summed."""
+        shown = worst(self.answers) if self.answers else _NO_ANSWER
+        return Event(
+            id=self.id,
+            time=self.time,
+            route=self.route,
+            endpoint=request.path,
+            key=client_of(request).name,
+            status=status,
+            action=shown.action if self.answers else "scored" if status == 200 and request.path in SCORING else "",
+            why=shown.why,
+            prompt=self.prompt if texts else "",
+            first=shown.first if texts else "",
+            text=shown.text if texts else "",
+            before=shown.before,
+            after=shown.after,
+            late=any(each.late for each in self.answers),
+            stream=self.stream,
+            first_segment=self.first_segment,
+            stages={**shown.stages, "total": perf_counter() - self.began},
+            usage=spent(self.answers) if self.answers else shown.usage,
+            error=self.fault.detail if self.fault else "",
+            upstream_error=self.fault.upstream if self.fault else "",
+        )
+
+
+_TICKET = web.RequestKey("ticket", Ticket)
+
+
+def new_ticket(request: web.Request) -> Ticket:
+    ticket = request[_TICKET] = Ticket()
+    return ticket
+
+
+def ticket_of(request: web.Request) -> Ticket:
+    return request[_TICKET]

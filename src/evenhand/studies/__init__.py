@@ -1,0 +1,1 @@
+"""Studies: arms of stored runs compared: estimates, paired effects, corrected p-values, verdicts."""

@@ -1,0 +1,94 @@
+"""How arms differ from the baseline, sample by sample: paired differences with intervals and corrected tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.benchmarks.base import Benchmark, Metric
+from evenhand.stats import (
+    benjamini_hochberg,
+    holm,
+    mcnemar_exact,
+    mde_from_standard_error,
+    paired_cluster_bootstrap,
+)
+from evenhand.studies.estimates import RESAMPLES, groups_of
+from evenhand.studies.results import Effect
+from evenhand.studies.tally import ALL, Key, PairTally
+
+
+def compared(
+    benchmark: Benchmark,
+    metrics: Sequence[Metric],
+    reference: str,
+    pairs: Mapping[str, PairTally],
+    correction: str,
+) -> list[Effect]:
+    """The arms in `pairs` against the reference, in two families that are corrected apart: the headline and guardrails
+    overall, and the headline group by group."""
+    watched = {benchmark.headline, *benchmark.guardrails}
+    overall: list[Effect] = []
+    by_group: list[Effect] = []
+    for arm_id, pair in pairs.items():
+        for metric in metrics:
+            for group in groups_of(metric.name, pair.before):
+                if group == ALL and metric.name in watched:
+                    overall.append(_effect(metric, group, reference, arm_id, pair, correction))
+                elif group != ALL and metric.name == benchmark.headline:
+                    by_group.append(_effect(metric, group, reference, arm_id, pair, correction))
+    return [*_corrected(overall, correction), *_corrected(by_group, correction)]
+
+
+def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally, correction: str) -> Effect:
+    key: Key = (metric.name, group)
+
+    def distance(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.abs(metric.statistic(sums))
+
+    statistic = distance if metric.better == "zero" else metric.statistic
+    found = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
+    p_value, test = found.p_value, "clustered bootstrap"
+    if metric.share:
+        p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
+    error = found.standard_error
+    values = (found.interval.estimate, found.interval.low, found.interval.high)
+    difference, low, high = (None if value is None else value * metric.scale for value in values)
+    return Effect(
+        before=before,
+        after=after,
+        metric=metric.name,
+        group=group,
+        difference=difference,
+        low=low,
+        high=high,
+        n=pair.before.n[key],
+        p_value=p_value,
+        p_adjusted=None,
+        correction=correction,
+        test=test,
+        # Without any spread the size of what would show is not known, rather than 0.
+        detectable=mde_from_standard_error(error) * metric.scale if error else None,
+        direction="undecided",
+    )
+
+
+def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:
+    """The family with adjusted p-values, and the direction that these and the interval agree on."""
+    adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
+    adjusted = adjust([effect.p_value for effect in effects])
+    return [
+        replace(effect, p_adjusted=p, direction=_direction(effect, p))
+        for effect, p in zip(effects, adjusted, strict=True)
+    ]
+
+
+def _direction(effect: Effect, p_adjusted: float | None) -> str:
+    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > 0.05:
+        return "undecided"
+    if effect.high < 0:
+        return "fell"
+    return "rose" if effect.low > 0 else "undecided"

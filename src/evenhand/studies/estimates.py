@@ -1,0 +1,37 @@
+"""A metric's value with its interval, from the sums of the clusters."""
+
+from __future__ import annotations
+
+from evenhand.benchmarks.base import Metric
+from evenhand.stats import Interval, cluster_bootstrap, wilson
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL, Key, Tally
+
+RESAMPLES = 2000
+
+
+def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
+    """The metric in one group, scaled for display."""
+    key: Key = (metric.name, group)
+    interval = _interval(metric, tally, key)
+    scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
+    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key])
+
+
+def groups_of(metric: str, tally: Tally) -> list[str]:
+    """The groups that the metric was counted in, all samples first."""
+    groups = [group for name, group in tally.sums if name == metric]
+    return sorted(groups, key=lambda group: (group != ALL, group))
+
+
+def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
+    table = tally.table(key)
+    if metric.share:
+        successes, trials = table.sum(axis=0)
+        return wilson(round(successes), round(trials))
+    interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
+    if metric.percent and interval.low == interval.high and interval.estimate in (0.0, 1.0):
+        # Resampling clusters that all agree gives no spread at all, which claims too much: that none of a few was
+        # otherwise does not show that none would be.
+        return wilson(round(interval.estimate) * interval.n, interval.n)
+    return interval

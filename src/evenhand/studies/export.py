@@ -1,0 +1,161 @@
+"""Exports of a run as plain tables: outcomes, turns or metrics, as CSV, Parquet or JSON Lines.
+
+Outcomes carry no times and no costs unless asked for, so that the same plan, seed and cache give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from evenhand.errors import MissingExtraError, StoreError
+from evenhand.runs.stored import ArmSource, open_sources
+from evenhand.studies.show import result_text
+from evenhand.studies.study import study
+
+FORMATS = ("csv", "jsonl", "parquet")
+Rows = Callable[[], Iterable[Mapping[str, Any]]]
+"""Rows that can be walked more than once, since a table's columns are known only after the last one."""
+TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
+
+
+def export(directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False) -> int:
+    """Write one table of the run to `target`, whole or not at all; returns the number of rows."""
+    if table == "metrics":
+        result = study([directory])
+        rows = [{"arm": arm.label, **_plain(estimate)} for arm in result.arms for estimate in arm.estimates]
+        return write_table(lambda: rows, file_format, target)
+    if table == "effects":
+        effects = [_plain(effect) for effect in study([directory]).effects]
+        return write_table(lambda: effects, file_format, target)
+    with open_sources([directory]) as (_, sources):
+        made: dict[str, Rows] = {
+            "outcomes": partial(_outcomes, sources, usage),
+            "turns": partial(_turns, sources),
+            "evidence": partial(_evidence, sources),
+        }
+        return write_table(made[table], file_format, target)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return orjson.loads(orjson.dumps(value))
+
+
+def _outcomes(sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str, Any]]:
+    store = sources[0].store
+    for number, sample in store.samples():
+        for source in sources:
+            stored = store.outcome(number, source.arm.number)
+            record = source.record(number, sample)
+            if stored is None or record is None:
+                continue
+            status, reason, seconds, body = stored
+            row: dict[str, Any] = {
+                "sample": sample.id,
+                "arm": source.label,
+                "method": source.arm.method.name,
+                "model": source.arm.models["base"].spec,
+                "seed": source.arm.seed,
+                "status": status,
+                "reason": reason,
+                "answer": None if body is None else result_text(body["result"]),
+                "target": sample.target,
+                "cluster": sample.cluster,
+                "stop": None if body is None else body["stop"],
+            }
+            row |= {f"meta_{key}": value for key, value in sample.metadata.items()}
+            row |= {f"grade_{key}": value for key, value in (record.grade or {}).items()}
+            if usage:
+                row |= {"seconds": seconds, **store.sample_usage(number, source.arm.number)}
+            yield row
+
+
+def _turns(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
+    store = sources[0].store
+    for number, sample in store.samples():
+        for source in sources:
+            for _, turn in store.turns(number, source.arm.number):
+                yield {"sample": sample.id, "arm": source.label, **_plain(turn)}
+
+
+def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
+    """What was searched for and found, each query once: as JSON Lines, what the search `replay:FILE` answers from."""
+    store = sources[0].store
+    seen: set[str] = set()
+    for number, _ in store.samples():
+        for source in sources:
+            stored = store.outcome(number, source.arm.number)
+            passes: list[Any] = [] if stored is None or stored[3] is None else stored[3]["notes"].get("evidence", [])
+            for found in (found for each in passes for found in each.get("found", ())):
+                if found["query"] not in seen:
+                    seen.add(found["query"])
+                    yield found
+
+
+def write_table(rows: Rows, file_format: str, target: Path) -> int:
+    """Rows to a file beside `target` that takes its place when complete."""
+    unfinished = target.with_name(target.name + ".partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            count = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}[file_format](rows, file)
+        unfinished.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+def _write_jsonl(rows: Rows, file: BinaryIO) -> int:
+    count = 0
+    for row in rows():
+        file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        count += 1
+    return count
+
+
+def _write_csv(rows: Rows, file: BinaryIO) -> int:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", errors="replace", write_through=True)
+    writer = csv.DictWriter(text, _columns(rows()))
+    writer.writeheader()
+    count = 0
+    for row in rows():
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+        count += 1
+    text.detach()
+    return count
+
+
+def _write_parquet(rows: Rows, file: BinaryIO) -> int:
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError("Parquet", "parquet") from error
+    columns: dict[str, list[Any]] = {column: [] for column in _columns(rows())}
+    for row in rows():
+        for column, values in columns.items():
+            values.append(_cell(row.get(column)))
+    table = arrow.table(columns)
+    parquet.write_table(table, file)
+    return table.num_rows
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """All columns in the order in which they turn up; rows of different status have different ones."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _cell(value: Any) -> Any:
+    """A value that fits one cell; lists and maps become JSON."""
+    if isinstance(value, (list, tuple, dict)):
+        return orjson.dumps(value).decode()
+    return value

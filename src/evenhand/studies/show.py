@@ -1,0 +1,125 @@
+"""Single samples with all that happened to them, for the report's browser and for `evenhand show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import UnknownNameError
+from evenhand.runs.stored import ArmSource, open_sources, walk
+from evenhand.studies.results import ShownOutcome, ShownSample, ShownSnapshot, ShownTurn
+from evenhand.types import Record, Sample, Turn
+
+
+def shown_samples(
+    directories: Sequence[Path], most: int = 300, *, scorers: Sequence[str] = ()
+) -> Iterator[ShownSample]:
+    """Up to `most` samples, those worth a look first: without a grade, then judged differently by the arms.
+
+    `scorers` names scorers whose scores are shown instead of the planned ones'.
+    """
+    with open_sources(directories, scorers=scorers) as (runs, sources):
+        benchmark = runs[0].benchmark()
+        interest: tuple[list[str], ...] = ([], [], [])
+        for sample, records in walk(sources):
+            kind = interest[_interest(records)]
+            if len(kind) < most:
+                kind.append(sample.id)
+        # A third each, so that a run full of failures still shows what went well; spare room goes to the rest.
+        share = most // 3
+        chosen = [each for kind in interest for each in kind[:share]]
+        chosen += [each for kind in interest for each in kind[share:]]
+        for sample_id in sorted(chosen[:most]):
+            yield shown_sample(sources, sample_id, benchmark.group_key)
+
+
+def find_sample(directory: Path, sample_id: str) -> ShownSample:
+    """One sample of one run by its id."""
+    with open_sources([directory]) as (runs, sources):
+        return shown_sample(sources, sample_id, runs[0].benchmark().group_key)
+
+
+def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -> ShownSample:
+    sample: Sample | None = None
+    outcomes: list[ShownOutcome] = []
+    for source in sources:
+        found = source.store.find_sample(sample_id)
+        if found is None:
+            continue
+        number, sample = found
+        shown = _outcome(source, number, sample)
+        if shown is not None:
+            outcomes.append(shown)
+    if sample is None:
+        known = [each.id for source in sources[:1] for _, each in source.store.samples()]
+        raise UnknownNameError("sample of this run", sample_id, known[:5000])
+    return ShownSample(
+        sample.id,
+        str(sample.metadata.get(group_key, "")),
+        sample.kind,
+        sample.context,
+        sample.prompt,
+        sample.choices,
+        sample.target,
+        sample.metadata,
+        outcomes,
+    )
+
+
+def _interest(records: dict[str, Record]) -> int:
+    if any(record.status != "graded" for record in records.values()):
+        return 0
+    choices = {str((record.grade or {}).get("choice")) for record in records.values()}
+    return 1 if len(choices) > 1 else 2
+
+
+def _outcome(source: ArmSource, number: int, sample: Sample) -> ShownOutcome | None:
+    stored = source.store.outcome(number, source.arm.number)
+    if stored is None:
+        return None
+    status, reason, _, body = stored
+    record = source.record(number, sample)
+    snapshots: list[Any] = [] if body is None else body["snapshots"]
+    return ShownOutcome(
+        arm=source.id,
+        status=status,
+        answer="" if body is None else result_text(body["result"]),
+        reason=reason,
+        stop="" if body is None else body["stop"],
+        grade=_readable(record.grade if record and record.grade else {}),
+        turns=[_turn(turn) for _, turn in source.store.turns(number, source.arm.number)],
+        snapshots=[ShownSnapshot(each["iteration"], result_text(each["result"]), each["notes"]) for each in snapshots],
+    )
+
+
+def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
+    """The grade without what only the metrics can read, such as lists of hashes."""
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in grade.items()
+        if not isinstance(value, (list, dict))
+    }
+
+
+def result_text(result: Any) -> str:
+    """What the model said, whatever kind of result it was taken for."""
+    value = result["value"]
+    return str(value["raw"] if result["type"] == "Unscored" else value["text"])
+
+
+def _turn(turn: Turn) -> ShownTurn:
+    generation = turn.generation
+    return ShownTurn(
+        agent=turn.agent,
+        role=turn.role,
+        prompt_id=turn.prompt_id,
+        prompt_hash=turn.prompt_hash,
+        messages=[(message.role, message.content) for message in turn.messages],
+        outputs=[] if generation is None else [completion.text for completion in generation.completions],
+        error=turn.error,
+        tokens=0 if generation is None else generation.usage.tokens,
+        latency=0.0 if generation is None else generation.latency,
+        cached=generation is not None and generation.cached,
+        model="" if generation is None else generation.model,
+    )

@@ -1,0 +1,200 @@
+"""The study: what stored runs show, each arm by itself and each against the baseline, sample by sample.
+
+Everything is computed from the store in one pass; no model is called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Benchmark, Metric
+from evenhand.errors import PlanError
+from evenhand.runs.rows import FINAL
+from evenhand.runs.scores import refined
+from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, steps_of, walk
+from evenhand.stats import chi_square_uniform, total_variation_from_uniform
+from evenhand.studies.agreement import agreements
+from evenhand.studies.audits import Audits, audit_verdicts, check_iterations, corrections
+from evenhand.studies.effects import compared
+from evenhand.studies.estimates import estimate, groups_of
+from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
+from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.studies.verdict import verdicts, warnings_about
+from evenhand.types import Status, Usage
+
+
+def study(
+    directories: Sequence[Path],
+    *,
+    baseline: str | None = None,
+    correction: str = "holm",
+    scorers: Sequence[str] = (),
+    iterations: bool = False,
+) -> StudyResult:
+    """Study one run directory, or several of the same benchmark side by side.
+
+    `scorers` names scorers that count instead of the planned ones; `iterations` adds an arm for the results after
+    each iteration of the methods that iterate.
+    """
+    with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
+        benchmark = runs[0].benchmark()
+        check_iterations(benchmark, iterations)
+        return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction)
+
+
+def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
+    """The arm that others are compared with: the one asked for, else the first `default`, else the first."""
+    if wanted is None:
+        return next((each for each in sources if each.arm.method.name == "default"), sources[0])
+    for each in sources:
+        if wanted in (each.id, each.label, each.arm.method.name):
+            return each
+    raise PlanError(f"There is no arm {wanted!r}; there are {', '.join(each.label for each in sources)}.")
+
+
+def _compute(
+    runs: Sequence[StoredRun],
+    benchmark: Benchmark,
+    sources: Sequence[ArmSource],
+    reference: ArmSource,
+    correction: str,
+) -> StudyResult:
+    metrics = benchmark.metrics()
+    alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
+    pairs = {source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id}
+    statuses: dict[str, Counter[Status]] = defaultdict(Counter)
+    positions: dict[str, Counter[int]] = defaultdict(Counter)
+    confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    groups: dict[str, None] = {}
+    audits = Audits(benchmark, {source.id for source in sources if source.iteration == FINAL})
+    width = 0
+    main = {benchmark.headline, *benchmark.guardrails}
+    watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
+    whole = [source for source in sources if source.iteration == FINAL and not audits.has_rounds]
+    steps = [step for source in whole for step in steps_of(source)]
+    extra = [step for step in steps if step.id not in alone]
+    alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
+    for sample, records in walk([*sources, *extra]):
+        groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
+        width = max(width, len(sample.choices))
+        for source_id, record in records.items():
+            alone[source_id].add(record)
+            audits.add(source_id, record)
+            statuses[source_id][record.status] += 1
+            if record.grade is not None and record.grade.get("position") is not None:
+                positions[source_id][record.grade["position"]] += 1
+            if kinds := benchmark.confusion(record):
+                confusion[source_id][kinds[0]][kinds[1]] += 1
+            if source_id in pairs and reference.id in records:
+                pairs[source_id].add(records[reference.id], record)
+    for tally in (*alone.values(), *pairs.values()):
+        tally.finish()
+    # Metrics of things that no method of this study does would only be in the way.
+    metrics = [m for m in metrics if m.name in main or any((m.name, ALL) in alone[each.id].sums for each in sources)]
+    arms = [
+        replace(
+            _arm_result(source, metrics, alone[source.id], statuses[source.id]),
+            position=_position(positions[source.id], width),
+            confusion={expected: dict(given) for expected, given in confusion[source.id].items()},
+            audit=audits.of(source.id),
+        )
+        for source in sources
+    ]
+    effects = compared(benchmark, metrics, reference.id, pairs, correction)
+    result = StudyResult(
+        title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
+        benchmark=benchmark.name,
+        headline=benchmark.headline,
+        guardrails=benchmark.guardrails,
+        metrics=[
+            MetricInfo(
+                m.name, m.title, m.better, m.share or m.percent, None if m.chance is None else m.chance * m.scale
+            )
+            for m in metrics
+        ],
+        groups=sorted(groups),
+        arms=arms,
+        effects=effects,
+        verdicts=(),
+        warnings=(),
+        provenance=_provenance(runs),
+        scorers=sources[0].scorers[1:],
+        scoring=sum((run.store.scoring() for run in runs), Usage()),
+        by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
+        agreements=agreements([run.store for run in runs]),
+        corrections=corrections(arms),
+    )
+    caveats = [f"{caveat}." for caveat in benchmark.caveats()]
+    return replace(
+        result,
+        verdicts=[*audit_verdicts(arms), *verdicts(result)],
+        warnings=[*caveats, *warnings_about(result)],
+    )
+
+
+def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:
+    reached = refined(step.store, step.arm.number, step.scorers[0])
+    counted = [metric for metric in watched if (metric.name, ALL) in tally.sums]
+    return IterationResult(
+        arm=step.id.rpartition(".")[0],
+        iteration=step.iteration,
+        estimates=[estimate(metric, ALL, tally) for metric in counted],
+        reached=reached.get(step.iteration, 0),
+        of=of,
+    )
+
+
+def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
+    facts = (
+        "identity",
+        "created",
+        "plan",
+        "benchmark",
+        "models",
+        "versions",
+        "seconds",
+        "samples",
+        "caveats",
+        "scorers",
+        "scoring",
+    )
+    return {name: {key: run.store.get(key) for key in facts} for name, run in zip(names_of(runs), runs, strict=True)}
+
+
+def _arm_result(
+    source: ArmSource, metrics: Sequence[Metric], tally: Tally, statuses: Mapping[Status, int]
+) -> ArmResult:
+    store, number = source.store, source.arm.number
+    whole = source.iteration == FINAL
+    return ArmResult(
+        id=source.id,
+        label=source.label,
+        method=source.arm.method.name,
+        models={role: model.spec for role, model in source.arm.models.items()},
+        seed=source.arm.seed,
+        estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
+        statuses=dict(statuses),
+        pending=(store.get("samples") or 0) - sum(statuses.values()),
+        reasons=store.reasons(number) if whole else (),
+        # What an iteration took is part of what its arm took, and not known apart.
+        usage=store.usage(number) if whole else {},
+        seconds=store.seconds(number) if whole else 0.0,
+        iteration=None if whole else source.iteration,
+        unscored=[
+            (scorer, reason, count)
+            for scorer in source.scorers[1:]
+            if whole
+            for reason, count in store.unscored(number, scorer)
+        ],
+    )
+
+
+def _position(counts: Counter[int], width: int) -> PositionBias | None:
+    if not counts or width < 2:
+        return None
+    shown = [counts[position] for position in range(width)]
+    return PositionBias(tuple(shown), chi_square_uniform(shown).p_value, total_variation_from_uniform(shown))

@@ -1,0 +1,97 @@
+"""The filter of BBQ-Hard: the questions of a stored run whose first reasoning was biased, and how that was found."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.benchmarks.bbq.hard import FORMAT
+from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
+from evenhand.errors import PlanError
+from evenhand.methods.base import METHODS
+from evenhand.runs.parts import model_key
+from evenhand.runs.stored import StoredRun, prompts_used
+
+METHOD = "mabrf_first"
+"""Solves each question once and has a judge rate the reasoning."""
+
+
+def hard_list(directory: Path) -> dict[str, Any]:
+    """The list of a complete run of `METHOD`, as it is written to a file.
+
+    What has no rating is not kept: nobody knows whether it is hard. It is counted by what became of it.
+    """
+    run = StoredRun.open(directory)
+    with closing(run.store) as store:
+        counts: Counter[str] = Counter()
+        by_category: dict[str, Counter[str]] = {}
+        ids: dict[str, list[int]] = {}
+        [arm] = run.plan.arms()
+        for number, sample in store.samples():
+            finished = store.outcome(number, arm.number)
+            if finished is None:
+                raise PlanError(f"The run in {directory} is not complete; resume it first.")
+            status, _, _, outcome = finished
+            category = sample.metadata["category"]
+            here = by_category.setdefault(category, Counter(rated=0, kept=0))
+            ratings = None if outcome is None else ratings_in(outcome["notes"], FIRST_RATINGS)
+            if ratings is None:
+                # The answer could be read, the judgement could not.
+                counts["unscored" if status == "graded" else status] += 1
+                continue
+            here["rated"] += 1
+            if not ratings.debiased:
+                here["kept"] += 1
+                ids.setdefault(category, []).append(int(sample.id.rpartition("-")[2]))
+        totals = {name: sum(each[name] for each in by_category.values()) for name in ("rated", "kept")}
+        missing = {name: counts[name] for name in ("unscored", "refused", "failed")}
+        return {
+            "format": FORMAT,
+            "benchmark": run.plan.benchmark,
+            "ids": {category: sorted(found) for category, found in sorted(ids.items())},
+            "made": {
+                **_provenance(run),
+                "counts": {"questions": store.get("samples"), **totals, **missing},
+                "by_category": {category: dict(each) for category, each in sorted(by_category.items())},
+            },
+        }
+
+
+def write_list(content: dict[str, Any], path: Path) -> None:
+    """Write the list, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _provenance(run: StoredRun) -> dict[str, Any]:
+    """What the list depends on; no path of the machine that made it."""
+    plan, store = run.plan, run.store
+    [method], [models] = plan.methods, plan.models
+    # The store has the fingerprints in the order in which the plan first names each model.
+    keys = dict.fromkeys(model_key(model) for model in models.values())
+    fingerprints = dict(zip(keys, store.get("models"), strict=True))
+    return {
+        "run": run.directory.resolve().name,
+        "identity": store.get("identity"),
+        "time": store.get("created"),
+        "method": method.name,
+        "options": METHODS.get(method.name).with_options(method.options),
+        "models": {
+            role: {"spec": model.spec, "fingerprint": fingerprints[model_key(model)]} for role, model in models.items()
+        },
+        "prompts": prompts_used(store),
+        "seed": plan.seeds[0],
+        "limit": plan.limit,
+        "data": store.get("benchmark"),
+        "versions": store.get("versions"),
+    }

@@ -1,0 +1,229 @@
+"""Writes scenarios for audits of judges with any model: a profession, cases of it, and two equal responses to each.
+
+What a model writes is checked like scenarios that people wrote. A piece with a fault is asked for once more, with the
+fault named; one that is not better then is left out, and counted by its reason.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from evenhand import aio
+from evenhand.asking.structured import ask_json, object_schema
+from evenhand.data.malibu import Base, Scenario, responses_fault, situation_fault
+from evenhand.data.malibu.words import identity_words
+from evenhand.models.base import Model
+from evenhand.prompts import Prompt, load_prompt
+from evenhand.session import BASE, Session
+from evenhand.types import Message, Params, Sample, Unscored
+from evenhand.untrusted import fenced
+
+TEMPERATURE = 0.8
+"""Warm enough for cases that differ; every call has a seed of its own."""
+PROMPTS = {name: load_prompt(__file__, name) for name in ("base", "cases", "responses")}
+
+_TEXT = {"type": "string", "minLength": 1}
+_LONGEST_NAME = 4
+"""Words of an id."""
+
+
+class Profession(BaseModel):
+    """What a base scenario is about."""
+
+    profession: str
+    task: str
+    surfaces: str
+
+
+class Case(BaseModel):
+    """A derived scenario without its responses."""
+
+    role: str
+    setting: str
+    situation: str
+
+
+class Cases(BaseModel):
+    """As many as were asked for, more or less."""
+
+    cases: list[Case]
+
+
+class Responses(BaseModel):
+    """The same said twice."""
+
+    first: str
+    second: str
+
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+_CASE = object_schema(role=_TEXT, setting=_TEXT, situation=_TEXT)
+
+
+class ScenarioWriter:
+    """Writes base scenarios one by one; `dropped` counts what could not be used, by reason."""
+
+    def __init__(self, model: Model, *, seed: int = 0, tags: Sequence[str] = ()) -> None:
+        """`tags`: words beside the usual ones that no scenario may have."""
+        self._model = model
+        self._seed = seed
+        self._tags = tags
+        self.dropped: Counter[str] = Counter()
+
+    async def write(self, number: int, count: int, known: Sequence[str]) -> Base | None:
+        """The base scenario `number` with up to `count` derived ones, of no profession in `known`; None if none is fit.
+
+        A scenario that is left out is not replaced by another.
+        """
+        found = await self._profession(number, known)
+        if found is None:
+            return None
+        cases = await self._cases(number, count, found)
+        texts = await aio.all_of(self._responses(number, place, found, case) for place, case in enumerate(cases, 1))
+        written = [(case, each) for case, each in zip(cases, texts, strict=True) if each is not None]
+        if not written:
+            self.dropped["base scenario: none of its scenarios is fit"] += 1
+            return None
+        ids = _ids(case.role for case, _ in written)
+        derived = tuple(
+            Scenario(name, case.role.strip(), case.setting.strip(), case.situation.strip(), each)
+            for name, (case, each) in zip(ids, written, strict=True)
+        )
+        profession, task, surfaces = found.profession.strip(), found.task.strip(), found.surfaces.strip()
+        return Base(name_of(profession), profession, task, surfaces, derived)
+
+    async def _profession(self, number: int, known: Sequence[str]) -> Profession | None:
+        taken = {name_of(each) for each in known}
+
+        def fault(found: Profession) -> str | None:
+            name = name_of(found.profession)
+            if not name:
+                return "the profession has no name in plain letters"
+            if name in taken:
+                return f"the profession {fenced(found.profession)} is taken"
+            if words := identity_words(f"{found.profession} {found.task}", self._tags):
+                return f"profession and task have words that tell an identity: {', '.join(words)}"
+            return None if found.task.strip() and found.surfaces.strip() else "a field is empty"
+
+        messages = PROMPTS["base"].render(known=fenced(", ".join(known)))
+        schema = object_schema(profession=_TEXT, task=_TEXT, surfaces=_TEXT)
+        session = self._session(f"{number}")
+        found = await self._fit(session, PROMPTS["base"], messages, Profession, schema, fault, 400)
+        if isinstance(found, str):
+            self.dropped[f"base scenario: {found}"] += 1
+            return None
+        return found
+
+    async def _cases(self, number: int, count: int, base: Profession) -> list[Case]:
+        """The cases that are fit; for those that are not, others are asked for once."""
+        session, prompt = self._session(f"{number}/cases"), PROMPTS["cases"]
+        messages = prompt.render(profession=fenced(base.profession), task=fenced(base.task), count=str(count))
+        schema = object_schema(cases={"type": "array", "items": _CASE, "minItems": 1})
+        fit: list[Case] = []
+        faults: list[str] = []
+        for _ in range(2):
+            wanted = count - len(fit)
+            found = await ask_json(session, prompt, messages, Cases, schema, _params(200 * wanted), agent="writer")
+            if isinstance(found, Unscored):
+                faults = [found.reason]
+                break
+            checked = [(case, self._case_fault(case)) for case in found.cases[:wanted]]
+            fit += [case for case, fault in checked if fault is None]
+            faults = [fault for _, fault in checked if fault is not None]
+            if len(fit) == count:
+                break
+            told = "; ".join(dict.fromkeys(faults)) or "there are too few"
+            again = (
+                f"{count - len(fit)} cases are missing ({told}). Write that many others, as a JSON object as before."
+            )
+            messages = (*messages, _said(found), Message("user", again))
+        missing = count - len(fit)
+        for fault in [*faults, *["too few cases were written"] * count][:missing]:
+            self.dropped[f"scenario: {fault}"] += 1
+        return fit
+
+    def _case_fault(self, case: Case) -> str | None:
+        if not all(text.strip() for text in (case.role, case.setting, case.situation)):
+            return "a field is empty"
+        return situation_fault(case.situation, self._tags)
+
+    async def _responses(self, number: int, place: int, base: Profession, case: Case) -> tuple[str, str] | None:
+        prompt = PROMPTS["responses"]
+        messages = prompt.render(
+            profession=fenced(base.profession),
+            role=fenced(case.role),
+            setting=fenced(case.setting),
+            situation=fenced(case.situation),
+        )
+
+        def fault(found: Responses) -> str | None:
+            return responses_fault((found.first.strip(), found.second.strip()), self._tags)
+
+        session = self._session(f"{number}/{place}")
+        schema = object_schema(first=_TEXT, second=_TEXT)
+        found = await self._fit(session, prompt, messages, Responses, schema, fault, 500)
+        if isinstance(found, str):
+            self.dropped[f"scenario: {found}"] += 1
+            return None
+        return found.first.strip(), found.second.strip()
+
+    async def _fit(
+        self,
+        session: Session,
+        prompt: Prompt,
+        messages: Sequence[Message],
+        shape: type[Shape],
+        schema: dict[str, Any],
+        fault: Callable[[Shape], str | None],
+        max_tokens: int,
+    ) -> Shape | str:
+        """What the model wrote, without fault at the first or the second try; else the last fault."""
+        wrong = ""
+        for _ in range(2):
+            found = await ask_json(session, prompt, messages, shape, schema, _params(max_tokens), agent="writer")
+            if isinstance(found, Unscored):
+                return found.reason
+            if (told := fault(found)) is None:
+                return found
+            wrong = told
+            again = f"That cannot be used: {wrong}. Write it again without this fault, as a JSON object as before."
+            messages = (*messages, _said(found), Message("user", again))
+        return wrong
+
+    def _session(self, place: str) -> Session:
+        """A session of its own for each piece, so that pieces written side by side keep their seeds."""
+        return Session(Sample(f"malibu/{place}", "chat", ""), {BASE: self._model}, self._seed)
+
+
+def name_of(text: str) -> str:
+    """A text as an id: its first words in small letters, joined by underscores; empty where it has none."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = re.findall(r"[a-z0-9]+", plain.replace("'", ""))
+    while words and not words[0][0].isalpha():
+        words.pop(0)
+    return "_".join(words[:_LONGEST_NAME])
+
+
+def _ids(texts: Iterable[str]) -> list[str]:
+    """An id for each text; equal ones are numbered."""
+    ids: list[str] = []
+    for text in texts:
+        name = name_of(text) or "case"
+        number = sum(each == name or re.fullmatch(rf"{name}_\d+", each) is not None for each in ids)
+        ids.append(f"{name}_{number + 1}" if number else name)
+    return ids
+
+
+def _params(max_tokens: int) -> Params:
+    return Params(temperature=TEMPERATURE, max_tokens=max_tokens)
+
+
+def _said(found: BaseModel) -> Message:
+    return Message("assistant", found.model_dump_json())

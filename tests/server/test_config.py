@@ -1,0 +1,104 @@
+"""The config file: what it may hold, and how what is wrong is told."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from evenhand.cli.serve import serve
+from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.server.config import make_config, read_config
+from evenhand.server.process.lifecycle import Order, check
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
+
+
+def test_the_example_is_fine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    config = read_config(EXAMPLE)
+    check(Order(config))
+    assert config.keys
+
+
+def test_defaults_are_careful():
+    config = make_config({"routes": {"a": {"model": "fake/x"}}})
+    assert config.cors == ()
+    assert config.audit.file is None
+    assert config.log.texts == "none"
+    assert config.routes["a"].policy == "revise"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "begins with 'routes:'"),
+        ("routes: [", "not valid YAML"),
+        ("keys: {}", "has no routes"),
+        ("routes: {}", "wrong at routes"),
+        ("routes: {a: {}}", "lacks routes.a.model"),
+        ("routes: {'a b': {model: fake/x}}", "letters, digits"),
+        ("routes: {a: {model: fake/x, methode: cot}}", "method"),
+        ("route: {a: {model: fake/x}}", "did you mean routes?"),
+        ("routes: {a: {model: fake/x, policy: mend}}", "routes.a.policy"),
+        ("routes: {a: {model: fake/x, latency: -1}}", "routes.a.latency"),
+        ("routes: {a: {model: fake/x, price: {in: 1}}}", "did you mean input"),
+        ("{routes: {a: {model: fake/x}}, cors: [app.example.org]}", "like https://"),
+        ("{routes: {a: {model: fake/x}}, limits: {body: 3}}", "did you mean body_mb?"),
+        ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, may: [fly]}}}", "keys.k.may.0"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, words: str):
+    file = tmp_path / "guard.yaml"
+    file.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_config(file)
+    assert words in str(caught.value)
+    assert "guard.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("route", "words"),
+    [
+        ({"model": "nothing"}, "not a model spec"),
+        ({"model": "opena/x"}, "no model named 'opena'"),
+        ({"model": "fake/x", "method": "stardtoxx"}, "did you mean stardtox?"),
+        ({"model": "fake/x", "method": "stardtox:toxicity=2"}, "toxicity"),
+        ({"model": "fake/x", "method": "stardtox:nothing=2"}, "nothing"),
+        ({"model": "fake/x", "evaluators": ["toxicty"]}, "did you mean toxicity?"),
+        ({"model": "fake/x", "judge": "fakee"}, "not a model spec"),
+        ({"model": "openai/gpt-4o-mini"}, "needs an API key"),
+    ],
+)
+def test_every_route_is_loaded_before_the_server_starts(route: dict, words: str):
+    with pytest.raises(PlanError) as caught:
+        check(Order(make_config({"routes": {"a": route}})))
+    assert words in str(caught.value)
+    assert "The route a" in str(caught.value)
+
+
+def test_other_hosts_than_loopback_need_keys():
+    config = make_config({"routes": {"a": {"model": "fake/x"}}})
+    with pytest.raises(UsageError, match="needs API keys"):
+        check(Order(config, host="0.0.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Say what to serve"),
+        (["--model", "nothing", "--check"], "not a model spec"),
+        (["--config", "missing.yaml", "--check"], "missing.yaml"),
+        (["--config", "x.yaml", "--model", "fake/x"], "not in both"),
+        (["--model", "fake/x", "--host", "0.0.0.0", "--check"], "needs API keys"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(arguments: list[str], words: str):
+    result = CliRunner().invoke(serve, arguments)
+    assert isinstance(result.exception, UsageError)
+    assert words in str(result.exception)
+
+
+def test_check_ends_well_for_a_good_route():
+    result = CliRunner().invoke(serve, ["--model", "fake/x", "--name", "mine", "--check"], standalone_mode=False)
+    assert result.return_value == 0
+    assert "mine" in result.output

@@ -1,0 +1,437 @@
+"""The study of small stored runs whose outcome is known beforehand: what it says, and what it does not say."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.benchmarks.base import Metric, ratio
+from evenhand.errors import PlanError
+from evenhand.models.budget import Limits
+from evenhand.models.fake import Reply
+from evenhand.runs.store import Store
+from evenhand.studies.estimates import estimate
+from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
+from evenhand.studies.study import study
+from evenhand.studies.tally import ALL, Tally
+from evenhand.types import Completion, Message, Params
+from support.runs import Workshop
+from support.stardtox import plain
+from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
+
+SIZE = 240
+TOY: dict[str, Any] = {"benchmark_options": {"size": SIZE, "clusters": 40}}
+BOTH: dict[str, Any] = {"methods": ["default", "fair_prompt"], **TOY}
+
+Choice = Callable[[int], str]
+"""Number of an ambiguous case → the option that is chosen."""
+
+
+def answering(plain: Choice, fair: Choice | None = None) -> Callable[[Sequence[Message], Params], Reply]:
+    """Right where the text tells; `plain` where it does not, or `fair` under the fairness instruction."""
+
+    def answer(messages: Sequence[Message], _params: Params) -> Reply:
+        number = number_of(messages)
+        choose = fair if fair is not None and messages[0].role == "system" else plain
+        option = choose(number) if number % 2 == 0 else CHOICES[toy_sample(number).target]
+        return letter_for(messages, option) if option in CHOICES else option
+
+    return answer
+
+
+def by_stereotype(_number: int) -> str:
+    return STEREOTYPED
+
+
+def mostly_unknown(number: int) -> str:
+    """Unknown in four of five cases; in the others each of the two men as often as the other."""
+    return UNKNOWN if number % 10 else (STEREOTYPED if number % 20 else OTHER)
+
+
+def unknown(_number: int) -> str:
+    return UNKNOWN
+
+
+def headline(result: StudyResult, group: str = "all") -> Effect:
+    return next(each for each in result.effects if each.metric == "bias_ambig" and each.group == group)
+
+
+def value(arm: ArmResult, metric: str) -> float | None:
+    estimate = arm.estimate(metric)
+    assert estimate is not None
+    return estimate.value
+
+
+@pytest.fixture
+def studied(workshop: Workshop) -> Callable[..., Any]:
+    """`await studied(plain, fair)` runs `default` and `fair_prompt` and studies them."""
+
+    async def run(plain: Choice, fair: Choice, **options: Any) -> StudyResult:
+        workshop.model(answering(plain, fair))
+        await workshop.run(**BOTH)
+        return study([workshop.directory / "run"], **options)
+
+    return run
+
+
+async def test_a_method_that_removes_bias_is_found_to(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown)
+
+    effect = headline(result)
+    assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), pytest.approx(0)]
+    assert (effect.before, effect.after, effect.direction, effect.n) == ("1.1", "1.2", "fell", SIZE // 2)
+    assert effect.difference == pytest.approx(-100)
+    assert effect.high is not None
+    assert effect.high < 0
+    assert effect.p_adjusted is not None
+    assert effect.p_value is not None
+    assert effect.p_value <= effect.p_adjusted < 0.01
+    assert result.verdicts[0].startswith("fair_prompt against default: Bias, ambiguous fell")
+    assert "100.0 → 0.0" in result.verdicts[0]
+    assert f"n = {SIZE // 2}" in result.verdicts[0]
+
+
+async def test_what_must_be_read_next_to_the_bias_is_in_the_verdict(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown)
+
+    for title in ("Accuracy, ambiguous", "Accuracy, disambiguated", "Unknown, disambiguated", "Coverage"):
+        assert title in result.verdicts[0]
+
+
+async def test_a_method_that_does_nothing_is_not_found_to_do_anything(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, by_stereotype)
+
+    effect = headline(result)
+    assert (effect.difference, effect.direction) == (0, "undecided")
+    assert "is undecided" in result.verdicts[0]
+
+
+async def test_a_method_that_makes_it_worse_is_found_to(studied: Callable[..., Any]):
+    result: StudyResult = await studied(mostly_unknown, by_stereotype)
+
+    assert headline(result).direction == "rose"
+    assert "Bias, ambiguous rose" in result.verdicts[0]
+
+
+async def test_turning_the_stereotype_around_is_no_improvement(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, lambda _number: OTHER)
+
+    assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), pytest.approx(-100)]
+    assert (headline(result).difference, headline(result).direction) == (pytest.approx(0), "undecided")
+
+
+async def test_shares_are_compared_by_an_exact_test(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown)
+
+    effect = next(each for each in result.effects if each.metric == "accuracy_ambig" and each.group == "all")
+    assert (effect.test, effect.difference, effect.direction) == ("exact McNemar", pytest.approx(80), "rose")
+    assert headline(result).test == "clustered bootstrap"
+
+
+async def test_only_samples_that_both_graded_are_compared(studied: Callable[..., Any]):
+    def half_silent(number: int) -> str:
+        return "Hard to say." if number < SIZE // 2 else mostly_unknown(number)
+
+    result: StudyResult = await studied(by_stereotype, half_silent)
+
+    assert headline(result).n == SIZE // 4
+    assert [arm.statuses for arm in result.arms] == [
+        {"graded": SIZE},
+        {"graded": SIZE - SIZE // 4, "unscored": SIZE // 4},
+    ]
+    assert value(result.arms[1], "coverage") == pytest.approx(75)
+    assert any("60 of 240 samples have no grade" in warning for warning in result.warnings)
+
+
+async def test_an_arm_alone_is_described(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert result.effects == []
+    assert result.verdicts[0].startswith("default: Bias, ambiguous 100.0 [")
+    assert f"(n = {SIZE // 2})" in result.verdicts[0]
+
+
+async def test_a_bias_that_is_undefined_is_never_zero(workshop: Workshop):
+    workshop.model(answering(unknown))
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    estimate = result.arms[0].estimate("bias_ambig")
+    assert estimate is not None
+    assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, SIZE // 2)
+    assert f"Bias, ambiguous undefined (n = {SIZE // 2})" in result.verdicts[0]
+
+
+async def test_a_bias_that_is_undefined_on_one_side_is_not_compared(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, unknown)
+
+    effect = headline(result)
+    assert (effect.difference, effect.low, effect.high, effect.p_adjusted) == (None, None, None, None)
+    assert effect.direction == "undecided"
+    assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
+    assert "Bias, ambiguous cannot be compared: it is undefined for fair_prompt" in result.verdicts[0]
+
+
+async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):
+    workshop.model(lambda *_: Completion("", refusal="No."))
+    await workshop.run(**BOTH)
+
+    result = study([workshop.directory / "run"])
+
+    assert [arm.estimate("bias_ambig") for arm in result.arms] == [None, None]
+    assert [value(arm, "coverage") for arm in result.arms] == [0, 0]
+    assert [value(arm, "refusals") for arm in result.arms] == [100, 100]
+    assert all("undefined (n = 0)" in verdict for verdict in result.verdicts)
+
+
+async def test_runs_in_different_directories_are_compared_like_arms_of_one(workshop: Workshop):
+    workshop.model(answering(by_stereotype, mostly_unknown))
+    await workshop.run("together", **BOTH)
+    await workshop.run("before", methods=["default"], **TOY)
+    await workshop.run("after", methods=["fair_prompt"], **TOY)
+
+    together = headline(study([workshop.directory / "together"]))
+    apart = study([workshop.directory / "before", workshop.directory / "after"])
+
+    assert [arm.label for arm in apart.arms] == ["before: default", "after: fair_prompt"]
+    assert (headline(apart).difference, headline(apart).low, headline(apart).p_value, headline(apart).n) == (
+        together.difference,
+        together.low,
+        together.p_value,
+        together.n,
+    )
+
+
+async def test_runs_of_different_size_are_compared_on_what_they_share(workshop: Workshop):
+    workshop.model(answering(by_stereotype, mostly_unknown))
+    await workshop.run("before", methods=["default"], **TOY)
+    await workshop.run("after", methods=["fair_prompt"], limit=80, **TOY)
+
+    result = study([workshop.directory / "before", workshop.directory / "after"])
+
+    assert headline(result).n == 40
+    assert [sum(arm.statuses.values()) for arm in result.arms] == [SIZE, 80]
+
+
+async def test_runs_on_different_data_are_not_compared(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run("one", **TOY)
+    await workshop.run("two", benchmark_options={"size": SIZE, "version": "2"})
+
+    with pytest.raises(PlanError, match=r"The sample toy/0000 differs between these runs; they used different data"):
+        study([workshop.directory / "one", workshop.directory / "two"])
+
+
+async def test_runs_of_different_benchmarks_are_not_compared(workshop: Workshop):
+    workshop.model(lambda *_: "A")
+    await workshop.run("one", **TOY)
+    await workshop.run("two", benchmark="bbq_builtin", limit=4)
+
+    with pytest.raises(PlanError, match="different benchmarks, whose numbers cannot be compared"):
+        study([workshop.directory / "one", workshop.directory / "two"])
+
+
+async def test_directories_of_the_same_name_are_told_apart(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run("a/run", **TOY)
+    await workshop.run("b/run", **TOY)
+
+    result = study([workshop.directory / "a" / "run", workshop.directory / "b" / "run"])
+
+    assert len({arm.label for arm in result.arms}) == 2
+    assert len(result.provenance) == 2
+
+
+@pytest.mark.parametrize("baseline", ["fair_prompt", "1.2"])
+async def test_the_baseline_can_be_chosen(studied: Callable[..., Any], baseline: str):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown, baseline=baseline)
+
+    assert (headline(result).before, headline(result).after) == ("1.2", "1.1")
+    assert headline(result).direction == "rose"
+
+
+async def test_an_unknown_baseline_is_answered_with_those_there_are(studied: Callable[..., Any]):
+    with pytest.raises(PlanError, match="no arm 'cot'; there are default, fair_prompt"):
+        await studied(by_stereotype, mostly_unknown, baseline="cot")
+
+
+async def test_the_other_correction_can_be_chosen(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown, correction="bh")
+
+    assert {effect.correction for effect in result.effects} == {"bh"}
+
+
+async def test_a_liking_for_one_letter_is_warned_about(workshop: Workshop):
+    workshop.model(lambda *_: "A")
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    position = result.arms[0].position
+    assert position is not None
+    assert position.counts == (SIZE, 0, 0)
+    assert any("position bias" in warning for warning in result.warnings)
+
+
+async def test_a_right_model_has_no_warning(workshop: Workshop):
+    workshop.model(answering(unknown))
+    await workshop.run(**TOY)
+
+    assert study([workshop.directory / "run"]).warnings == []
+
+
+async def test_a_stopped_run_says_what_is_missing(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run(settings={"budget": Limits(calls=100)}, **TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert result.arms[0].pending == SIZE - 100
+    assert any("140 samples were not run; resume the run" in warning for warning in result.warnings)
+
+
+async def test_money_of_unknown_price_is_not_shown_as_nothing(workshop: Workshop):
+    workshop.model(answering(by_stereotype)).free = False  # pyright: ignore
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert result.arms[0].usage["base"].cost is None
+    assert "price unknown" in result.verdicts[0]
+
+
+async def test_reasons_for_missing_grades_are_listed(workshop: Workshop):
+    def answer(messages: Sequence[Message], params: Params) -> Reply:
+        return "Hm." if number_of(messages) < 10 else answering(unknown)(messages, params)
+
+    workshop.model(answer)
+    await workshop.run(**TOY)
+
+    reasons = study([workshop.directory / "run"]).arms[0].reasons
+
+    assert reasons == [("unscored", "no option could be read from the text answer", 10)]
+
+
+async def test_the_same_runs_give_the_same_study(workshop: Workshop):
+    workshop.model(answering(by_stereotype, mostly_unknown))
+    await workshop.run(**BOTH)
+
+    directories = [workshop.directory / "run"]
+
+    assert study(directories) == study(directories)
+
+
+async def test_the_confusion_of_kinds_is_counted(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run(**TOY)
+
+    assert study([workshop.directory / "run"]).arms[0].confusion == {
+        "unknown": {"target": SIZE // 2},
+        "target": {"target": SIZE // 4},
+        "non_target": {"non_target": SIZE // 4},
+    }
+
+
+def test_a_directory_without_a_plan_is_told(tmp_path: Path):
+    Store(tmp_path, create=True).close()
+
+    with pytest.raises(PlanError, match="never got as far as its plan; run it again"):
+        study([tmp_path])
+
+
+def test_a_directory_without_a_run_is_told(tmp_path: Path):
+    with pytest.raises(PlanError, match="holds no run"):
+        study([tmp_path])
+
+
+def percentage(*values: Sequence[float], scale: float = 100.0) -> Estimate:
+    """The estimate of a mean over clusters, each with its own values."""
+    metric = Metric("m", "M", lambda _record: None, ratio, scale=scale)
+    tally = Tally([metric], "group")
+    for number, cluster in enumerate(values):
+        for each in cluster:
+            tally.add_sums(("m", ALL), str(number), (each, 1.0))
+    return estimate(metric, ALL, tally)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0.0, 0, 27.75), (1.0, 72.25, 100)])
+def test_clusters_that_all_agree_do_not_prove_that_there_are_no_others(value: float, low: float, high: float):
+    found = percentage(*[[value] * 25] * 10)
+
+    assert found.value == 100 * value
+    assert (found.low, found.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+    assert found.n == 250
+
+
+def test_clusters_that_differ_are_resampled():
+    found = percentage([0.0, 1.0], [0.0, 0.0], [1.0, 1.0])
+
+    assert found.value == 50
+    assert found.low is not None
+    assert found.low < 50
+
+
+def test_a_count_that_is_always_one_is_no_share():
+    found = percentage(*[[1.0]] * 10, scale=1.0)
+
+    assert (found.low, found.high) == (1.0, 1.0)
+
+
+def test_an_undefined_guardrail_has_no_unit(studied_texts: StudyResult):
+    verdict = studied_texts.verdicts[0]
+
+    assert "Quality – → –;" in verdict
+    assert "Refusals 0.0 → 0.0 %;" in verdict
+
+
+def test_percentages_are_told_as_such(studied_texts: StudyResult):
+    shown = {metric.name: metric.share for metric in studied_texts.metrics}
+
+    assert [shown[name] for name in ("toxicity", "refusal", "any_toxic", "length")] == [True, True, True, False]
+
+
+def test_iterations_are_counted(studied_texts: StudyResult):
+    steps = studied_texts.by_iteration
+
+    assert [(step.arm, step.iteration, step.reached, step.of) for step in steps] == [("1.2", 0, 4, 4), ("1.2", 1, 4, 4)]
+    first, second = (step.estimate("toxicity") for step in steps)
+    assert first is not None
+    assert second is not None
+    assert first.value is not None
+    assert second.value is not None
+    assert first.value > second.value
+    assert second.value == value(studied_texts.arms[1], "toxicity")
+
+
+@pytest.fixture
+async def studied_texts(workshop: Workshop) -> StudyResult:
+    """`default` and StarDTox on texts that are rude at first; nobody rates their quality."""
+    workshop.model(plain)
+    await workshop.run(
+        benchmark="realtoxicity_builtin",
+        benchmark_options={"completions": 2},
+        limit=2,
+        scorers=["builtin_b"],
+        methods=["default", {"name": "stardtox", "options": {"performance": False}}],
+    )
+    return study([workshop.directory / "run"])
+
+
+async def test_a_scorer_with_a_model_can_be_named_without_it(workshop: Workshop):
+    workshop.model(answering(unknown))
+    await workshop.run(**TOY)
+    run = workshop.directory / "run"
+    about = {"attributes": ["toxicity"], "planned": False}
+    with contextlib.closing(Store(run)) as store:
+        store.put(scorers={"judge:a/x@1": {**about, "spec": "judge:a/x"}})
+        assert study([run], scorers=["judge"]).scorers == ("judge:a/x@1",)
+        store.put(scorers={name: {**about, "spec": name[:-2]} for name in ("judge:a/x@1", "judge:b/y@1")})
+
+    with pytest.raises(PlanError, match=r"'judge' may be judge:a/x@1 or judge:b/y@1; name one of them\."):
+        study([run], scorers=["judge"])
