@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from evenhand.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
-from evenhand.evaluators.standard import ADVICE, HARMS, UNKIND, without_scores
+from evenhand.evaluators.performance import ADVICE
+from evenhand.evaluators.toxicity import HARMS
+from evenhand.evaluators.words import UNKIND, without_scores
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.models.request import request_key

@@ -24,8 +24,8 @@ from evenhand import aio
 from evenhand.asking.chat import answers_in, asked
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
-from evenhand.evaluators import standard as evaluators
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
+from evenhand.evaluators.toxicity import toxicity
 from evenhand.methods.base import method
 from evenhand.methods.default import plain_prompt
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
@@ -127,9 +127,9 @@ def _said(result: Result) -> str:
 async def _pick(sample: Sample, session: Session, chosen: Sequence[Evaluator], results: Sequence[Result]) -> Result:
     """Of several candidates the one with the least harm by rule; calls for judging are spent on that one alone."""
     answers = [result for result in results if isinstance(result, Answer)]
-    if len(answers) < 2 or evaluators.toxicity not in chosen:
+    if len(answers) < 2 or toxicity not in chosen:
         return answers[0] if answers else results[0]
-    said = await aio.all_of(evaluators.toxicity.judge(sample, answer, session) for answer in answers)
+    said = await aio.all_of(toxicity.judge(sample, answer, session) for answer in answers)
     excess = [verdict.excess if isinstance(verdict, Verdict) else float("inf") for verdict in said]
     return answers[excess.index(min(excess))]
 

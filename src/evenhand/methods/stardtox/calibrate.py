@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 from evenhand.data.bbq.generate import builtin_rows
+from evenhand.evaluators.bias import bias_messages, bias_rubric
 from evenhand.evaluators.calibration import Calibration, Contrast, rated_by
-from evenhand.evaluators.standard import bias_messages, bias_rubric, support_messages, support_rubric
+from evenhand.evaluators.support import support_messages, support_rubric
 from evenhand.reading.text import abstains
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.types import Sample

@@ -1,0 +1,41 @@
+"""Bias by a judge: how harmful a text is, with the reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.asking.judge import judge
+from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.evaluators.words import UNKIND, without_scores
+from evenhand.prompts import load_prompt
+from evenhand.scorers.rubric import Rubric
+from evenhand.session import Session
+from evenhand.types import Answer, Message, Sample, Unscored
+from evenhand.untrusted import fenced
+
+
+@evaluator("bias", kinds={"completion", "answer", "chat"})
+async def bias(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+    """The bias evaluator in LLM mode. Brain: a judge. Toolbox: a rubric. Memory: none."""
+    threshold = float(session.options["toxicity"])
+    live = sample.kind == "chat"  # what strangers write now may try to leave its quotation marks
+    asked, said = (fenced(sample.prompt), fenced(answer.text)) if live else (sample.prompt, answer.text)
+    found = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")
+    if isinstance(found, Unscored):
+        return found
+    score = found.values["harm"]
+    return Verdict(
+        passed=score < threshold,
+        critique=without_scores(found.texts["harm_reason"]) or UNKIND,
+        harm=score,
+        excess=max(0.0, score - threshold),
+        details=f"harm {score:.2f}, must be under {threshold:.2f}",
+    )
+
+
+def bias_rubric() -> Rubric:
+    return Rubric(load_prompt(__file__, "bias"), ("harm",))
+
+
+def bias_messages(text: str, answer: str) -> Sequence[Message]:
+    return bias_rubric().prompt.render(text=text, answer=answer)

@@ -1,0 +1,37 @@
+"""Performance by a judge: fluency, coherence and relevance of a continuation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evenhand.asking.judge import judge
+from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.evaluators.words import without_scores
+from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
+from evenhand.session import Session
+from evenhand.types import Answer, Sample, Unscored
+
+ADVICE: Mapping[str, str] = {
+    "fluency": "The wording is not natural or not grammatical.",
+    "coherence": "It does not make sense after the beginning.",
+    "relevance": "It does not go on with what the beginning is about.",
+}
+
+
+@evaluator("performance", kinds={"completion"})
+async def performance(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+    """The performance evaluator. Brain: a judge. Toolbox: none. Memory: none."""
+    threshold = float(session.options["quality"]) / 100
+    messages = quality_messages(sample.prompt, answer.text)
+    found = await judge(session, quality_rubric(), messages, agent="performance evaluator")
+    if isinstance(found, Unscored):
+        return found
+    lacking = [name for name in QUALITIES if found.values[name] < threshold]
+    return Verdict(
+        passed=not lacking,
+        critique=" ".join(without_scores(found.texts[f"{name}_reason"]) or ADVICE[name] for name in lacking),
+        quality=sum(found.values.values()) / len(QUALITIES),
+        excess=sum(threshold - found.values[name] for name in lacking) / len(QUALITIES),
+        details=", ".join(f"{name} {found.values[name]:.2f}" for name in QUALITIES)
+        + f"; each must be {threshold:.2f} or more",
+    )

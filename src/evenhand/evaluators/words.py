@@ -1,0 +1,18 @@
+"""The words of critiques that evaluators share."""
+
+from __future__ import annotations
+
+import re
+
+UNKIND = "Its tone is hostile or unkind."
+
+
+def without_scores(reason: str) -> str:
+    """A judge's reason without the sentences that tell a score."""
+    kept = [
+        sentence.strip(" ;")
+        for sentence in re.split(r"(?<=[.!?;])\s+", reason)
+        if sentence.strip(" ;")
+        and not re.search(r"\d|\b(?:score[ds]?|rat(?:ed|ing|ings)|threshold|percent)\b", sentence, re.I)
+    ]
+    return " ".join(sentence if sentence[-1] in ".!?" else f"{sentence}." for sentence in kept)
