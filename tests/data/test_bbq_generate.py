@@ -73,7 +73,7 @@ def template(row: Row) -> dict[str, Any]:
 
 
 def load(category: str) -> list[dict[str, Any]]:
-    path = resources.files("evenhand.data").joinpath("bbq_builtin", f"{category}.yaml")
+    path = resources.files("evenhand.data.bbq").joinpath("builtin", f"{category}.yaml")
     data = yaml.safe_load(path.read_text("utf-8"))
     assert data["category"] == category
     return data["templates"]
