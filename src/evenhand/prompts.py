@@ -18,6 +18,7 @@ from evenhand.types import Message, Role
 
 _HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
+_PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,13 @@ def load_prompt(beside: str, name: str) -> Prompt:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The prompt file {path} cannot be read: {error}.") from error
-    return parse_prompt(f"{path.parent.name}/{name}", source)
+    return parse_prompt(_id_of(path), source)
+
+
+def _id_of(path: Path) -> str:
+    """`methods/cot/reason` for a prompt of this package; folder and name for any other."""
+    inside = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path(path.parent.name, path.name)
+    return inside.with_suffix("").as_posix()
 
 
 def parse_prompt(prompt_id: str, source: str) -> Prompt:

@@ -152,7 +152,7 @@ def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug:
     assert found.topics[:BUILTIN] == load_topics("age").topics
     made = yaml.safe_load(path.read_text(encoding="utf-8"))["provenance"]
     assert (made["asked"], made["written"], made["seed"]) == (25, 25, 0)
-    assert made["prompt"]["topic_writer/topics"]
+    assert made["prompt"]["workflows/topic_writer/topics"]
 
     again = cli(*arguments, "--out", "other", "--no-cache")
 
