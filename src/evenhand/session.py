@@ -54,6 +54,8 @@ class Session:
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
     """Searches by spec, likewise."""
+    response_format: Any = None
+    """The form that a live request wants its answer in, as OpenAI's field of that name."""
     evaluating: Callable[..., Awaitable[Any]] | None = None
     """Stands between a method and its evaluators where somebody else needs to know what they say, as the guard does."""
 

@@ -144,6 +144,12 @@ class Sample:
     cluster: str = ""
     """Samples of one cluster (template, scenario, article) are not independent."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    messages: tuple[Message, ...] = ()
+    """The conversation to be answered; a chat sample without one is a lone question, asked by its prompt."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "chat" and not self.messages:
+            object.__setattr__(self, "messages", (Message("user", self.prompt),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from evenhand.asking.evidence import Evidence, SearchAgent, search_agent
 from evenhand.errors import BadResponseError, PlanError
 from evenhand.models.fake import FunctionModel, ScriptedModel
-from evenhand.search.base import Found, Hit
+from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
 from support.mabrf import BIASED, FACT, PAGE, QUERIES, QUESTION, Library, everything, page, searching
 
@@ -123,7 +123,7 @@ async def test_queries_run_side_by_side():
     together = asyncio.Barrier(5)
 
     class Waiting(Library):
-        async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+        async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
             await together.wait()
             return await super().find(query, limit=limit, pages=pages)
 
@@ -134,10 +134,10 @@ async def test_queries_run_side_by_side():
 
 async def test_each_address_is_a_source_once_and_the_best_hits_of_all_queries_come_first():
     class Shelves(Library):
-        async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+        async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
             number = QUERIES.index(query)
             hits = (page(number=10 * number), page(number=1), page(number=10 * number + 2))
-            return Found(query, self.spec, "", hits[:limit])
+            return SearchResult(query, self.spec, "", hits[:limit])
 
     evidence = await about(searching(), Shelves())
 

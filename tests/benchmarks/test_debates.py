@@ -9,8 +9,16 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.debates import Debates
-from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted, roles_of
-from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED, ROUNDS, disagreements
+from evenhand.benchmarks.debates.records import (
+    DECLINED,
+    DISAGREED,
+    ROUNDS,
+    STATEMENTS,
+    Statement,
+    disagreements,
+    noted,
+    roles_of,
+)
 from evenhand.data.debates import BIASES, load_topics, topics_yaml
 from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored

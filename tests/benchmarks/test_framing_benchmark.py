@@ -135,19 +135,19 @@ def test_a_text_without_one_of_two_framings_has_no_difference():
 
 
 @dataclass(frozen=True)
-class Found:
+class Measured:
     value: float | None
     low: float | None
     high: float | None
     n: int = 40
 
 
-def found(first: Found, second: Found) -> Callable[[str], Found | None]:
+def found(first: Measured, second: Measured) -> Callable[[str], Measured | None]:
     steps = {"admitted_other_minus_own": first, "admitted_competitor_minus_other": second}
-    return lambda name: steps.get(name, Found(50, 40, 60))
+    return lambda name: steps.get(name, Measured(50, 40, 60))
 
 
-UP, DOWN, OPEN = Found(10, 4, 16), Found(-10, -16, -4), Found(3, -4, 10)
+UP, DOWN, OPEN = Measured(10, 4, 16), Measured(-10, -16, -4), Measured(3, -4, 10)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ UP, DOWN, OPEN = Found(10, 4, 16), Found(-10, -16, -4), Found(3, -4, 10)
         (OPEN, OPEN, "undecided"),
         (UP, DOWN, "no"),
         (DOWN, OPEN, "no"),
-        (UP, Found(0, 0, 0), "undecided"),
-        (UP, Found(5, None, None), "undecided"),
+        (UP, Measured(0, 0, 0), "undecided"),
+        (UP, Measured(5, None, None), "undecided"),
     ],
 )
-def test_the_ordering_holds_where_both_steps_are_surely_up(first: Found, second: Found, holds: str):
+def test_the_ordering_holds_where_both_steps_are_surely_up(first: Measured, second: Measured, holds: str):
     order = ordering("admitted", found(first, second))
 
     assert order is not None
@@ -171,7 +171,7 @@ def test_the_ordering_holds_where_both_steps_are_surely_up(first: Found, second:
 
 def test_without_numbers_there_is_no_ordering():
     assert ordering("admitted", lambda _: None) is None
-    assert ordering("admitted", found(UP, Found(None, None, None))) is None
+    assert ordering("admitted", found(UP, Measured(None, None, None))) is None
 
 
 def test_expected_and_given_kinds():

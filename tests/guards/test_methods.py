@@ -147,7 +147,7 @@ async def test_any_model_can_be_guarded():
 async def test_a_method_of_ones_own_that_writes_the_answer_itself(serve: Serve, monkeypatch: pytest.MonkeyPatch):
     async def shout(sample: Sample, session: Session) -> Outcome:
         """Says it loudly."""
-        said = await session.ask(PLAIN, sample.metadata["conversation"], Params(), agent="shouter")
+        said = await session.ask(PLAIN, sample.messages, Params(), agent="shouter")
         return Outcome(Answer(said.text.upper()))
 
     known = METHODS.get("default")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.debates.records import ROLES, Statement, statements_in
-from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED
+from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, Statement, statements_in
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.debaters import Silence, read_statement

@@ -12,7 +12,7 @@ from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.fake import FunctionModel
-from evenhand.search.base import Found, Hit, SearchProvider
+from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.replay import record
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
@@ -210,7 +210,7 @@ async def test_recorded_pages_with_an_instruction_change_nothing(tmp_path: Path)
     stages: list[Stage] = []
     for name, text in (("clean.jsonl", PAGE), ("injected.jsonl", f"{INJECTED} {PAGE}")):
         for query in QUERIES:
-            record(tmp_path / name, Found(query, "ddgs", "2026-01-31T12:00:00Z", (page(text),)))
+            record(tmp_path / name, SearchResult(query, "ddgs", "2026-01-31T12:00:00Z", (page(text),)))
         search = load_search(f"replay:{tmp_path / name}")
         stages.append(Stage(**TWICE, finder=search))
         await stages[-1].run()
@@ -229,7 +229,7 @@ class OnePage(SearchProvider):
     def __init__(self, url: str) -> None:
         self.url = url
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         del limit
         return self.found(query, [Hit("Facts", self.url, "A snippet.")])
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.benchmarks.debates.records import statements_in
-from evenhand.benchmarks.debates.rounds import DECLINED, ROUNDS
+from evenhand.benchmarks.debates.records import DECLINED, ROUNDS, statements_in
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.options import check_options

@@ -14,7 +14,7 @@ from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
 from evenhand.runs.plan import make_plan
 from evenhand.runs.store import Store
-from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.types import Generation, Message, Params
 from support.mabrf import FACT, PAGE, QUERIES, everything, whole
 from support.runs import Workshop
@@ -33,7 +33,7 @@ class Shelf(SearchProvider):
     asked: ClassVar[list[str]] = []
     failing: ClassVar[bool] = False
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         self.asked.append(query)
         if self.failing:
             raise SearchError("The shelf is closed.")
@@ -124,7 +124,7 @@ async def test_queries_that_failed_fail_again_in_a_replay(
     workshop: Workshop, shelf: type[Shelf], monkeypatch: pytest.MonkeyPatch
 ):
     class Moody(shelf):
-        async def search(self, query: str, limit: int) -> Found:
+        async def search(self, query: str, limit: int) -> SearchResult:
             if "part 3" in query:
                 raise SearchError("This part is lent out.")
             return await super().search(query, limit)
@@ -224,7 +224,7 @@ async def test_a_run_that_is_interrupted_while_it_searches_repeats_no_call(
     searching = asyncio.Event()
 
     class Endless(shelf):
-        async def search(self, query: str, limit: int) -> Found:
+        async def search(self, query: str, limit: int) -> SearchResult:
             searching.set()
             await asyncio.Event().wait()
             return await super().search(query, limit)

@@ -20,6 +20,7 @@ from evenhand.types import (
     Outcome,
     Params,
     Refusal,
+    Sample,
     Snapshot,
     Turn,
     Unscored,
@@ -246,6 +247,30 @@ def test_facts_are_kept(store: Store):
 def test_samples_can_be_found_by_id(store: Store):
     assert store.find_sample("toy/0003") == (4, SAMPLES[3])
     assert store.find_sample("toy/9999") is None
+
+
+def test_a_conversation_comes_back_as_it_was(tmp_path: Path):
+    talk = (Message("system", "Be brief."), Message("user", "Who kneads?"))
+    sample = Sample("talk", "chat", "Who kneads?", messages=talk)
+
+    with contextlib.closing(Store(tmp_path, create=True)) as store:
+        store.add_samples([sample])
+
+        assert store.find_sample("talk") == (1, sample)
+
+
+def test_samples_of_older_runs_which_have_no_messages_can_be_read(store: Store):
+    old = (
+        b'{"id":"age/1","kind":"%s","prompt":"Who kneads?","context":"","choices":[],"target":null,"cluster":"1",'
+        b'"metadata":{"bias":"age"}}'
+    )
+    with contextlib.closing(sqlite3.connect(store.path)) as other, other:
+        other.execute("UPDATE samples SET body = ? WHERE number = 1", (old % b"chat",))
+        other.execute("UPDATE samples SET body = ? WHERE number = 2", (old % b"answer",))
+
+    lone, answer = (sample for _, sample in store.samples() if sample.id == "age/1")
+    assert lone.messages == (Message("user", "Who kneads?"),)
+    assert (answer.messages, answer.metadata) == ((), {"bias": "age"})
 
 
 def test_a_directory_without_a_run_is_told(tmp_path: Path):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import DataError, SearchError, UsageError
-from evenhand.search.base import Found, Hit, load_provider
+from evenhand.search.base import Hit, SearchResult, load_provider
 from evenhand.search.replay import ReplaySearch, found_row, read_found, read_replay, record
 
-FOUND = Found(
+FOUND = SearchResult(
     "older drivers",
     "ddgs:brave",
     "2026-01-31T12:00:00Z",
@@ -39,13 +39,13 @@ async def test_blanks_do_not_matter_but_words_do(file: Path):
 
 
 async def test_no_hits_is_a_recorded_answer(tmp_path: Path):
-    record(tmp_path / "f.jsonl", Found("q", "wikipedia", "2026-01-31T12:00:00Z", ()))
+    record(tmp_path / "f.jsonl", SearchResult("q", "wikipedia", "2026-01-31T12:00:00Z", ()))
 
     assert (await ReplaySearch(str(tmp_path / "f.jsonl")).search("q", 5)).hits == ()
 
 
 def test_the_later_recording_counts(file: Path):
-    later = Found("older  drivers", "wikipedia", "2026-02-01T12:00:00Z", ())
+    later = SearchResult("older  drivers", "wikipedia", "2026-02-01T12:00:00Z", ())
     record(file, later)
 
     assert read_replay(file) == {"older drivers": later}
@@ -53,7 +53,7 @@ def test_the_later_recording_counts(file: Path):
 
 def test_recording_goes_on_after_a_line_without_an_end(file: Path):
     file.write_bytes(file.read_bytes().rstrip())
-    record(file, Found("q", "wikipedia", "2026-02-01T12:00:00Z", ()))
+    record(file, SearchResult("q", "wikipedia", "2026-02-01T12:00:00Z", ()))
 
     assert list(read_replay(file)) == ["older drivers", "q"]
 
@@ -63,7 +63,7 @@ def test_the_identity_is_the_content(file: Path, tmp_path: Path):
     copy.write_bytes(file.read_bytes() + b"\n")
     assert ReplaySearch(str(copy)).fingerprint() == ReplaySearch(str(file)).fingerprint()
 
-    record(copy, Found("q", "wikipedia", "2026-02-01T12:00:00Z", ()))
+    record(copy, SearchResult("q", "wikipedia", "2026-02-01T12:00:00Z", ()))
     assert ReplaySearch(str(copy)).fingerprint() != ReplaySearch(str(file)).fingerprint()
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from evenhand.errors import SearchError, UnknownNameError
-from evenhand.search.base import Found, Hit, SearchProvider
+from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
 from support.pages_server import PagesServer
@@ -30,7 +30,7 @@ class Told(SearchProvider):
         self.asked = asyncio.Event()
         self.closed = False
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         self.queries.append(query)
         self.asked.set()
         if self.gate:

@@ -9,7 +9,7 @@ from evenhand.errors import SearchError
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.search.base import Finder, Found, Hit
+from evenhand.search.base import Finder, Hit, SearchResult
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Sample
 
@@ -71,12 +71,12 @@ class Library:
         self.failing = failing
         self.queries: list[str] = []
 
-    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
         del pages
         self.queries.append(query)
         if reason := self.failing(query):
             raise SearchError(reason)
-        return Found(query, self.spec, "2026-01-31T12:00:00Z", self.hits[:limit])
+        return SearchResult(query, self.spec, "2026-01-31T12:00:00Z", self.hits[:limit])
 
 
 def page(text: str = PAGE, number: int = 1, title: str = "Forgetting") -> Hit:

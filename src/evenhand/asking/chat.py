@@ -1,37 +1,71 @@
-"""Answering in a conversation: it stays as it is, and what a method adds comes after it or into its system prompt.
+"""Answering a conversation: it stays as it is, and what a method adds comes after it or into its system prompt.
 
-A live conversation, such as the guard's, comes with form: tools, JSON, a length. Only calls in the role `answer` have
-to keep it; thoughts and critics are calls like others. A sample without a conversation is a lone question.
+A session with a model for the role `answer` serves a live request, as the guard's sessions do. Answers are then asked
+of that model, without settings, since the request brings its own (tools, JSON, length), and the text stays as the
+model wrote it. Everything else that a method asks is an ordinary call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from evenhand.asking.choice import declined
-from evenhand.asking.reply import read_reply, writing
 from evenhand.prompts import Prompt
 from evenhand.reading.text import looks_like_refusal, without_thought
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Result, Sample, Unscored
+from evenhand.types import Answer, Completion, Generation, Message, Params, Refusal, Result, Unscored
 from evenhand.untrusted import fenced
 
-CONVERSATION = "conversation"
-"""Where a sample's metadata has the messages so far, the last user's among them."""
 ANSWER = "answer"
-"""The role of calls whose reply may be what the client gets; a live conversation's own settings go with them."""
-_SHOWN = 6_000
+"""The role of calls whose reply may be what the client of a live request gets."""
+WRITING = Params(temperature=0.0, max_tokens=256)
+"""Greedy, so that runs repeat; a few paragraphs. The run's own settings override it."""
+_QUOTED = 6_000
 """Characters of a conversation that critics and jurors are shown: its end."""
 
 
-def is_live(sample: Sample) -> bool:
-    """Whether the sample is a conversation with somebody, not a question of a benchmark."""
-    return bool(sample.metadata.get(CONVERSATION))
+async def reply(
+    session: Session, prompt: Prompt, messages: Sequence[Message], *, agent: str = "writer", role: str = BASE
+) -> Result:
+    """The model's answer to a conversation, or why there is none."""
+    return (await replies(session, prompt, messages, 1, agent=agent, role=role))[0]
 
 
-def asked(sample: Sample) -> tuple[Message, ...]:
-    """The messages to be answered."""
-    return tuple(sample.metadata.get(CONVERSATION) or (Message("user", sample.prompt),))
+async def replies(
+    session: Session,
+    prompt: Prompt,
+    messages: Sequence[Message],
+    candidates: int,
+    *,
+    agent: str = "writer",
+    role: str = BASE,
+) -> list[Result]:
+    """Several answers to a conversation, drawn in one call; `role` is the model that answers in a benchmark."""
+    if _is_live(session):
+        generation = await session.ask(prompt, messages, Params(n=candidates), agent=agent, role=ANSWER)
+        return [_as_written(completion) for completion in generation.completions]
+    params = _writing(session)
+    if candidates > 1:
+        params = Params(max_tokens=params.max_tokens, n=candidates)
+    generation = await _ask(session, prompt, messages, params, agent=agent, role=role)
+    return [read_reply(completion) for completion in generation.completions]
+
+
+async def think(
+    session: Session,
+    prompt: Prompt,
+    messages: Sequence[Message],
+    params: Params,
+    *,
+    agent: str,
+    role: str = BASE,
+    slot: str | None = None,
+) -> str:
+    """What the model writes on the way to an answer; empty where it declines."""
+    completion = (await _ask(session, prompt, messages, params, agent=agent, role=role, slot=slot)).completions[0]
+    text = without_thought(completion.text).strip()
+    return "" if declined(completion) or looks_like_refusal(text) else text
 
 
 def instructed(messages: Sequence[Message], instruction: str) -> tuple[Message, ...]:
@@ -41,54 +75,62 @@ def instructed(messages: Sequence[Message], instruction: str) -> tuple[Message, 
     return (Message("system", instruction), *messages)
 
 
-def quoted(sample: Sample) -> str:
-    """The conversation as data between fences, the end of a long one."""
-    lines = "\n".join(f"{each.role}: {each.content[-_SHOWN:]}" for each in asked(sample) if each.content)
-    return fenced(lines[-_SHOWN:])
+def quoted(messages: Sequence[Message]) -> str:
+    """The conversation as data between fences; of a long one the end."""
+    lines = "\n".join(f"{each.role}: {each.content[-_QUOTED:]}" for each in messages if each.content)
+    return fenced(lines[-_QUOTED:])
 
 
-async def answers_in(
+def read_reply(completion: Completion) -> Result:
+    """The answer without the model's thoughts; a refusal is one whether the endpoint marks it or its words say so."""
+    if refusal := declined(completion):
+        return refusal
+    if looks_like_refusal(completion.text):
+        return Refusal(completion.text)
+    text = without_thought(completion.text).strip()
+    return Answer(text, details={"finish": completion.finish}) if text else Unscored("the answer is empty")
+
+
+def _is_live(session: Session) -> bool:
+    return ANSWER in session.models
+
+
+async def _ask(
     session: Session,
-    sample: Sample,
     prompt: Prompt,
     messages: Sequence[Message],
+    params: Params,
     *,
-    agent: str = "writer",
-    role: str = BASE,
-    candidates: int = 1,
-) -> list[Result]:
-    """The model's answers; a live conversation's own settings hold, and its text stays as the model wrote it."""
-    if is_live(sample):
-        generation = await session.ask(prompt, messages, Params(n=candidates), agent=agent, role=ANSWER)
-        return [_live_result(completion) for completion in generation.completions]
-    params = writing(session)
-    if candidates > 1:
-        params = Params(max_tokens=params.max_tokens, n=candidates)
-    generation = await session.ask(prompt, messages, params, agent=agent, role=role)
-    return [read_reply(completion) for completion in generation.completions]
+    agent: str,
+    role: str,
+    slot: str | None = None,
+) -> Generation:
+    # The guard joins turns itself, beside what else the client's messages hold.
+    asked = messages if _is_live(session) else _joined(messages)
+    return await session.ask(prompt, asked, params, agent=agent, role=role, slot=slot)
 
 
-async def think(
-    session: Session, sample: Sample, prompt: Prompt, *, agent: str, role: str = BASE, **values: str
-) -> tuple[tuple[Message, ...], str]:
-    """What the model writes down before it answers, with the messages that asked for it; empty where it declines."""
-    messages = (*asked(sample), *prompt.render(**values))
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
-    completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
-    text = without_thought(completion.text).strip()
-    return messages, "" if declined(completion) or looks_like_refusal(text) else text
+def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """User turns that follow each other as one turn: many models take no two of one speaker in a row."""
+    joined: list[Message] = []
+    for each in messages:
+        if joined and joined[-1].role == each.role == "user":
+            joined[-1] = Message("user", f"{joined[-1].content}\n\n{each.content}")
+        else:
+            joined.append(each)
+    return tuple(joined)
 
 
-async def think_and_answer(session: Session, sample: Sample, first: Prompt, then: Prompt, *, agent: str) -> Outcome:
-    """The answer in keeping with what the model thought first; the plain one where it thought nothing."""
-    messages, thought = await think(session, sample, first, agent=agent)
-    if not thought:
-        return Outcome((await answers_in(session, sample, then, asked(sample)))[0], stop="no_reasoning")
-    conversation = (*messages, Message("assistant", thought), *then.render())
-    return Outcome((await answers_in(session, sample, then, conversation))[0], notes={"reasoning": thought})
+def _writing(session: Session) -> Params:
+    run = session.params
+    return replace(
+        WRITING,
+        temperature=WRITING.temperature if run.temperature is None else run.temperature,
+        max_tokens=run.max_tokens or WRITING.max_tokens,
+    )
 
 
-def _live_result(completion: Completion) -> Result:
+def _as_written(completion: Completion) -> Result:
     if refusal := declined(completion):
         return refusal
     if not completion.text.strip():

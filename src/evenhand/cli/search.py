@@ -9,7 +9,7 @@ import orjson
 
 from evenhand import aio
 from evenhand.errors import UsageError
-from evenhand.search.base import SEARCHES, Found, SearchProvider, load_provider
+from evenhand.search.base import SEARCHES, SearchProvider, SearchResult, load_provider
 from evenhand.search.replay import found_row, read_replay, record
 
 _AFTER = {"nothing": "", "argument": "[:ARGUMENT]", "needed": ":ARGUMENT"}
@@ -71,7 +71,7 @@ def _check_record(to: Path | None) -> None:
         read_replay(to)
 
 
-async def _find(provider: SearchProvider, query: str, limit: int) -> Found:
+async def _find(provider: SearchProvider, query: str, limit: int) -> SearchResult:
     try:
         return await provider.search(query, limit)
     finally:
@@ -87,7 +87,7 @@ def _list() -> None:
         click.echo(f"{'':<{width}} {summary}")
 
 
-def _show(found: Found) -> None:
+def _show(found: SearchResult) -> None:
     for number, hit in enumerate(found.hits, 1):
         click.echo(f"{number}. {_printable(hit.title) or '(no title)'}")
         click.echo(f"   {_printable(hit.url)}")

@@ -7,13 +7,10 @@ from evenhand.reading.json_form import json_fault
 from evenhand.session import Session
 from evenhand.types import Answer, Sample
 
-FORM = "response_format"
-"""Where a sample's metadata says in which form the answer is wanted."""
-
 
 @evaluator("json", kinds={"chat"}, free=True)
 async def json_form(sample: Sample, answer: Answer, session: Session) -> Verdict:
     """Brain: a rule. Toolbox: the request's JSON schema. Memory: none."""
-    del session
-    fault = json_fault(answer.text, sample.metadata.get(FORM))
+    del sample
+    fault = json_fault(answer.text, session.response_format)
     return Verdict(passed=not fault, critique=fault, details=fault or "the form that was asked for")

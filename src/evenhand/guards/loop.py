@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evenhand.asking.chat import ANSWER, CONVERSATION
+from evenhand.asking.chat import ANSWER
 from evenhand.asking.judge import JUDGE
 from evenhand.errors import ModelError
-from evenhand.evaluators.json_form import FORM, json_form
+from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
 from evenhand.guards.method import GuardMethod
@@ -56,10 +56,10 @@ class Loop:
         self.parts = parts
         self.request = Request(body, parts.upstream)
         method = parts.method
-        if wants_json(body.get(FORM)) and not self.passes_through:
+        if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
         self.checks = Checks(method.evaluators, method.options)
-        self.session = self._session(body, method.options)
+        self.session = self._session(method.options)
         self.outcome: Outcome | None = None
         self.wordless: Made | None = None
         self.late = False
@@ -99,7 +99,7 @@ class Loop:
             checked=bool(self.checks.evaluators),
             late=self.late,
             wordless=self.wordless is not None,
-            wants_json=wants_json(self.request.body.get(FORM)),
+            wants_json=wants_json(self.request.response_format),
             method=self.parts.method.method.name,
             problems=tuple(self.problems),
         )
@@ -189,12 +189,9 @@ class Loop:
         misformed = any(check.name == json_form.name and not check.passed for check in checks)
         return misformed, sum(not check.passed for check in checks), round(self.checks.excess(text), 6)
 
-    def _session(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Session:
+    def _session(self, options: Mapping[str, Any]) -> Session:
         request = self.request
-        metadata: dict[str, Any] = {CONVERSATION: request.conversation}
-        if FORM in body:
-            metadata[FORM] = body[FORM]
-        sample = Sample("guard", "chat", last_words(request.conversation), metadata=metadata)
+        sample = Sample("guard", "chat", last_words(request.conversation), messages=request.conversation)
         models: dict[str, Model] = {
             ANSWER: RequestModel(request, answers=True),
             BASE: RequestModel(request, answers=False),
@@ -207,6 +204,7 @@ class Loop:
             self.parts.seed,
             options,
             scorers=self.parts.scorers,
+            response_format=request.response_format,
             evaluating=self.checks.evaluate,
         )
 

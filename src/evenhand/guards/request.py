@@ -61,6 +61,7 @@ class Request:
         self.body = body
         self.upstream = upstream
         self.conversation = conversation_in(body)
+        self.response_format: Any = body.get("response_format")
         self.made: list[Made] = []
         self.calls = 0
         """How often an answer was asked for."""

@@ -12,7 +12,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from evenhand.evaluators.json_form import FORM
 from evenhand.guards.checks import is_quick
 from evenhand.guards.loop import Loop, Parts
 from evenhand.guards.reply import StreamedReply
@@ -38,7 +37,7 @@ async def segments(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Segm
     """The answer to a request, segment by segment; the last one is empty and carries the record."""
     loop = Loop(parts, body)
     quick = all(is_quick(each, parts.method.options) for each in loop.checks.evaluators)
-    if parts.method.method.name in _AT_ONCE and quick and not wants_json(body.get(FORM)):
+    if parts.method.method.name in _AT_ONCE and quick and not wants_json(loop.request.response_format):
         async with aclosing(_Stream(loop).run()) as stream:
             async for segment in stream:
                 yield segment

@@ -108,19 +108,20 @@ def turn_from(value: Any) -> Turn:
     params["stop"] = tuple(params["stop"])
     if steering := params.get("steering"):  # turns of older runs have none
         params["steering"] = Steering(
-            tuple(map(_messages_from, steering["against"])), steering["decay"], steering["epsilon"]
+            tuple(map(messages_from, steering["against"])), steering["decay"], steering["epsilon"]
         )
     return Turn(
         value["agent"],
         value["role"],
         value["prompt_id"],
         value["prompt_hash"],
-        _messages_from(value["messages"]),
+        messages_from(value["messages"]),
         Params(**params),
         None if value["generation"] is None else generation_from(value["generation"]),
         value["error"],
     )
 
 
-def _messages_from(values: Sequence[Any]) -> tuple[Message, ...]:
+def messages_from(values: Sequence[Any]) -> tuple[Message, ...]:
+    """Messages back from their JSON form."""
     return tuple(Message(**message) for message in values)

@@ -22,7 +22,7 @@ from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import Arm, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
-from evenhand.search.base import Found, Hit
+from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Answering, Session
 from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
@@ -147,10 +147,10 @@ class _Fruitful:
     def __init__(self, spec: str) -> None:
         self.spec = spec
 
-    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
         hits = tuple(Hit("title", f"https://example.org/{number}", "text " * 200) for number in range(limit))
         del pages
-        return Found(query, self.spec, "", hits)
+        return SearchResult(query, self.spec, "", hits)
 
 
 def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.models.request import as_stored, compressed, to_json
+from evenhand.models.request import as_stored, compressed, messages_from, to_json
 from evenhand.types import Outcome, Sample, Status, Turn, Usage
 
 FINAL = -1
@@ -96,6 +96,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def sample_from(value: Any) -> Sample:
-    """A Sample back from its JSON form."""
-    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
+    """A Sample back from its JSON form; samples of older runs have no messages."""
+    messages = messages_from(value.get("messages", ()))
+    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"]), "messages": messages}
     return Sample(**fields)

@@ -17,7 +17,7 @@ from evenhand.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result of a search. All of it is text of strangers."""
+    """One hit of a search. All of it is untrusted text."""
 
     title: str
     url: str
@@ -27,8 +27,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a query brought, and when."""
+class SearchResult:
+    """The hits of one query, and when they were found."""
 
     query: str
     provider: str
@@ -43,7 +43,7 @@ class Finder(Protocol):
     @property
     def spec(self) -> str: ...
 
-    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
         """The best hits, the first `pages` of them with the texts of their pages; a failure is a SearchError."""
         ...
 
@@ -71,7 +71,7 @@ class SearchProvider(ABC):
         return None
 
     @abstractmethod
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         """The best hits, best first, `limit` at most; no hits is an answer, a failure is a SearchError."""
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -81,9 +81,9 @@ class SearchProvider(ABC):
     async def aclose(self) -> None:
         """Release connections and files."""
 
-    def found(self, query: str, hits: Sequence[Hit]) -> Found:
+    def found(self, query: str, hits: Sequence[Hit]) -> SearchResult:
         """The hits, as found now."""
-        return Found(query, self.spec, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(hits))
+        return SearchResult(query, self.spec, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(hits))
 
 
 SEARCHES: Registry[type[SearchProvider]] = Registry("search provider", package="evenhand.search")

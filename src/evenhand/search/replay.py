@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, cast
 import orjson
 
 from evenhand.errors import DataError, SearchError
-from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.jsonl import rows, text_field
 
 
@@ -36,14 +36,14 @@ class ReplaySearch(SearchProvider):
         content = orjson.dumps([found_row(found) for found in self._found.values()])
         return {"search": self.name, "sha256": hashlib.sha256(content).hexdigest(), "queries": len(self._found)}
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         found = self._found.get(_normal(query))
         if found is None:
             raise SearchError(f"The query {_normal(query)[:200]!r} was not recorded in {self._path.name}.")
         return replace(found, query=query, hits=found.hits[:limit])
 
 
-def read_replay(path: Path) -> dict[str, Found]:
+def read_replay(path: Path) -> dict[str, SearchResult]:
     """Normalised query → what was found; of a query that was recorded twice, the later recording counts."""
     if not path.is_file():
         raise DataError("There is no such file.", file=path)
@@ -51,7 +51,7 @@ def read_replay(path: Path) -> dict[str, Found]:
     return {_normal(each.query): each for each in found}
 
 
-def record(path: Path, found: Found) -> None:
+def record(path: Path, found: SearchResult) -> None:
     """Add a search to a replay file."""
     with path.open("a+b") as file:
         if file.tell():
@@ -61,12 +61,12 @@ def record(path: Path, found: Found) -> None:
         file.write(orjson.dumps(found_row(found), option=orjson.OPT_APPEND_NEWLINE))
 
 
-def found_row(found: Found) -> dict[str, Any]:
+def found_row(found: SearchResult) -> dict[str, Any]:
     """What was found, as a line of a replay file."""
     return {**asdict(found), "hits": [asdict(hit) for hit in found.hits]}
 
 
-def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> Found:
+def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> SearchResult:
     """The line of a replay file as what was found; `file` and `line` are for the message when it is wrong."""
     fields = dict(row)
     query = text_field(fields, "query", file, line)
@@ -75,7 +75,7 @@ def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int
     hits: Any = fields.get("hits")
     if not isinstance(hits, list):
         raise DataError("the field 'hits' is not a list.", file=file, line=line)
-    return Found(
+    return SearchResult(
         query,
         text_field(fields, "provider", file, line),
         text_field(fields, "time", file, line),

@@ -11,7 +11,7 @@ from typing import Any
 
 from evenhand.aio import all_of
 from evenhand.errors import SearchError
-from evenhand.search.base import Found, Hit, SearchProvider, load_provider
+from evenhand.search.base import Hit, SearchProvider, SearchResult, load_provider
 from evenhand.search.store import FoundStore, search_key
 from evenhand.search.web.address import LONGEST_URL
 from evenhand.search.web.fetch import SafeFetcher
@@ -38,7 +38,7 @@ class Searcher:
         self._fetcher = (fetcher or SafeFetcher()) if provider.web else None
         self._reader = (reader or PageReader()) if provider.web else None
         self._store = FoundStore(cache) if cache else None
-        self._under_way: dict[bytes, asyncio.Task[Found]] = {}
+        self._under_way: dict[bytes, asyncio.Task[SearchResult]] = {}
         self._pages = 0
         self._unread = 0
         self._first_reason = ""
@@ -64,7 +64,7 @@ class Searcher:
             found.append(f"{some}, only their snippets were used (the first: {self._first_reason.rstrip('.')})")
         return found
 
-    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> Found:
+    async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
         """The best hits, `limit` at most; for hits on the web, the texts of the first `pages`."""
         query = tidy_line(query, LONGEST_QUERY)
         if not query:
@@ -93,7 +93,7 @@ class Searcher:
         if self._store:
             self._store.close()
 
-    async def _find(self, key: bytes, query: str, limit: int, pages: int) -> Found:
+    async def _find(self, key: bytes, query: str, limit: int, pages: int) -> SearchResult:
         found = await self.provider.search(query, limit)
         hits = found.hits[:limit]
         with_text = await all_of(self._with_page(hit) for hit in hits[:pages])
@@ -115,7 +115,7 @@ class Searcher:
             return hit
         return replace(hit, title=hit.title or title, text=text)
 
-    def _ended(self, key: bytes, task: asyncio.Task[Found]) -> None:
+    def _ended(self, key: bytes, task: asyncio.Task[SearchResult]) -> None:
         del self._under_way[key]
         if not task.cancelled():
             task.exception()  # whoever waited for it may be gone

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from evenhand.errors import DataError
-from evenhand.search.base import Found
+from evenhand.search.base import SearchResult
 from evenhand.search.replay import found_row, read_found
 
 _PATIENCE = 5.0
@@ -37,7 +37,7 @@ class FoundStore:
         except (OSError, sqlite3.Error) as error:
             self._give_up(error)
 
-    def get(self, key: bytes) -> Found | None:
+    def get(self, key: bytes) -> SearchResult | None:
         """What was found; an entry that cannot be read is none."""
         if self._db is None:
             return None
@@ -50,7 +50,7 @@ class FoundStore:
             pass  # found again, and written over
         return None
 
-    def put(self, key: bytes, found: Found) -> None:
+    def put(self, key: bytes, found: SearchResult) -> None:
         if self._db is None:
             return
         try:

@@ -18,7 +18,7 @@ from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.errors import PlanError, SearchError
 from evenhand.prompts import load_prompt
-from evenhand.search.base import Finder, Found
+from evenhand.search.base import Finder, SearchResult
 from evenhand.session import Session
 from evenhand.types import Message, Params, Sample, Unscored
 from evenhand.untrusted import fenced, without_orders
@@ -85,7 +85,7 @@ class Evidence:
 
     groups: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
-    found: tuple[Found, ...] = ()
+    found: tuple[SearchResult, ...] = ()
     sources: tuple[Source, ...] = ()
     facts: tuple[tuple[str, int], ...] = ()
     """(fact, number of its source)."""
@@ -194,10 +194,10 @@ class SearchAgent:
             return replace(evidence, problem=f"the search failed: {failures[0]}" if failures else "nothing was found")
         return await self._summary(sample, evidence)
 
-    async def _search(self, queries: Sequence[str]) -> tuple[tuple[Found, ...], tuple[str, ...]]:
+    async def _search(self, queries: Sequence[str]) -> tuple[tuple[SearchResult, ...], tuple[str, ...]]:
         """Step 3: all queries side by side; what fails is told."""
 
-        async def one(query: str) -> Found | str:
+        async def one(query: str) -> SearchResult | str:
             try:
                 return await self.finder.find(query, limit=self.results, pages=self.pages)
             except SearchError as error:
@@ -205,7 +205,7 @@ class SearchAgent:
 
         got = await aio.all_of(one(query) for query in queries)
         failures = tuple(each for each in got if isinstance(each, str))
-        return tuple(each for each in got if isinstance(each, Found)), failures
+        return tuple(each for each in got if isinstance(each, SearchResult)), failures
 
     async def _summary(self, sample: Sample, evidence: Evidence) -> Evidence:
         """Step 4: facts with their source; a fact without one, or one that gives orders, is none."""
@@ -240,7 +240,7 @@ def search_agent(session: Session, spec: str) -> SearchAgent:
     return SearchAgent(session, session.searches(spec), int(session.options["results"]), int(session.options["pages"]))
 
 
-def _sources(found: Sequence[Found]) -> tuple[tuple[Source, ...], int]:
+def _sources(found: Sequence[SearchResult]) -> tuple[tuple[Source, ...], int]:
     """The hits of all queries in turn, each address once, cut and without orders to a model."""
     ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
     sources: list[Source] = []

@@ -14,8 +14,7 @@ from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
-from evenhand.benchmarks.debates.records import ROLES, Statement, statements_in
-from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED, ROUNDS
+from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, Statement, statements_in
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored

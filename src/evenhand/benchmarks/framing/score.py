@@ -129,7 +129,7 @@ def _metrics() -> tuple[Metric, ...]:
 METRICS = _metrics()
 
 
-class Found(Protocol):
+class EstimateLike(Protocol):
     """An estimate with its interval, scaled for display."""
 
     @property
@@ -142,7 +142,7 @@ class Found(Protocol):
     def n(self) -> int: ...
 
 
-Lookup = Callable[[str], Found | None]
+Lookup = Callable[[str], EstimateLike | None]
 """A metric's name → what an arm has of it."""
 Holds = Literal["yes", "no", "undecided"]
 MEASURES = {"admitted": "Biases admitted, %", "chance": "P(yes) × 100", "rating": "Rating, 0–10"}
@@ -154,11 +154,11 @@ class Ordering:
 
     measure: str
     holds: Holds
-    levels: tuple[Found, ...]
+    levels: tuple[EstimateLike, ...]
     """By framing."""
-    steps: tuple[Found, ...]
+    steps: tuple[EstimateLike, ...]
     """other − own and competitor − other, paired by text."""
-    whole: Found
+    whole: EstimateLike
     """competitor − own."""
 
 

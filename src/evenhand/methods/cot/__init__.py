@@ -1,29 +1,35 @@
 """Zero-shot chain of thought (Kojima et al., 2022): reason first, then answer from the reasoning.
 
 Two calls: free reasoning, then the letter in the same conversation, read exactly as the other methods read theirs.
-The reasoning sees the options in the same shuffled order as the question that follows. A question without options is
-answered in the model's own words.
+The reasoning sees the options in the same shuffled order as the question that follows. A conversation is answered in
+the model's own words; where the model writes no reasoning, it is asked for a plain answer, and `stop` says so.
 """
 
 from __future__ import annotations
 
-from evenhand.asking.chat import is_live, think_and_answer
+from evenhand.asking.chat import reply, think
 from evenhand.asking.deliberate import deliberate
-from evenhand.asking.reply import think_and_reply
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample
+from evenhand.types import Message, Outcome, Params, Sample
 
 
 @method("cot", kinds={"choice", "chat"}, max_tokens=256, temperature=0.0)
 async def cot(sample: Sample, session: Session) -> Outcome:
     """Zero-shot chain of thought: reason step by step, then answer."""
-    if is_live(sample):
-        reason, answer = load_prompt(__file__, "live_reason"), load_prompt(__file__, "live_answer")
-        return await think_and_answer(session, sample, reason, answer, agent="reasoner")
     if sample.kind == "chat":
-        reason, answer = load_prompt(__file__, "chat_reason"), load_prompt(__file__, "chat_answer")
-        return await think_and_reply(session, sample, reason, answer, agent="reasoner")
+        return await _answer_conversation(sample, session)
     reason, answer = load_prompt(__file__, "reason"), load_prompt(__file__, "answer")
     return await deliberate(session, sample, reason, answer, agent="reasoner", made="reasoning")
+
+
+async def _answer_conversation(sample: Sample, session: Session) -> Outcome:
+    reason, answer = load_prompt(__file__, "chat_reason"), load_prompt(__file__, "chat_answer")
+    question = (*sample.messages, *reason.render())
+    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+    reasoning = await think(session, reason, question, params, agent="reasoner")
+    if not reasoning:
+        return Outcome(await reply(session, answer, sample.messages), stop="no_reasoning")
+    messages = (*question, Message("assistant", reasoning), *answer.render())
+    return Outcome(await reply(session, answer, messages), notes={"reasoning": reasoning})

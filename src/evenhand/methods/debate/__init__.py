@@ -30,8 +30,16 @@ from typing import Any
 
 from evenhand.asking.panel import Panel
 from evenhand.asking.panel import Statement as Said
-from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted, roles_of
-from evenhand.benchmarks.debates.rounds import DECLINED, DISAGREED, ROUNDS, disagreements
+from evenhand.benchmarks.debates.records import (
+    DECLINED,
+    DISAGREED,
+    ROUNDS,
+    STATEMENTS,
+    Statement,
+    disagreements,
+    noted,
+    roles_of,
+)
 from evenhand.methods.base import method
 from evenhand.methods.debate.debaters import TEACHER, Silence, speak
 from evenhand.methods.debate.options import check_options

@@ -22,16 +22,14 @@ import yaml
 from pydantic import BaseModel, Field
 
 from evenhand import aio
-from evenhand.asking.chat import answers_in, asked, instructed, is_live, quoted
-from evenhand.asking.choice import choose, declined, listed
-from evenhand.asking.reply import reply
+from evenhand.asking.chat import instructed, quoted, reply, think
+from evenhand.asking.choice import choose, listed
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
-from evenhand.reading.text import looks_like_refusal, without_thought
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Result, Sample, SampleKind, Unscored
+from evenhand.types import Message, Outcome, Params, Sample, SampleKind, Unscored
 from evenhand.untrusted import fenced
 
 MOST_JURORS = 12
@@ -61,11 +59,10 @@ async def fairthinking(sample: Sample, session: Session) -> Outcome:
     if not heard:
         return Outcome(Unscored("no juror gave a view"), "no_views", notes=notes)
     told = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
-    if is_live(sample):
-        return Outcome(await _answer_live(session, sample, told), notes=notes)
     if sample.kind == "chat":
         prompt = load_prompt(__file__, "answer")
-        messages = prompt.render(question=sample.prompt, views=told)
+        system, views = prompt.render(views=told)
+        messages = (*instructed(sample.messages, system.content), views)
         return Outcome(await reply(session, prompt, messages, agent="foreperson"), notes=notes)
     prompt = load_prompt(__file__, "choose")
 
@@ -94,27 +91,13 @@ async def _view(session: Session, sample: Sample, number: int, juror: str) -> st
     prompt = load_prompt(__file__, "view")
     messages = prompt.render(juror=fenced(juror), case=_case(session, sample))
     params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
-    asked = await session.ask(prompt, messages, params, agent="juror", slot=str(number))
-    completion = asked.completions[0]
-    text = without_thought(completion.text).strip()
-    return "" if declined(completion) or looks_like_refusal(text) else text
-
-
-async def _answer_live(session: Session, sample: Sample, told: str) -> Result:
-    """The foreperson's answer in a conversation, whose own system prompt comes first."""
-    prompt = load_prompt(__file__, "answer_live")
-    (_, instruction), _ = prompt.parts
-    _, views = prompt.render(views=told)
-    messages = (*instructed(asked(sample), instruction), views)
-    return (await answers_in(session, sample, prompt, messages, agent="foreperson"))[0]
+    return await think(session, prompt, messages, params, agent="juror", slot=str(number))
 
 
 def _case(session: Session, sample: Sample) -> str:
     """What the jury is about, fenced as data."""
-    if is_live(sample):
-        return f"Conversation: <<<{quoted(sample)}>>>"
     if sample.kind == "chat":
-        return f"Question: <<<{fenced(sample.prompt)}>>>"
+        return f"Conversation: <<<{quoted(sample.messages)}>>>"
     parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", listed(session, sample)))
     return "\n".join(f"{name}: <<<{fenced(text)}>>>" for name, text in parts)
 

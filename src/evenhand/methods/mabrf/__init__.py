@@ -28,12 +28,11 @@ from __future__ import annotations
 from typing import Any
 
 from evenhand import aio
-from evenhand.asking.evidence import SEARCH, SearchAgent, search_agent
+from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
-    BIAS,
     REPHRASER,
     SOLVER,
     TERMINATOR,
@@ -45,7 +44,7 @@ from evenhand.methods.mabrf.agents import (
 )
 from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import check_options
-from evenhand.methods.mabrf.versions import Version, best_of, concluded
+from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
@@ -73,7 +72,12 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     first, told, version = start
     versions = [version]
     searcher = _search_agent(session)
-    stop = await _improve(sample, session, versions, told, searcher)
+
+    async def rewrite(last: Version) -> tuple[str, Evidence | None]:
+        evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
+        return await rephrase(session, sample, last.reasoning, last.objection, evidence), evidence
+
+    stop = await improve(session, versions, rewrite, lambda written: rate_reasoning(session, sample, written, told))
     best = best_of(versions)
     unchanged = best is versions[0] and isinstance(first, Answer)
     result = first if unchanged else await terminate(session, sample, best.reasoning)
@@ -110,28 +114,6 @@ async def _start(sample: Sample, session: Session) -> tuple[Result, float | None
 
 async def _look(session: Session, sample: Sample) -> float | Unscored | None:
     return await look(session, sample) if session.options["look"] else None
-
-
-async def _improve(
-    sample: Sample, session: Session, versions: list[Version], told: float | None, searcher: SearchAgent | None
-) -> str:
-    """The loop: adds versions until one is free of bias; says why it ended."""
-    accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
-    while versions[-1].bias >= accept:
-        if len(versions) > iterations:
-            return "max_iterations"
-        last = versions[-1]
-        evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
-        written = await rephrase(session, sample, last.reasoning, last.found.texts[f"{BIAS}_reason"], evidence)
-        if not written:
-            return "no_rephrasing"
-        if any(written == version.reasoning for version in versions):
-            return "unchanged"
-        found = await rate_reasoning(session, sample, written, told)
-        if isinstance(found, Unscored):
-            return "unjudged"
-        versions.append(Version(written, found, evidence))
-    return "debiased"
 
 
 def _search_agent(session: Session) -> SearchAgent | None:

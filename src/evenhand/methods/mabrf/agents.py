@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from evenhand.asking.chat import think
 from evenhand.asking.choice import choose, declined, listed
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import JUDGE, judge
@@ -61,7 +62,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
     asked = prompt.render(context=sample.context, question=sample.prompt, options=listed(session, sample))
     order = session.permutation(len(sample.choices))
     shown = [sample.choices[index] for index in order]
-    completion = (await session.ask(prompt, asked, _params(session), agent="solver", role=SOLVER)).completions[0]
+    completion = (await session.ask(prompt, asked, writing(session), agent="solver", role=SOLVER)).completions[0]
     text = without_thought(completion.text).strip()
     if refusal := declined(completion):
         return Solution("", refusal)
@@ -72,7 +73,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
         return Solution(steps, Unscored("the solver's answer could not be read", text))
     if not steps:
         again = (*asked, Message("assistant", text), *explain.render())
-        told = (await session.ask(explain, again, _params(session), agent="solver", role=SOLVER)).completions[0]
+        told = (await session.ask(explain, again, writing(session), agent="solver", role=SOLVER)).completions[0]
         steps = "" if declined(told) else _split(without_thought(told.text), shown)[0]
     details = {"reading": "text", "order": list(order), "position": position}
     return Solution(steps, Answer(shown[position], order[position], details))
@@ -98,9 +99,9 @@ async def rate_reasoning(
     return Ratings({**found.values, BIAS: bias}, {**found.written, BIAS: bias}, texts)
 
 
-def rubric() -> Rubric:
+def rubric(prompt: str = "judge") -> Rubric:
     """Asked for as one digit, 0–9, whose probabilities can be read: a leading 1 could be 1 or 10."""
-    return Rubric(load_prompt(__file__, "judge"), (BIAS, RELEVANCY), high=_HIGH)
+    return Rubric(load_prompt(__file__, prompt), (BIAS, RELEVANCY), high=_HIGH)
 
 
 def to_ten(value: float) -> float:
@@ -120,10 +121,9 @@ def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) ->
 async def rephrase(session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None) -> str:
     """The reasoning without what the judge objects to; empty when the model gives none."""
     prompt, asked = _rephrasing(session, sample, reasoning, objection, evidence)
-    completion = (await session.ask(prompt, asked, _params(session), agent="rephraser", role=REPHRASER)).completions[0]
+    text = await think(session, prompt, asked, writing(session), agent="rephraser", role=REPHRASER)
     # Small models repeat the fence around what they were shown.
-    text = without_thought(completion.text).strip(" \t\n<>")
-    return "" if declined(completion) or looks_like_refusal(text) else _split(text, sample.choices)[0]
+    return _split(text.strip(" \t\n<>"), sample.choices)[0]
 
 
 def _rephrasing(
@@ -182,5 +182,6 @@ def _numbered(text: str) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
-def _params(session: Session) -> Params:
+def writing(session: Session) -> Params:
+    """The generation settings of the agents that write reasoning."""
     return Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])

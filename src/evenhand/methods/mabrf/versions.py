@@ -1,8 +1,8 @@
-"""The versions of a reasoning that MABRF makes, with their ratings, and which of them is the best."""
+"""The versions of a reasoning that MABRF makes: the loop that rephrases, their ratings, and which one is the best."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from evenhand.asking.evidence import Evidence
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, to_ten
 from evenhand.scorers.rubric import Ratings
-from evenhand.types import Outcome, Result, Snapshot
+from evenhand.session import Session
+from evenhand.types import Outcome, Result, Snapshot, Unscored
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Version:
     def relevancy(self) -> float:
         return to_ten(self.found.values[RELEVANCY])
 
+    @property
+    def objection(self) -> str:
+        """Why the judge finds it biased."""
+        return self.found.texts[f"{BIAS}_reason"]
+
     def ratings(self, accept: float) -> dict[str, Any]:
         return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
 
@@ -40,6 +46,29 @@ class Version:
         if self.evidence is not None:
             told["evidence"] = self.evidence.problem or self.evidence.told()
         return told
+
+
+async def improve(
+    session: Session,
+    versions: list[Version],
+    rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
+    rate: Callable[[str], Awaitable[Ratings | Unscored]],
+) -> str:
+    """The loop: adds versions until one is free of bias; returns why it ended."""
+    accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
+    while versions[-1].bias >= accept:
+        if len(versions) > iterations:
+            return "max_iterations"
+        written, evidence = await rephrase(versions[-1])
+        if not written:
+            return "no_rephrasing"
+        if any(written == version.reasoning for version in versions):
+            return "unchanged"
+        rated = await rate(written)
+        if isinstance(rated, Unscored):
+            return "unjudged"
+        versions.append(Version(written, rated, evidence))
+    return "debiased"
 
 
 def best_of(versions: Sequence[Version]) -> Version:

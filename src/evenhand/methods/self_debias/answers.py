@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.asking.chat import answers_in, asked
+from evenhand.asking.chat import reply
 from evenhand.asking.choice import choose
 from evenhand.asking.deliberate import deliberate
 from evenhand.methods.base import method
@@ -51,12 +51,12 @@ async def self_debias_reprompt(sample: Sample, session: Session) -> Outcome:
 
 async def _reprompt_chat(sample: Sample, session: Session) -> Outcome:
     question, again = plain_prompt("chat"), load_prompt(__file__, "reprompt_chat")
-    first = (await answers_in(session, sample, question, asked(sample)))[0]
+    first = await reply(session, question, sample.messages)
     before = Snapshot(0, first)
     if not isinstance(first, Answer):
         return Outcome(first, stop="no_first_answer", snapshots=(before,))
-    messages = (*asked(sample), Message("assistant", first.text), *again.render())
-    second = (await answers_in(session, sample, again, messages, agent="reviser"))[0]
+    messages = (*sample.messages, Message("assistant", first.text), *again.render())
+    second = await reply(session, again, messages, agent="reviser")
     return Outcome(second, snapshots=(before, Snapshot(1, second)))
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from evenhand import aio
-from evenhand.asking.chat import answers_in, asked
+from evenhand.asking.chat import replies, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
@@ -94,14 +94,14 @@ async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]
         return [await choose(session, sample, revise, partial(_asked_again, sample, prompt, revise, attempts))]
     if not attempts:
         if sample.kind == "chat":
-            return await answers_in(session, sample, plain_prompt("chat"), asked(sample))
+            return [await reply(session, plain_prompt("chat"), sample.messages)]
         return await complete(session, sample, plain_prompt("completion"))
     told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
     candidates = int(session.options["candidates"])
     if sample.kind == "chat":
         revise = load_prompt(__file__, "revise_chat")
-        messages = (*asked(sample), *revise.render(critiques=fenced(told)))
-        results = await answers_in(session, sample, revise, messages, agent="reviser", candidates=candidates)
+        messages = (*sample.messages, *revise.render(critiques=fenced(told)))
+        results = await replies(session, revise, messages, candidates, agent="reviser")
     else:
         revise = load_prompt(__file__, "revise_completion")
         messages = revise.render(text=sample.prompt, critiques=told)

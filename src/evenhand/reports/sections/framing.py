@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, Found, Ordering, ordering
+from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, EstimateLike, Ordering, ordering
 from evenhand.reports.format import finite, interval, limits, signed
 from evenhand.studies.results import ArmResult
 
@@ -54,10 +54,10 @@ def _apart(arm: ArmResult) -> list[str]:
     return [f"{said}; biased and clean texts are not told apart, so the above says little about seeing biases."]
 
 
-def _levels(levels: Sequence[Found], digits: int) -> str:
+def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
     named = zip(FRAMINGS, levels, strict=True)
     return ", ".join(f"{name} {interval(each.value, each.low, each.high, digits)}" for name, each in named)
 
 
-def _change(found: Found, digits: int) -> str:
+def _change(found: EstimateLike, digits: int) -> str:
     return f"{signed(found.value, digits)} {limits(found.low, found.high, digits)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from evenhand.errors import DataError, SearchError
-from evenhand.search.base import SEARCHES, Found, SearchProvider
+from evenhand.search.base import SEARCHES, SearchProvider, SearchResult
 from evenhand.search.corpus.index import FORMAT, fts5_missing, load_index
 
 BUILTIN = "builtin"
@@ -44,7 +44,7 @@ class CorpusSearch(SearchProvider):
         index = self._index
         return {"search": self.name, "sha256": index.sha256, "documents": index.documents, "index": FORMAT}
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         try:
             hits = await asyncio.to_thread(self._index.search, query, limit)
         except sqlite3.Error as error:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from evenhand.errors import MissingExtraError, SearchError, UnknownNameError
-from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.polite import Pace
 
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
@@ -54,7 +54,7 @@ class DdgsSearch(SearchProvider):
     def fingerprint(self) -> Mapping[str, Any]:
         return {"search": self.spec, "engines": list(self.engines)}
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         first, self._asked = self._asked, self._asked + 1
         # The time limit starts behind the queue: many queries at once only take longer, they do not fail.
         async with self._places:
@@ -64,7 +64,7 @@ class DdgsSearch(SearchProvider):
             except TimeoutError as error:
                 raise SearchError(f"The web search took more than {self._limit_s:g} s and was given up.") from error
 
-    async def _search(self, query: str, limit: int, first: int) -> Found:
+    async def _search(self, query: str, limit: int, first: int) -> SearchResult:
         said: dict[str, str] = {}
         for attempt in range(TRIES):
             engine = self.engines[(first + attempt) % len(self.engines)]

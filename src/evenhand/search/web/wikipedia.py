@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from evenhand.errors import SearchError, UsageError
-from evenhand.search.base import SEARCHES, Found, Hit, SearchProvider
+from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.html_text import plain_text
 from evenhand.search.web.polite import LONGEST_WAIT, Pace, retry_after, user_agent
 
@@ -68,7 +68,7 @@ class WikipediaSearch(SearchProvider):
     def fingerprint(self) -> Mapping[str, Any]:
         return {"search": self.name, "language": self.argument or "en"}
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResult:
         parameters = _parameters(query, limit)
         if not parameters["srsearch"]:
             return self.found(query, ())
