@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from evenhand.errors import BadResponseError, EndpointError
-from evenhand.models.limit import AdaptiveLimit
+from evenhand.gate import AdaptiveLimit
 from evenhand.models.retry import Retryable, RetryPolicy, retry_after
 
 T = TypeVar("T")

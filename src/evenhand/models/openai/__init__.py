@@ -17,8 +17,8 @@ import aiohttp
 import orjson
 
 from evenhand.errors import BadResponseError, EndpointError, ModelError, UsageError
+from evenhand.gate import AdaptiveLimit
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.limit import AdaptiveLimit
 from evenhand.models.openai.wire import is_filtered, parse_generation, request_body, unsupported_parameter
 from evenhand.models.retry import Retryable, RetryPolicy, retry_after
 from evenhand.types import Completion, Generation, Message, Params, Usage
