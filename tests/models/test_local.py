@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import local, weights
 from evenhand.models.base import ModelOptions, load_model
-from evenhand.models.limit import Slots
 from evenhand.models.local import LocalModel
 from evenhand.types import Message, Params
 
@@ -275,35 +274,6 @@ class TestMistakes:
         path = str(tmp_path / "model.gguf")
         assert LocalModel(path, ModelOptions(concurrency=3)).slots == 3
         assert LocalModel(path, ModelOptions()).slots == local.DEFAULT_SLOTS
-
-
-@pytest.fixture
-async def slots() -> AsyncIterator[Slots]:
-    yield Slots(3)
-
-
-async def test_slots_are_given_in_order(slots: Slots) -> None:
-    await slots.acquire(2)
-    large = asyncio.create_task(slots.acquire(3))
-    small = asyncio.create_task(slots.acquire(1))
-    await asyncio.sleep(0)
-    assert not large.done()
-    assert not small.done(), "a small request must not starve a large one"
-    slots.release(2)
-    await large
-    slots.release(3)
-    await small
-
-
-async def test_a_cancelled_wait_gives_way(slots: Slots) -> None:
-    await slots.acquire(2)
-    large = asyncio.create_task(slots.acquire(3))
-    small = asyncio.create_task(slots.acquire(1))
-    await asyncio.sleep(0)
-    large.cancel()
-    await small
-    slots.release(3)
-    await slots.acquire(3)
 
 
 def test_a_container_limit_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ async def test_when_one_of_several_calls_fails_none_goes_on_unseen(serve: Serve,
     with pytest.raises(Exception, match="403"):
         await model.generate(QUESTION, Params(n=3, seed=5))
 
-    assert model.limit.in_flight == 0
+    assert model.client.limit.in_flight == 0
     assert len(server.requests) == 3
 
 
@@ -164,7 +164,7 @@ async def test_many_calls_share_one_session(serve: Serve, connect: Connect):
     await asyncio.gather(*(model.generate(QUESTION, Params()) for _ in range(50)))
 
     assert len(server.requests) == 50
-    assert model.limit.in_flight == 0
+    assert model.client.limit.in_flight == 0
 
 
 async def test_the_fingerprint_names_the_endpoint_and_not_the_key(

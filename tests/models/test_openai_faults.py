@@ -22,7 +22,7 @@ NOW = 1_800_000_000
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.models.retry.time", SimpleNamespace(time=lambda: float(NOW)))
+    monkeypatch.setattr("evenhand.http.time", SimpleNamespace(time=lambda: float(NOW)))
 
 
 PASSING = {
@@ -105,7 +105,7 @@ async def test_waits_grow_and_are_drawn_at_random(
         bounds.append((low, high))
         return high / 2
 
-    monkeypatch.setattr("evenhand.models.retry.random.uniform", draw)
+    monkeypatch.setattr("evenhand.http.random.uniform", draw)
     server = await serve(reply_with({}, 500))
 
     with pytest.raises(EndpointError):
@@ -323,7 +323,7 @@ async def test_a_push_back_halves_the_calls_in_flight(serve: Serve, connect: Con
 
     await model.generate(QUESTION, Params())
 
-    assert model.limit.size == 8
+    assert model.client.limit.size == 8
 
 
 async def test_a_closed_model_can_be_used_again(serve: Serve, connect: Connect):

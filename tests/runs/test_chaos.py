@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.models.retry import RetryPolicy
+from evenhand.http import RetryPolicy
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner

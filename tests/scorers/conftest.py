@@ -16,7 +16,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("evenhand.scorers.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    monkeypatch.setattr("evenhand.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
     return noted
 
 

@@ -76,7 +76,7 @@ async def test_results_stand_in_the_order_of_the_texts(serve: Serve, connect: Co
         ("LANGUAGE_DETECTION_FAILED", "cannot tell the text's language"),
         ("COMMENT_EMPTY", "empty text"),
         ("COMMENT_TOO_LONG", "too large"),
-        ("INVALID_REQUEST", "refused the request"),
+        ("INVALID_REQUEST", "refuses the request"),
     ],
 )
 async def test_a_text_that_is_refused_says_why(serve: Serve, connect: Connect, kind: str, reason: str):

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from evenhand.server.access import limits as limits_module
 from evenhand.server.access.auth import Auth, Client, auth_middleware, new_key
-from evenhand.server.access.limits import Bucket, Gate, Limits, Rates
+from evenhand.server.access.limits import BoundedGate, Bucket, Limits, Rates
 from evenhand.server.config import KeyConfig, LimitsConfig
 from evenhand.server.errors import RequestError
 from support.small_app import serving
@@ -106,14 +106,14 @@ async def test_a_full_line_turns_away_and_the_others_get_their_turn(session: aio
             )
             refused += [await each for each in done]
         assert refused == [(429, "2"), (429, "2")]
-        assert (limits.gate.inside, limits.gate.waiting, limits.gate.turned_away) == (2, 3, 2)
+        assert (limits.gate.in_flight, limits.gate.waiting, limits.gate.turned_away) == (2, 3, 2)
         go.set()
         assert sorted(status for status, _ in await asyncio.gather(*asked)) == [200] * 5 + [429] * 2
-    assert (limits.gate.inside, limits.gate.waiting) == (0, 0)
+    assert (limits.gate.in_flight, limits.gate.waiting) == (0, 0)
 
 
 async def test_the_line_is_served_in_order_and_survives_those_who_leave():
-    gate = Gate(1, 10)
+    gate = BoundedGate(1, 10)
     order: list[int] = []
 
     async def enter(number: int) -> None:
@@ -128,11 +128,11 @@ async def test_the_line_is_served_in_order_and_survives_those_who_leave():
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert order == [0, 2, 3]
-    assert (gate.inside, gate.waiting) == (0, 0)
+    assert (gate.in_flight, gate.waiting) == (0, 0)
 
 
 async def test_room_that_comes_together_with_a_cancellation_is_passed_on():
-    gate = Gate(1, 10)
+    gate = BoundedGate(1, 10)
     entered = asyncio.Event()
 
     async def enter() -> None:
@@ -146,12 +146,12 @@ async def test_room_that_comes_together_with_a_cancellation_is_passed_on():
     await asyncio.gather(leaving, next_one, return_exceptions=True)
 
     assert entered.is_set()
-    assert gate.inside == 0
+    assert gate.in_flight == 0
 
 
 async def test_whoever_waits_too_long_is_turned_away(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limits_module, "LONGEST_WAIT", 0.01)
-    gate = Gate(1, 10)
+    gate = BoundedGate(1, 10)
 
     async with gate.turn():
         with pytest.raises(RequestError) as caught:
@@ -159,7 +159,7 @@ async def test_whoever_waits_too_long_is_turned_away(monkeypatch: pytest.MonkeyP
                 pass
 
     assert caught.value.status == 429
-    assert (gate.inside, gate.waiting) == (0, 0)
+    assert (gate.in_flight, gate.waiting) == (0, 0)
 
 
 async def test_a_reload_lets_more_in_at_once():
@@ -170,7 +170,7 @@ async def test_a_reload_lets_more_in_at_once():
         assert not waiting.done()
         limits.reload(LimitsConfig(at_once=2, waiting=5))
         await waiting
-        assert limits.gate.inside == 2
+        assert limits.gate.in_flight == 2
 
 
 async def test_a_request_that_is_too_large_is_refused_before_and_while_it_is_read(session: aiohttp.ClientSession):
@@ -197,7 +197,7 @@ async def test_a_client_that_does_not_send_its_request_is_given_up(monkeypatch: 
         writer.write(b"POST /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf")
         assert b" 408 " in await reader.readline()
         writer.close()
-    assert limits.gate.inside == 0
+    assert limits.gate.in_flight == 0
 
 
 async def test_an_answer_that_takes_too_long_is_given_up(session: aiohttp.ClientSession):

@@ -159,7 +159,7 @@ metrics.watch("waiting", "Waiting.", lambda: 5)
 metrics(Event("r1", 0.0, "chat", "/v1/chat/completions", action="passed", stages={"total": 0.5}))
 sys.stdout.write(metrics.text().decode())
 """
-    source = str(Path(metrics_module.__file__).parents[2])
+    source = str(Path(metrics_module.__file__).parents[3])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", source)
         with shared_counts():

@@ -53,5 +53,5 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("evenhand.models.openai.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    monkeypatch.setattr("evenhand.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
     return noted

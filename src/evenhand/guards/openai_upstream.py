@@ -6,17 +6,19 @@ where a server does not know it, as critics' calls do, but answered with the ser
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
 import aiohttp
 import orjson
 
 from evenhand.guards.upstream import BadRequest, Unreachable, Upstream, UpstreamError, as_chunk
+from evenhand.http import Reply, Retryable, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.models.base import Model, ModelOptions
-from evenhand.models.openai import CONNECT_TIMEOUT, OpenAIModel
-from evenhand.models.retry import retry_after
+from evenhand.models.openai import OpenAIModel
+
+T = TypeVar("T")
 
 LONGEST_PAUSE = 5.0
 """Seconds; an endpoint that asks for a longer pause is not tried again, and the client is told how long to wait."""
@@ -33,8 +35,6 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     def __init__(self, name: str, options: ModelOptions) -> None:
         super().__init__(name, options)
         self._older_url = "/completions".join(self.url.rsplit("/chat/completions", 1))
-        # A long answer may take its time as long as something comes.
-        self._streaming = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=options.timeout)
 
     @property
     def model(self) -> Model:
@@ -57,70 +57,61 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         response = await self._streamed(sent | {"stream": True})
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                yield as_chunk(self._loaded(await response.read()))
+                yield as_chunk(self._loaded(await read_reply(response)))
                 return
-            async for line in response.content:
-                if not line.startswith(b"data:"):
-                    continue
-                data = line[5:].strip()
-                if data == b"[DONE]":
-                    return
-                chunk = self._loaded(data)
-                if "error" in chunk:
-                    raise self._relayed(502, response.headers, data)
-                yield chunk
+            async with aclosing(read_lines(response)) as lines:
+                async for line in lines:
+                    if not line.startswith(b"data:"):
+                        continue
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        return
+                    chunk = self._loaded(data)
+                    if "error" in chunk:
+                        raise self._relayed(Reply(502, response.headers, data))
+                    yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise self._broken(error) from error
         finally:
             response.close()  # a stream that is left early must not keep its connection busy
 
     async def _streamed(self, sent: dict[str, Any]) -> aiohttp.ClientResponse:
-        """The stream with a count of its tokens at the end, where the server can."""
+        """The stream, with a token count at its end where the server supports that."""
         if _COUNT not in self.dropped:
             try:
-                return await self._retried(self.url, {**sent, _COUNT: {"include_usage": True}})
+                return await self._post(self.url, {**sent, _COUNT: {"include_usage": True}}, _unread)
             except UpstreamError as complaint:
                 if _COUNT not in str(complaint):
                     raise
                 self.dropped.add(_COUNT)
-        return await self._retried(self.url, sent)
+        return await self._post(self.url, sent, _unread)
 
     async def _asked(self, url: str, sent: dict[str, Any]) -> dict[str, Any]:
-        failures = 0
-        while True:
-            response = await self._retried(url, sent, failures)
-            try:
-                async with response:
-                    return self._loaded(await response.read())
-            except (aiohttp.ClientError, OSError) as error:
-                failures += 1
-                if failures > self._policy.retries:
-                    raise self._broken(error) from error
+        return self._loaded(await self._post(url, sent, read_reply))
 
-    async def _retried(self, url: str, sent: dict[str, Any], failures: int = 0) -> aiohttp.ClientResponse:
-        """A response of status 200, after as many tries as the options allow."""
+    async def _post(self, url: str, sent: dict[str, Any], read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
+        """What `read` makes of a response of status 200; retries what may pass."""
         try:
             data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
         except TypeError as error:
             raise BadRequest(f"The request cannot be sent as JSON: {error}.") from error
-        while True:
+
+        async def attempt() -> T:
             try:
-                session = self._session or self._open()
-                timeout = self._streaming if sent.get("stream") else self._timeout
-                # A redirect is not followed: it would carry the key elsewhere.
-                response = await session.post(url, data=data, timeout=timeout, allow_redirects=False)
+                response = await self.client.send(data, url, stream=read is _unread)
                 if response.status == 200:
-                    return response
-                async with response:
-                    fault = self._relayed(response.status, response.headers, await response.read())
-                    passing = response.status in _PASSING
+                    return await read(response)
+                reply = Reply(response.status, response.headers, await read_reply(response))
             except (aiohttp.ClientError, OSError) as error:
-                fault, passing = self._broken(error), True
-            failures += 1
-            pause = fault.retry_after
-            if not passing or failures > self._policy.retries or (pause or 0) > LONGEST_PAUSE:
-                raise fault
-            await asyncio.sleep(self._policy.delay(failures, pause, fault))
+                fault = self._broken(error)
+                raise fault if isinstance(error, TooLargeError) else Retryable(fault) from error
+            fault = self._relayed(reply)
+            if reply.status in _PASSING and (fault.retry_after or 0) <= LONGEST_PAUSE:
+                raise Retryable(fault, fault.retry_after)
+            raise fault
+
+        result, _ = await self.client.retry(attempt)
+        return result
 
     def _loaded(self, payload: bytes) -> dict[str, Any]:
         try:
@@ -133,22 +124,24 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     def _no_completion(self, payload: bytes) -> UpstreamError:
         return UpstreamError(
-            502, f"The upstream {self.name} did not send a completion but {self._excerpt(payload, 120)!r}."
+            502, f"The upstream {self.name} did not send a completion but {self.client.excerpt(payload, 120)!r}."
         )
 
     def _broken(self, error: Exception) -> UpstreamError:
+        if isinstance(error, TooLargeError):
+            return UpstreamError(502, f"The upstream {self.name} sent a reply of {error}, which is too large.")
         if isinstance(error, TimeoutError):
             return UpstreamError(504, f"The upstream {self.name} did not answer in time.", kind="timeout")
-        words = self._redact(str(error) or type(error).__name__)
+        words = self.client.redact(str(error) or type(error).__name__)
         return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
 
-    def _relayed(self, status: int, headers: Mapping[str, str], payload: bytes) -> UpstreamError:
+    def _relayed(self, reply: Reply) -> UpstreamError:
         """The upstream's complaint as the client may see it; what concerns the guard's own key is not the client's."""
-        wait = retry_after(headers)
+        status, payload, wait = reply.status, reply.body, retry_after(reply.headers)
         if status in (401, 403):
             return UpstreamError(502, f"The upstream {self.name} refuses the guard's key ({status}).")
         told = _error_in(payload)
-        words = self._redact(str(told.get("message") or "") or self._excerpt(payload, 300))
+        words = self.client.redact(str(told.get("message") or "") or self.client.excerpt(payload, 300))
         if status in _CLIENTS or status == 429:
             kind = str(told.get("type") or ("rate_limit_error" if status == 429 else "invalid_request_error"))
             param, code = told.get("param"), told.get("code")
@@ -162,6 +155,11 @@ class OpenAIUpstream(OpenAIModel, Upstream):
             )
         shown = 503 if status == 503 else 504 if status in (408, 504) else 502
         return UpstreamError(shown, f"The upstream {self.name} answered {status}: {words}", retry_after=wait)
+
+
+async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """The response as it is, for those who read it as a stream."""
+    return response
 
 
 def _error_in(payload: bytes) -> Mapping[str, Any]:

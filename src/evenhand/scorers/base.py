@@ -100,3 +100,15 @@ def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = Non
             if argument:
                 raise UsageError(f"The scorer {name} takes nothing after its name, not {argument!r}.")
             return factory()
+
+
+def unit(name: str, value: Any) -> float:
+    """A score; ValueError for anything but a number in 0–1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value!r}, which is not a number in 0–1")
+    return float(value)
+
+
+def sendable(text: str) -> str:
+    """The text without lone surrogates, which JSON cannot hold."""
+    return text.encode("utf-8", "replace").decode()

@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
-from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
-from evenhand.scorers.http import unit
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, unit
 from evenhand.types import Unscored
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {

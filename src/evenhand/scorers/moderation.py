@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Literal
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError
+from evenhand.http import Client, Hints, RefusedError
 from evenhand.models.openai import DEFAULT_URL, endpoint_url, key_from, key_header
-from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.scorers.http import RefusedError, Service, sendable, unit
+from evenhand.scorers.base import SCORERS, Scorer, Scores, sendable, unit
 from evenhand.types import Unscored
 
 DEFAULT_MODEL = "omni-moderation-latest"
@@ -66,11 +66,12 @@ class ModerationScorer(Scorer):
         self.argument = model or DEFAULT_MODEL
         key = key_from("OPENAI_API_KEY")
         url = endpoint_url(os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "/moderations")
-        self.service = Service(
-            "The moderation endpoint",
+        check_key = "check the key in OPENAI_API_KEY"
+        self.client = Client(
             url,
+            f"The moderation endpoint ({url.partition('?')[0]})",
             key,
-            variables=("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            Hints("OPENAI_BASE_URL", {401: check_key, 403: check_key}),
             headers=key_header(url, key),
         )
 
@@ -88,10 +89,10 @@ class ModerationScorer(Scorer):
         return [next(results) if text.strip() else Unscored("empty text", text) for text in texts]
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "endpoint": self.service.url}
+        return {**super().fingerprint(), "endpoint": self.client.url}
 
     async def aclose(self) -> None:
-        await self.service.aclose()
+        await self.client.aclose()
 
     async def _batch(self, texts: list[str]) -> list[Scores | Unscored]:
         def read(reply: Any) -> list[Scores | Unscored]:
@@ -101,7 +102,7 @@ class ModerationScorer(Scorer):
             return [_scores(result["category_scores"]) for result in results]
 
         try:
-            return await self.service.post({"model": self.argument, "input": texts}, read)
+            return await self.client.post_json({"model": self.argument, "input": texts}, read, "scores")
         except RefusedError as refusal:
             if len(texts) == 1:
                 return [Unscored(str(refusal))]

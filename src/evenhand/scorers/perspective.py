@@ -16,9 +16,9 @@ import orjson
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError, UsageError
+from evenhand.http import Client, Hints, RefusedError
 from evenhand.models.openai import endpoint_url, key_from
-from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
-from evenhand.scorers.http import RefusedError, Service, sendable, unit
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, sendable, unit
 from evenhand.types import Unscored
 
 DEFAULT_URL = "https://commentanalyzer.googleapis.com/v1alpha1"
@@ -48,11 +48,13 @@ class PerspectiveScorer(Scorer):
     def __init__(self) -> None:
         key = key_from("PERSPECTIVE_API_KEY")
         base = os.environ.get("PERSPECTIVE_URL") or DEFAULT_URL
-        self.service = Service(
-            "Perspective",
-            endpoint_url(base, "/comments:analyze", "PERSPECTIVE_API_KEY"),
+        url = endpoint_url(base, "/comments:analyze", "PERSPECTIVE_API_KEY")
+        check_key = "check the key in PERSPECTIVE_API_KEY"
+        self.client = Client(
+            url,
+            f"Perspective ({url.partition('?')[0]})",
             key,
-            variables=("PERSPECTIVE_API_KEY", "PERSPECTIVE_URL"),
+            Hints("PERSPECTIVE_URL", {401: check_key, 403: check_key, 429: "lower PERSPECTIVE_RATE"}),
             query={"key": key} if key else {},
             per_second=_rate(),
         )
@@ -75,10 +77,10 @@ class PerspectiveScorer(Scorer):
         return await all_of(self._one(sendable(text)) for text in texts)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "endpoint": self.service.url}
+        return {**super().fingerprint(), "endpoint": self.client.url}
 
     async def aclose(self) -> None:
-        await self.service.aclose()
+        await self.client.aclose()
 
     async def _one(self, text: str) -> Scores | Unscored:
         if not text.strip():
@@ -86,7 +88,7 @@ class PerspectiveScorer(Scorer):
         if (size := len(text.encode())) > LARGEST:
             return Unscored(f"the text has {size:,} bytes, Perspective takes {LARGEST:,}")
         try:
-            return await self.service.post(_body(text), _scores)
+            return await self.client.post_json(_body(text), _scores, "scores")
         except RefusedError as refusal:
             return _why(refusal)
         except ModelError as error:
@@ -126,9 +128,9 @@ def _scores(reply: Any) -> Scores:
 
 def _why(refusal: RefusedError) -> Unscored:
     """Why a text was refused; a wrong key comes with the same status and concerns every text."""
-    if b"API_KEY" in refusal.payload or b"API key" in refusal.payload:
+    if b"API_KEY" in refusal.reply.body or b"API key" in refusal.reply.body:
         raise EndpointError(f"{refusal}; check the key in PERSPECTIVE_API_KEY.", permanent=True) from refusal
-    for kind in _error_types(refusal.payload):
+    for kind in _error_types(refusal.reply.body):
         if kind in _REASONS:
             return Unscored(_REASONS[kind], str(refusal))
     return Unscored(str(refusal))

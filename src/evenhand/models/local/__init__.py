@@ -23,9 +23,9 @@ from typing import Any
 import orjson
 
 from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.gate import Gate
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.limit import Slots
 from evenhand.models.local.wire import joined, named, request_body
 from evenhand.models.openai.wire import parse_generation
 from evenhand.types import Completion, Generation, Message, Params, Usage
@@ -57,7 +57,7 @@ class LocalModel(Model):
         self._parallel = _whole(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
         self.slots = self._parallel
         self.threads = _whole(options, "threads", usable_cores(), 1, 512)
-        self._free = Slots(self._parallel)
+        self._gate = Gate(self._parallel)
         self._pool = ThreadPoolExecutor(self._parallel, "local-model")
         self._loading = threading.Lock()
         self._server: Any = None
@@ -101,7 +101,7 @@ class LocalModel(Model):
         await asyncio.to_thread(setattr, self, "_server", None)
 
     async def _batch(self, messages: Sequence[Message], params: Params, start: int, n: int) -> Generation:
-        await self._free.acquire(n)
+        await self._gate.acquire(n)
         stop = threading.Event()
         loop = asyncio.get_running_loop()
         try:
@@ -113,7 +113,7 @@ class LocalModel(Model):
                 await asyncio.wait([work])  # the slots are taken until llama.cpp has let go of them
                 raise
         finally:
-            self._free.release(n)
+            self._gate.release(n)
 
     def _complete(
         self, messages: Sequence[Message], params: Params, start: int, n: int, stop: threading.Event

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -12,9 +11,10 @@ import aiohttp
 import orjson
 
 from evenhand.errors import SearchError, UsageError
+from evenhand.http import open_session, retry_after
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.html_text import plain_text
-from evenhand.search.web.polite import LONGEST_WAIT, Pace, retry_after, user_agent
+from evenhand.search.web.polite import LONGEST_WAIT, Pace, user_agent
 
 TRIES = 4
 _GAP = 0.2
@@ -110,13 +110,7 @@ class WikipediaSearch(SearchProvider):
         return _read(payload, wait)
 
     def _open(self) -> aiohttp.ClientSession:
-        proxied = any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))
-        self._session = aiohttp.ClientSession(
-            headers={"User-Agent": user_agent()},
-            timeout=self._timeout,
-            trust_env=proxied,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._session = open_session({"User-Agent": user_agent()}, self._timeout)
         return self._session
 
 

@@ -1,33 +1,33 @@
-"""What one server takes on: so many requests at once, so many waiting, so many a minute from each key, so large.
+"""Concurrency, queue, rate and size limits of one server.
 
-Whoever comes on top is told 429 and when to come again. The body of a request is read only when its turn has come,
-so that waiting requests cost next to nothing.
+Requests above a limit are answered with 429 and Retry-After. A request's body is read only when the request leaves the
+queue, so waiting requests cost almost nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import monotonic
 
 from aiohttp import web
 
+from evenhand.gate import Gate
 from evenhand.server.access.auth import Client, Handler, client_of
 from evenhand.server.config import LimitsConfig
 from evenhand.server.errors import RequestError
 
 BURST_SECONDS = 10.0
-"""A key may send at once what it may send in this time."""
+"""The burst of a key: as many requests as its rate allows in this time."""
 LONGEST_WAIT = 30.0
-"""Seconds after which a request that still waits for its turn is turned away."""
+"""Seconds after which a request that is still in the queue is rejected."""
 BODY_SECONDS = 30.0
-"""For a client to send its whole request."""
+"""Time limit for a client to send its whole request."""
 
 
 class Bucket:
-    """Tokens that come back at a steady rate; a request takes one."""
+    """A token bucket: refilled at a steady rate, one token per request."""
 
     def __init__(self, per_minute: float, burst: float, now: float) -> None:
         self.per_minute = per_minute
@@ -36,7 +36,7 @@ class Bucket:
         self._at = now
 
     def take(self, now: float) -> float:
-        """0, or the seconds until there will be a token."""
+        """0, or the seconds until the next token."""
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_minute / 60)
         self._at = now
         if self._tokens >= 1:
@@ -46,14 +46,14 @@ class Bucket:
 
 
 class Rates:
-    """A bucket for every key that has a limit; keys come from the config, so there are never many."""
+    """A token bucket for every key that has a rate limit; keys come from the config, so there are never many."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, Bucket] = {}
 
     def check(self, client: Client) -> None:
-        """Counts a request; raises RequestError (429) when the key has sent too many."""
+        """Counts a request; raises RequestError (429) when the key exceeds its rate."""
         if client.per_minute is None:
             return
         burst = max(1.0, client.per_minute * BURST_SECONDS / 60)
@@ -69,91 +69,56 @@ class Rates:
             )
 
 
-class Gate:
-    """Lets so many in at once, has so many wait in line, and turns the rest away."""
+class BoundedGate(Gate):
+    """A concurrency limit with a bounded queue; what does not fit is rejected with 429."""
 
-    def __init__(self, at_once: int, waiting: int, clock: Callable[[], float] = monotonic) -> None:
-        self.at_once = at_once
-        self.most_waiting = waiting
-        self.inside = 0
+    def __init__(self, size: int, most_waiting: int, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(size)
+        self.most_waiting = most_waiting
         self.turned_away = 0
         self._clock = clock
-        self._line: deque[asyncio.Future[None]] = deque()
         self._seconds = 1.0  # how long a request takes, smoothed
-
-    @property
-    def waiting(self) -> int:
-        return len(self._line)
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Waits for room; raises RequestError (429) when the line is full or does not move."""
-        if self.inside < self.at_once:
-            self.inside += 1
-        elif len(self._line) < self.most_waiting:
-            await self._wait()
-        else:
-            raise self._away("This server has as many requests as it can take; try again in a while.")
+        """Waits for a place; raises RequestError (429) when the queue is full or the wait is too long."""
+        if self.is_full and self.waiting >= self.most_waiting:
+            raise self._rejection("This server is at its concurrency limit and its queue is full; try again later.")
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self.acquire()
+        except TimeoutError as error:
+            raise self._rejection("This server could not start the request in time; try again later.") from error
         began = self._clock()
         try:
             yield
         finally:
             self._seconds += 0.05 * (self._clock() - began - self._seconds)
-            self.inside -= 1
-            self.let_in()
+            self.release()
 
-    def let_in(self) -> None:
-        """Hand free room to those who wait, in order; it counts as taken at once."""
-        while self._line and self.inside < self.at_once:
-            place = self._line.popleft()
-            if not place.done():
-                place.set_result(None)
-                self.inside += 1
-
-    def resize(self, at_once: int, waiting: int) -> None:
-        """New limits after a reload; whoever is inside stays."""
-        self.at_once, self.most_waiting = at_once, waiting
-        self.let_in()
-
-    async def _wait(self) -> None:
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(place)
-        try:
-            async with asyncio.timeout(LONGEST_WAIT):
-                await place
-        except (asyncio.CancelledError, TimeoutError) as end:
-            if place.cancelled():
-                with contextlib.suppress(ValueError):
-                    self._line.remove(place)
-            else:  # room was handed over in the same moment: pass it on
-                self.inside -= 1
-                self.let_in()
-            if isinstance(end, TimeoutError):
-                raise self._away("This server could not begin with the request in time; try again later.") from end
-            raise
-
-    def _away(self, why: str) -> RequestError:
+    def _rejection(self, why: str) -> RequestError:
         self.turned_away += 1
-        line = (len(self._line) + 1) * self._seconds / self.at_once
-        return RequestError(429, why, code="server_busy", retry_after=min(60.0, line))
+        wait = (self.waiting + 1) * self._seconds / self.size
+        return RequestError(429, why, code="server_busy", retry_after=min(60.0, wait))
 
 
 class Limits:
-    """The limits of one server, as a middleware for requests that cost something."""
+    """The limits of one server, as a middleware for POST requests."""
 
     def __init__(self, config: LimitsConfig) -> None:
         self.config = config
-        self.gate = Gate(config.at_once, config.waiting)
+        self.gate = BoundedGate(config.at_once, config.waiting)
         self.rates = Rates()
 
     def reload(self, config: LimitsConfig) -> None:
         self.config = config
-        self.gate.resize(config.at_once, config.waiting)
+        self.gate.most_waiting = config.waiting
+        self.gate.resize(config.at_once)
 
     def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.method != "POST":  # reading models, metrics or the page costs nothing
+            if request.method != "POST":  # models, metrics and the page cost nothing
                 return await handler(request)
             self._check_size(request)
             self.rates.check(client_of(request))
@@ -164,7 +129,7 @@ class Limits:
         return check
 
     def _check_size(self, request: web.Request) -> None:
-        """What is too large is refused before it is read; a body without a length is watched by the framework."""
+        """Rejects a too large body before it is read; aiohttp checks a body without Content-Length while reading it."""
         if (request.content_length or 0) > self.config.body_mb * 1e6:
             raise RequestError(
                 413, f"The request is larger than the {self.config.body_mb:g} MB that this server takes."
@@ -181,7 +146,7 @@ class Limits:
 
 
 async def _read(request: web.Request) -> None:
-    """Reads the body, which the handler then finds read."""
+    """Reads the body; the handler gets it from the request's cache."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             await request.read()

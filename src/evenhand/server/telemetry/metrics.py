@@ -100,7 +100,7 @@ class Metrics:
 
     def watch_limits(self, limits: Limits) -> None:
         gate = limits.gate
-        self.watch("in_flight", "Requests that are worked on.", lambda: gate.inside)
+        self.watch("in_flight", "Requests that are worked on.", lambda: gate.in_flight)
         self.watch("waiting", "Requests that wait for their turn.", lambda: gate.waiting)
         self.watch("turned_away", "Requests that found the line full.", lambda: gate.turned_away)
 

@@ -1,10 +1,10 @@
-"""The adaptive limit: how many calls may be in flight, learned from how the endpoint takes them."""
+"""Concurrency limits: a gate that can be resized, and the adaptive limit, which resizes itself."""
 
 import asyncio
 
 import pytest
 
-from evenhand.models.limit import AdaptiveLimit
+from evenhand.gate import AdaptiveLimit, Gate
 
 
 async def fill(limit: AdaptiveLimit) -> int:
@@ -222,3 +222,92 @@ async def test_new_room_wakes_those_who_wait():
     await waiting
 
     assert line == [1]
+
+
+async def test_calls_that_take_several_places_are_not_overtaken():
+    gate = Gate(3)
+    await gate.acquire(2)
+    large = asyncio.create_task(gate.acquire(3))
+    small = asyncio.create_task(gate.acquire(1))
+    await asyncio.sleep(0)
+    assert not large.done()
+    assert not small.done(), "a small request must not starve a large one"
+    gate.release(2)
+    await large
+    gate.release(3)
+    await small
+
+
+async def test_a_cancelled_wait_gives_way():
+    gate = Gate(3)
+    await gate.acquire(2)
+    large = asyncio.create_task(gate.acquire(3))
+    small = asyncio.create_task(gate.acquire(1))
+    await asyncio.sleep(0)
+    large.cancel()
+    await small
+    gate.release(3)
+    await gate.acquire(3)
+
+
+async def test_a_larger_gate_admits_waiting_calls_in_order():
+    gate = Gate(1)
+    await gate.acquire()
+    admitted: list[int] = []
+
+    async def call(number: int) -> None:
+        await gate.acquire()
+        admitted.append(number)
+
+    waiting = [asyncio.create_task(call(number)) for number in range(5)]
+    await settle()
+    assert (admitted, gate.waiting, gate.is_full) == ([], 5, True)
+
+    gate.resize(4)
+    await settle()
+    assert (admitted, gate.in_flight, gate.waiting) == ([0, 1, 2], 4, 2)
+
+    gate.resize(10)
+    await asyncio.gather(*waiting)
+    assert (admitted, gate.in_flight, gate.is_full) == ([0, 1, 2, 3, 4], 6, False)
+
+
+async def test_a_smaller_gate_admits_nobody_until_enough_calls_have_ended():
+    gate = Gate(3)
+    await gate.acquire(3)
+    waiting = asyncio.create_task(gate.acquire())
+    await settle()
+
+    gate.resize(1)
+    for left in (2, 1):
+        gate.release()
+        await settle()
+        assert (gate.in_flight, waiting.done()) == (left, False)
+    gate.release()
+    await waiting
+
+    assert gate.in_flight == 1
+
+
+async def test_a_gate_resized_while_calls_wait_loses_none_and_never_exceeds_its_size():
+    gate = Gate(4)
+    done = 0
+
+    async def call() -> None:
+        nonlocal done
+        await gate.acquire()
+        assert gate.in_flight <= largest
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gate.release()
+        done += 1
+
+    largest = 8
+    calls = [asyncio.create_task(call()) for _ in range(200)]
+    for size in (1, 8, 2, 5, 1, 3):
+        gate.resize(size)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    await asyncio.gather(*calls)
+
+    assert (done, gate.in_flight, gate.waiting) == (200, 0, 0)

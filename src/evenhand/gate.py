@@ -1,0 +1,99 @@
+"""Concurrency limits that can be resized while calls wait: a plain gate, and one that adapts to an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from types import TracebackType
+
+
+class Gate:
+    """A semaphore that can be resized; first come, first served.
+
+    A call may take several places. While it waits for them, smaller calls do not overtake it.
+    """
+
+    def __init__(self, size: float) -> None:
+        self.size = size
+        self.in_flight = 0
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next call has to wait."""
+        return bool(self._queue) or self.in_flight + 1 > self.size
+
+    async def acquire(self, n: int = 1) -> None:
+        if not self._queue and self.in_flight + n <= self.size:
+            self.in_flight += n
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.append((n, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                with contextlib.suppress(ValueError):
+                    self._queue.remove((n, turn))
+            else:  # admitted at the same moment: the places go to the next
+                self.in_flight -= n
+            self._admit()
+            raise
+
+    def release(self, n: int = 1) -> None:
+        self.in_flight -= n
+        self._admit()
+
+    def resize(self, size: float) -> None:
+        """Change the limit; calls in flight beyond a smaller one are left to end."""
+        self.size = size
+        self._admit()
+
+    def _admit(self) -> None:
+        """Free places go to waiting calls, and count as taken before these run, so that no newcomer overtakes them."""
+        while self._queue and self.in_flight + self._queue[0][0] <= self.size:
+            n, turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self.in_flight += n
+
+
+class AdaptiveLimit(Gate):
+    """A gate that grows while calls succeed and halves when the endpoint answers 429.
+
+    It doubles per round trip until the first 429, and grows by one per round trip after it.
+    """
+
+    def __init__(self, maximum: int, start: int | None = None) -> None:
+        self.maximum = max(1, maximum)
+        # With a maximum of hundreds, the first doublings are skipped: three round trips reach the maximum.
+        super().__init__(float(min(start or max(32, maximum // 8), self.maximum)))
+        self._pushed_back = False
+        self._epoch = 0
+
+    async def __aenter__(self) -> int:
+        """Wait for a place; the returned epoch is the argument of `push_back`."""
+        await self.acquire()
+        return self._epoch
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def succeeded(self) -> None:
+        """A call succeeded: grow, if the limit was reached."""
+        if self.size < self.maximum and self.in_flight >= int(self.size) - 1:
+            self.resize(min(self.maximum, self.size + (1 / self.size if self._pushed_back else 1)))
+
+    def push_back(self, epoch: int) -> None:
+        """The endpoint answered 429; calls that began before the last halving do not halve again."""
+        if epoch == self._epoch:
+            self._epoch += 1
+            self._pushed_back = True
+            self.resize(max(1.0, self.size / 2))
