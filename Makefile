@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test lint format bench bench-serve clean
+.PHONY: demo test lint format bench bench-serve release-check clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,5 +47,9 @@ bench: $(VENV)/.dev  ## timings next to peers; see bench/README.md
 bench-serve: $(VENV)/.dev  ## the guard server next to direct calls, and under strain; about a quarter of an hour
 	$(BIN)/python bench/serve.py
 
+release-check: $(VENV)/.core  ## builds wheel and sdist into dist/, checks them and tries both in fresh environments
+	$(BIN)/pip install -q -e '.[release]'
+	$(BIN)/python tools/release_check.py $(if $(TAG),--tag $(TAG))
+
 clean:
-	rm -rf $(VENV) $(DEMO)
+	rm -rf $(VENV) $(DEMO) dist

@@ -1,8 +1,11 @@
 """robots.txt: how it is read, and that it is obeyed."""
 
+import sys
+import tracemalloc
+
 import pytest
 
-from evenhand.errors import SearchError
+from evenhand.errors import MissingExtraError, SearchError
 from evenhand.search.web.fetch import SafeFetcher
 from evenhand.search.web.robots import read_robots
 from support.pages_server import PagesServer
@@ -46,6 +49,11 @@ def test_rules_under_our_name_replace_those_for_all(name: str) -> None:
     assert not robots.allow("/a")
 
 
+@pytest.mark.parametrize("name", ["even", "handy", "not-evenhand"])
+def test_names_like_ours_are_not_ours(name: str) -> None:
+    assert read_robots(f"User-agent: {name}\nDisallow: /\n").allow("/a")
+
+
 def test_our_name_without_rules_allows_everything() -> None:
     assert read_robots("User-agent: *\nDisallow: /\n\nUser-agent: evenhand\nDisallow:\n").allow("/a")
 
@@ -65,6 +73,29 @@ def test_a_text_without_rules_allows_everything(text: str) -> None:
 )
 def test_wildcards(pattern: str, path: str, fits: bool) -> None:
     assert read_robots(f"User-agent: *\nDisallow: {pattern}").allow(path) is not fits
+
+
+def test_a_path_that_begins_with_two_slashes_is_a_path() -> None:
+    assert not read_robots("User-agent: *\nDisallow: //private").allow("//private/page")
+
+
+@pytest.mark.parametrize("written", ["User-agent: {}", "user agent {}", "USERAGENT:{}"])
+def test_rules_are_not_kept_once_for_every_name(written: str) -> None:
+    names = "\n".join(written.format(f"robot{number}") for number in range(500))
+    text = f"{names}\n" + "Disallow: /a\n" * 500
+    tracemalloc.start()
+    try:
+        read_robots(text)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "protego", None)
+
+    with pytest.raises(MissingExtraError, match=r"evenhand\[search\]"):
+        read_robots("")
 
 
 async def test_a_page_that_is_shut_out_is_not_asked_for() -> None:

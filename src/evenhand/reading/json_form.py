@@ -1,27 +1,29 @@
 """Whether a text is the JSON that a request asks for: valid, and of the form that its schema names.
 
-A small reader of JSON Schema: types, required and allowed fields, items, enums, alternatives and local references.
-What it does not know it lets pass.
+`jsonschema_rs` validates; here its errors become sentences, and the schema, which a stranger wrote, is kept from doing
+harm: nothing is fetched, and what could take exponential time is not tried. A schema that is not one asks for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 import orjson
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-_DEEPEST = 64
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+_LARGEST = 100_000
+"""Parts of a schema, references written out, up to which it is used at all."""
+_LARGEST_EXPLAINED = 20_000
+"""The same for saying what is wrong, which is a thousand times slower than finding that something is."""
+_UNCHECKED = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern"),
+)
+"""Bounds, which many endpoints cannot hold, and patterns, which are a stranger's regular expressions."""
 
 
 def wants_json(response_format: Any) -> bool:
@@ -44,93 +46,104 @@ def json_fault(text: str, response_format: Any) -> str:
         return "" if isinstance(value, dict) else "It is not a JSON object."
     named: Any = response_format.get("json_schema")
     schema: Any = cast(Mapping[str, Any], named).get("schema") if isinstance(named, Mapping) else None
-    return _fault(value, schema, _Schema(schema), "", 0) if isinstance(schema, Mapping) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """A whole schema, and what was found so far: alternatives that refer to each other would else never end."""
-
-    root: Any
-    found: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
-
-
-def _fault(value: Any, rules: Any, schema: _Schema, place: str, depth: int) -> str:
-    if not isinstance(rules, Mapping) or depth > _DEEPEST:
+    if not isinstance(schema, dict):
         return ""
-    key = (id(rules), id(value))  # pyright: ignore[reportUnknownArgumentType]
-    if key not in schema.found:
-        schema.found[key] = ""  # what leads back here adds nothing
-        schema.found[key] = _fault_by(value, cast(Mapping[str, Any], rules), schema, place, depth)
-    return schema.found[key]
+    try:
+        return _schema_fault(value, cast(dict[str, Any], schema))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
 
 
-def _fault_by(value: Any, rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
-    if isinstance(rules.get("$ref"), str):
-        return _fault(value, _referred(rules["$ref"], schema.root), schema, place, depth + 1)
-    if fault := _value_fault(value, rules, f"Its {place}" if place else "It"):
-        return fault
-    for name in ("anyOf", "oneOf"):
-        options = cast(list[Any], rules[name]) if isinstance(rules.get(name), list) else []
-        faults = [_fault(value, each, schema, place, depth + 1) for each in options]
-        if faults and all(faults):
-            return faults[0]
-    return _inner_fault(value, rules, schema, place, depth)
+def _schema_fault(value: Any, schema: dict[str, Any]) -> str:
+    from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError
+
+    known: dict[str, tuple[int, int]] = {}
+    size, _ = _weight(schema, schema, known)
+    if size > _LARGEST:
+        return ""
+    validator = Draft202012Validator(
+        schema,
+        offline=True,
+        validate_formats=False,
+        pattern_options=RegexOptions(size_limit=1 << 16, dfa_size_limit=1 << 16),
+        keywords=dict.fromkeys(_UNCHECKED, _Anything),
+    )
+    if validator.is_valid(value):
+        return ""
+    # An explanation covers every alternative, so that it grows by this factor with each level of the value.
+    loops = max((1, *(loops for _, loops in known.values())))
+    if size * loops ** _depth(value) <= _LARGEST_EXPLAINED:
+        try:
+            validator.validate(value)
+        except ValidationError as error:
+            return _sentence(error)
+    return "It does not fit the schema."
 
 
-def _value_fault(value: Any, rules: Mapping[str, Any], what: str) -> str:
-    if "type" in rules and not _has_type(value, rules["type"]):
-        return f"{what} is not of the type {_or(rules['type'])}."
-    if "enum" in rules and value not in rules["enum"]:
-        return f"{what} is none of the allowed values."
-    if "const" in rules and value != rules["const"]:
-        return f"{what} is not the expected value."
-    return ""
+class _Anything:
+    """A keyword that is not checked."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        del parent_schema, value, schema_path
+
+    def validate(self, instance: Any) -> None:
+        del instance
 
 
-def _inner_fault(value: Any, rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
-    if isinstance(value, dict):
-        return _object_fault(cast(dict[str, Any], value), rules, schema, place, depth)
-    if isinstance(value, list):
-        faults = (
-            _fault(each, rules.get("items"), schema, f"{place}[{number}]", depth + 1)
-            for number, each in enumerate(cast(list[Any], value))
-        )
-        return next(filter(None, faults), "")
-    return ""
+def _sentence(error: ValidationError) -> str:
+    from jsonschema_rs import ValidationErrorKind as Kind
+
+    match error.kind:
+        case Kind.AnyOf(context=[[first, *_], *_]) | Kind.OneOfNotValid(context=[[first, *_], *_]):
+            return _sentence(first)
+        case Kind.Type(types=types):
+            fault = f"is not of the type {' or '.join(sorted(types, key='null'.__eq__))}"
+        case Kind.Enum():
+            fault = "is none of the allowed values"
+        case Kind.Constant():
+            fault = "is not the expected value"
+        case Kind.Required(property=name):
+            fault = f"lacks the field {name}"
+        case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
+            fault = f"has a field that was not asked for: {names[0]}"
+        case _:
+            fault = "does not fit the schema"
+    place = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.instance_path)
+    what = f"Its {place.lstrip('.')}" if place else "It"
+    return f"{what} {fault}."
 
 
-def _object_fault(value: Mapping[str, Any], rules: Mapping[str, Any], schema: _Schema, place: str, depth: int) -> str:
-    properties: Mapping[str, Any] = rules.get("properties") or {}
-    for name in rules.get("required") or ():
-        if name not in value:
-            return f"{f'Its {place}' if place else 'It'} lacks the field {name}."
-    if rules.get("additionalProperties") is False and (extra := value.keys() - properties.keys()):
-        return f"{f'Its {place}' if place else 'It'} has a field that was not asked for: {min(extra)}."
-    for name, each in value.items():
-        inner = f"{place}.{name}" if place else name
-        if fault := _fault(each, properties.get(name), schema, inner, depth + 1):
-            return fault
-    return ""
+def _weight(part: Any, root: dict[str, Any], known: dict[str, tuple[int, int]]) -> tuple[int, int]:
+    """How many parts a schema has with its references written out, and how many references lead back to themselves."""
+    weights = [_weight(each, root, known) for each in _inner(part)]
+    rules = cast(dict[str, Any], part) if isinstance(part, dict) else {}
+    if "$dynamicRef" in rules or (rules is not root and isinstance(rules.get("$id"), str)):
+        raise ValueError("Only references within one document are followed.")
+    if isinstance(reference := rules.get("$ref"), str):
+        if reference not in known:
+            known[reference] = 1, 1
+            known[reference] = _weight(_referred(reference, root), root, known)
+        weights.append(known[reference])
+    return 1 + sum(size for size, _ in weights), sum(loops for _, loops in weights)
 
 
-def _has_type(value: Any, names: Any) -> bool:
-    for name in cast(Sequence[Any], names) if isinstance(names, list) else (names,):
-        types = _TYPES.get(name)
-        if types is None or (isinstance(value, types) and (name == "boolean" or not isinstance(value, bool))):
-            return True
-        if name == "integer" and isinstance(value, float) and value.is_integer():
-            return True
-    return False
-
-
-def _or(names: Any) -> str:
-    return " or ".join(map(str, cast(Sequence[Any], names))) if isinstance(names, list) else str(names)
-
-
-def _referred(reference: str, root: Any) -> Any:
+def _referred(reference: str, root: dict[str, Any]) -> Any:
     """What `#/$defs/NAME` points at."""
-    found = root
-    for part in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-        found = cast(Mapping[str, Any], found).get(part) if isinstance(found, Mapping) else None
-    return found
+    document, *path = unquote(reference).split("/")
+    if document != "#":
+        raise ValueError("Only references within one document are followed.")
+    place: Any = root
+    for part in path:
+        name = part.replace("~1", "/").replace("~0", "~")
+        place = cast(list[Any], place)[int(name)] if isinstance(place, list) else place[name]
+    return place
+
+
+def _depth(value: Any) -> int:
+    return 1 + max(map(_depth, _inner(value)), default=-1)
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast(dict[str, Any], value).values())
+    return cast(list[Any], value) if isinstance(value, list) else []
