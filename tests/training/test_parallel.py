@@ -36,7 +36,7 @@ def launched(config: str, *arguments: str | Path) -> subprocess.CompletedProcess
     source = str(Path(evenhand.__file__).parents[1])
     settings = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     given = [*map(str, command), "--device", "cpu"]
-    return subprocess.run(given, env=settings, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(given, env=settings, capture_output=True, text=True, check=False)
 
 
 def assert_close(one: Path, other: Path) -> None:
