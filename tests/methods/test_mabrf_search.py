@@ -298,7 +298,7 @@ needs_weights = pytest.mark.skipif(
 
 
 @needs_weights
-@pytest.mark.slow
+@pytest.mark.weights
 async def test_with_a_real_model_an_instruction_in_a_page_changes_nothing():
     method = METHODS.get("mabrf")
     # No bias is low enough, so that there is a rephrasing whatever the judge thinks.

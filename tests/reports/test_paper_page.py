@@ -152,7 +152,6 @@ def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None
     assert ("continued" in text) == (width == 40)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: int) -> None:
     write_page(render_page(sample_paper.page()), tmp_path / "index.html")
@@ -172,7 +171,6 @@ def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: i
     assert page.current_url.endswith("#table1")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1400])
 def test_hostile_text_is_shown_and_never_runs(open_page: Opener, tmp_path: Path, width: int) -> None:
     write_page(render_page(hostile_page()), tmp_path / "index.html")

@@ -15,7 +15,6 @@ from hostile import LITERAL, LONG, poisoned
 from evenhand.reports.html import write_report
 from support.browser import choose, every, one, wait_until
 
-pytestmark = pytest.mark.slow
 Opener = Callable[..., Any]
 
 # Where the page ends up wider than the window, apart from the boxes that are meant to scroll.

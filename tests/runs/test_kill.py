@@ -77,7 +77,7 @@ def rows(out: Path) -> bytes:
     return target.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("plan", "replies", "outcomes", "last"), [(QUESTIONS, answer, 2 * SAMPLES, 130), (TEXTS, revising, 40, 70)]
 )
