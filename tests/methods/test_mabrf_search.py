@@ -140,7 +140,7 @@ WITHOUT: list[tuple[Library, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("library", "search", "problem"), WITHOUT, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("library", "search", "problem"), WITHOUT)
 async def test_without_evidence_the_loop_goes_on_and_the_outcome_says_so(library: Library, search: Any, problem: str):
     stage, plain = Stage(**TWICE, finder=library, search=search), Stage(**TWICE)
 

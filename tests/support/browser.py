@@ -57,6 +57,11 @@ def one(driver: Any, css: str) -> Any:
     return driver.find_element("css selector", css)
 
 
+def words_in(driver: Any, css: str) -> str:
+    """What a reader sees of an element; Selenium's own `text` takes seconds for a long page."""
+    return driver.execute_script("return document.querySelector(arguments[0]).innerText", css)
+
+
 def every(driver: Any, css: str) -> list[Any]:
     return driver.find_elements("css selector", css)
 
