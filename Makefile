@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test lint format bench bench-serve release-check clean
+.PHONY: demo test test-all lint format bench bench-serve release-check clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,10 +27,15 @@ demo: $(VENV)/.core  ## the built-in model's bias under three methods, and its t
 	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set completions=2 --limit 12 \
 	  --scorer builtin_b --method default --method stardtox:performance=false --out $(DEMO)/toxicity
 
-test: $(VENV)/.dev  ## lint, types, import rules and all tests
+test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin
 	$(MAKE) lint
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(PYTEST) -m 'not weights and not processes and not network'
+
+test-all: $(VENV)/.dev  ## the same and every test, with coverage
+	$(BIN)/evenhand models pull builtin
+	$(MAKE) lint
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
-"""What all tests share: a clean environment and, for modules that they share, `support` on the path."""
+"""What all tests share: a clean environment, one thread per process, limits, and `support` on the path."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -7,29 +8,37 @@ from pathlib import Path
 
 import pytest
 
+# Test processes run side by side. Numerical libraries read these when they are imported, here and in subprocesses.
+for _pool in ("OMP", "OPENBLAS", "MKL", "RAYON"):
+    os.environ[f"{_pool}_NUM_THREADS"] = "1"
+
 # With --import-mode=importlib nothing is put on the path; shared fakes are plain modules, imported as `support.…`.
 sys.path.insert(0, str(Path(__file__).parent))
 
-LONGEST_TEST = 120
+CPU_SECONDS, WALL_SECONDS = 120, 1800
+"""CPU time bounds a test alike on a busy and on an idle machine; the clock is for tests that wait for ever."""
 
 pytest_plugins = ["support.fixtures", "support.runs"]
 
 
 @pytest.fixture(autouse=True)
-def _bounded(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that hangs fails, with a trace of where; tests that are marked slow look after themselves."""
-    if not hasattr(signal, "SIGALRM") or request.node.get_closest_marker("slow"):
+def _bounded() -> Iterator[None]:
+    """A test that hangs fails, with a trace of where."""
+    if not hasattr(signal, "setitimer"):
         yield
         return
 
     def give_up(*_: object) -> None:
-        raise TimeoutError(f"This test took more than {LONGEST_TEST} s.")
+        raise TimeoutError(f"This test took more than {CPU_SECONDS} s of CPU time or {WALL_SECONDS} s in all.")
 
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(LONGEST_TEST)
+    limits = ((signal.SIGPROF, signal.ITIMER_PROF, CPU_SECONDS), (signal.SIGALRM, signal.ITIMER_REAL, WALL_SECONDS))
+    before = [signal.signal(number, give_up) for number, _, _ in limits]
+    for _, timer, seconds in limits:
+        signal.setitimer(timer, seconds)
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    for (number, timer, _), handler in zip(limits, before, strict=True):
+        signal.setitimer(timer, 0)
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -127,7 +127,7 @@ async def test_queries_run_side_by_side():
             await together.wait()
             return await super().find(query, limit=limit, pages=pages)
 
-    evidence = await asyncio.wait_for(about(searching(), Waiting(page())), 10)
+    evidence = await about(searching(), Waiting(page()))
 
     assert evidence.problem is None
 

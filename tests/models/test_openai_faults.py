@@ -10,7 +10,7 @@ import pytest
 from evenhand.errors import BadResponseError, EndpointError, ModelError
 from evenhand.types import Message, Params
 from support.fixtures import Connect, Serve
-from support.server import Reply, chat, cut, hang, raw, refuse, reply_with
+from support.server import Reply, chat, cut, outlast, raw, refuse, reply_with
 
 QUESTION = [Message("user", "Who?")]
 KEY = "sk-very-secret-key"
@@ -57,9 +57,9 @@ async def test_a_passing_fault_is_tried_again(serve: Serve, connect: Connect, wa
 
 
 async def test_a_hanging_call_is_given_up_and_tried_again(serve: Serve, connect: Connect, waits: list[float]):
-    server = await serve(hang(), chat("B"))
+    server = await serve(outlast(3600), chat("B"))
 
-    generation = await connect(server, timeout=0.2).generate(QUESTION, Params())
+    generation = await connect(server).generate(QUESTION, Params())
 
     assert (generation.text, generation.usage.retries) == ("B", 1)
 
@@ -88,10 +88,10 @@ async def test_a_lasting_fault_is_an_error_with_a_reason(
 
 
 async def test_a_call_that_always_hangs_says_so(serve: Serve, connect: Connect, waits: list[float]):
-    server = await serve(hang())
+    server = await serve(outlast(3600))
 
     with pytest.raises(EndpointError, match="did not answer in time; raise --timeout"):
-        await connect(server, timeout=0.1, retries=1).generate(QUESTION, Params())
+        await connect(server, retries=1).generate(QUESTION, Params())
 
     assert len(server.requests) == 2
 

@@ -19,6 +19,7 @@ from evenhand.reports.sections.panels.scores import full_colour, shade
 from evenhand.reports.sections.panels.tables import audit_sentences, audit_tables
 from evenhand.studies.results import Correction, StudyResult
 from support.audits import BEHIND, CATEGORIES, FOUND, JUDGES, audit, interval, turned
+from support.browser import words_in
 
 SECTIONS = ("judges", "discussion", "scores", "coverage")
 
@@ -193,4 +194,4 @@ def test_the_page_never_scrolls_sideways(open_page, tmp_path: Path, width: int) 
     driver.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
 
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-    assert BEHIND in driver.find_element("id", "scores").text
+    assert BEHIND in words_in(driver, "#scores")

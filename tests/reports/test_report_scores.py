@@ -111,7 +111,6 @@ def test_a_larger_cell_has_a_larger_disc_and_none_is_too_small_to_see():
     assert radii == [11.0, 1.8]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 390])
 def test_the_browser_tells_the_story(open_page: Callable[..., Any], tmp_path: Path, width: int):
     write_report(study(), samples(), tmp_path / "report.html")
@@ -132,7 +131,6 @@ def test_the_browser_tells_the_story(open_page: Callable[..., Any], tmp_path: Pa
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.slow
 def test_a_hostile_story_stays_text(open_page: Callable[..., Any], tmp_path: Path):
     write_report(poisoned(study()), poisoned(samples()), tmp_path / "report.html")
 

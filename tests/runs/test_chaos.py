@@ -122,7 +122,7 @@ async def test_nothing_is_lost_and_nothing_is_invented(serve: Serve, tmp_path: P
     monkeypatch.setattr(RetryPolicy, "delay", lambda *_: 0.0)
     chaos = Chaos()
     server = await serve(answer=chaos.answer)
-    model = {"spec": "openai/chaos", "base_url": server.url, "timeout": 0.4, "retries": RETRIES}
+    model = {"spec": "openai/chaos", "base_url": server.url, "timeout": 2, "retries": RETRIES}
     toy = {"benchmark": "toy", "benchmark_options": {"size": SAMPLES}}
     plan = make_plan({**toy, "models": [model], "methods": ["default", "cot"]})
 

@@ -188,7 +188,7 @@ def test_loopback_addresses(host: str):
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize("text", ["", "abc", "g" * 64, "a" * 63, KEY])
+@pytest.mark.parametrize("text", ["", "abc", "g" * 64, "a" * 63, pytest.param(KEY, id="a key")])
 def test_what_is_no_hash_is_refused_at_start_and_not_repeated(text: str):
     with pytest.raises(PlanError, match="64 hex digits") as caught:
         Auth({"team": KeyConfig(hash=text)}, "127.0.0.1")

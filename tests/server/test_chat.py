@@ -5,7 +5,7 @@ import pytest
 
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route
-from support.server import chat, completion, hang, raw, refuse, reply_with
+from support.server import chat, completion, outlast, raw, refuse, reply_with
 
 
 async def test_a_good_answer_passes_with_its_record(serve: Serve, guarding: Guarding):
@@ -171,8 +171,8 @@ async def test_failures_of_the_endpoint_have_a_fitting_status(
 
 
 async def test_an_endpoint_that_hangs_reads_504(serve: Serve, guarding: Guarding):
-    behind = await serve(hang())
-    guard = await guarding(route(behind.url, timeout=0.2))
+    behind = await serve(outlast(61))
+    guard = await guarding(route(behind.url, timeout=60))
 
     answer = await guard.chat()
 
@@ -181,8 +181,8 @@ async def test_an_endpoint_that_hangs_reads_504(serve: Serve, guarding: Guarding
 
 
 async def test_the_latency_budget_without_any_answer_reads_504(serve: Serve, guarding: Guarding):
-    behind = await serve(hang())
-    guard = await guarding(route(behind.url, latency=0.2))
+    behind = await serve(outlast(61))
+    guard = await guarding(route(behind.url, latency=60))
 
     answer = await guard.chat()
 
@@ -190,13 +190,13 @@ async def test_the_latency_budget_without_any_answer_reads_504(serve: Serve, gua
 
 
 async def test_the_servers_own_time_limit_reads_504(serve: Serve, guarding: Guarding):
-    behind = await serve(hang())
-    guard = await guarding(route(behind.url), limits={"seconds": 0.2})
+    behind = await serve(outlast(61))
+    guard = await guarding(route(behind.url), limits={"seconds": 60})
 
     answer = await guard.chat()
 
     assert answer.status == 504
-    assert "0.2 s" in answer.body["error"]["message"]
+    assert "60 s" in answer.body["error"]["message"]
 
 
 async def test_costs_are_told_where_the_route_has_a_price(serve: Serve, guarding: Guarding):

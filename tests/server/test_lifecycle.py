@@ -93,7 +93,7 @@ async def test_flags_make_a_route_and_the_greeting_teaches(start: Start, serve: 
     assert "guarded: openai/behind through stardtox, policy revise" in server.greeting
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.processes)])
 async def test_sigterm_under_load_loses_nothing(start: Start, serve: Serve, workers: int):
     waiting = asyncio.Event()
 
@@ -121,6 +121,7 @@ async def test_sigterm_under_load_loses_nothing(start: Start, serve: Serve, work
     assert await server.ended() == 0
 
 
+@pytest.mark.processes
 async def test_a_second_signal_ends_it_at_once(start: Start, serve: Serve):
     async def never(request):
         await asyncio.Event().wait()
@@ -146,6 +147,7 @@ async def reloaded_from(behind: ChatServer, new: ChatServer, start: Start, tmp_p
     return server, file
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", ["file", "signal", "request"])
 async def test_the_config_is_read_again(start: Start, serve: Serve, tmp_path: Path, how: str):
     old, new = await serve(chat("Old.")), await serve(chat("New."))
@@ -165,6 +167,7 @@ async def test_the_config_is_read_again(start: Start, serve: Serve, tmp_path: Pa
     assert body["choices"][0]["message"]["content"] == "New."
 
 
+@pytest.mark.processes
 async def test_a_bad_config_is_refused_and_the_old_one_stays(start: Start, serve: Serve, tmp_path: Path):
     behind = await serve(chat(CLEAN))
     file = write(tmp_path / "guard.yaml", routes={"guarded": route(behind.url)})
@@ -189,6 +192,7 @@ async def test_a_port_that_is_taken_is_told(start: Start, serve: Serve, tmp_path
         await start("--model", "fake/x", "--port", port)
 
 
+@pytest.mark.processes
 async def test_a_worker_that_dies_is_replaced(start: Start, serve: Serve):
     behind = await serve(chat(CLEAN))
     flags = ("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded", "--workers", "2")

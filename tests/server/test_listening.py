@@ -10,6 +10,7 @@ import pytest
 from evenhand.errors import UsageError
 from evenhand.server.process import listening
 from evenhand.server.process.listening import Listener, bound
+from support.guard_server import until
 
 
 class Counting(asyncio.Protocol):
@@ -61,9 +62,7 @@ async def test_without_room_for_new_connections_it_waits_and_goes_on(monkeypatch
     listener.start(Counting)
     listener._socket = Full()  # type: ignore[assignment]
     with socket.create_connection(("127.0.0.1", room.getsockname()[1])):
-        async with asyncio.timeout(5):
-            while not Counting.made:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: Counting.made > 0)
     listener.close()
 
     assert "Too many open files" in caplog.text

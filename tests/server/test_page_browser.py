@@ -17,8 +17,6 @@ from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.live_page import FIRST, TEXT, LivePage, event, revised
 from support.server import chat
 
-pytestmark = pytest.mark.slow
-
 LITERAL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 HOSTILE = LITERAL + " \u202eright to left \u05e9\u05dc\u05d5\u05dd \U0001f469\u200d\U0001f467 ${1} \ud800\x00"
 RUNS = """return [...document.querySelector(".diff pre").childNodes].map((node) =>

@@ -34,7 +34,9 @@ def start_chromium(profile: Path, *flags: str) -> Any:
     for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.set_script_timeout(600)
+    return driver
 
 
 def set_size(driver: Any, width: int, height: int = 1000) -> None:
@@ -42,7 +44,7 @@ def set_size(driver: Any, width: int, height: int = 1000) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def wait_until(driver: Any, found: Callable[[], T], seconds: float = 20) -> T:
+def wait_until(driver: Any, found: Callable[[], T], seconds: float = 600) -> T:
     """The first true value of `found`; elements that the page replaces meanwhile are looked up again."""
     from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
@@ -53,6 +55,11 @@ def wait_until(driver: Any, found: Callable[[], T], seconds: float = 20) -> T:
 
 def one(driver: Any, css: str) -> Any:
     return driver.find_element("css selector", css)
+
+
+def words_in(driver: Any, css: str) -> str:
+    """What a reader sees of an element; Selenium's own `text` takes seconds for a long page."""
+    return driver.execute_script("return document.querySelector(arguments[0]).innerText", css)
 
 
 def every(driver: Any, css: str) -> list[Any]:

@@ -108,7 +108,7 @@ def route(url: str, **fields: Any) -> dict[str, Any]:
         "base_url": url,
         "method": "stardtox:performance=false",
         "retries": 0,
-        "timeout": 10,
+        "timeout": 600,
         **fields,
     }
 

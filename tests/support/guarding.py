@@ -22,7 +22,7 @@ CALLS = [{"id": "c1", "type": "function", "function": {"name": "look_up", "argum
 
 def guard_of(server: ChatServer, *, method: str = "stardtox", judge: str | None = None, **policy: Any) -> Guard:
     """A guard in front of the stub; the caller closes it."""
-    options = ModelOptions(base_url=server.url, retries=0, timeout=20)
+    options = ModelOptions(base_url=server.url, retries=0)
     return Guard("openai/test-model", method=method, policy=GuardPolicy(**policy), judge=judge, options=options)
 
 

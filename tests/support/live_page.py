@@ -81,7 +81,7 @@ class LivePage:
         return f"http://127.0.0.1:{self.port}/"
 
     def _call(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
         self.events = Events()

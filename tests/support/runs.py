@@ -1,6 +1,5 @@
 """Running plans in tests: models and methods under names of their own, and what was stored as plain rows."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,7 @@ class Workshop:
         return Runner(make_plan(fields), self.directory / folder, Settings(**(settings or {})))
 
     async def run(self, folder: str = "run", **options: Any) -> Progress:
-        return await asyncio.wait_for(self.runner(folder, **options).run(), 30)
+        return await self.runner(folder, **options).run()
 
     def rows(self, folder: str = "run", table: str = "outcomes") -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in self.exported(folder, table).splitlines()]

@@ -126,3 +126,15 @@ def hang() -> Reply:
         raise AssertionError("never reached")
 
     return reply
+
+
+def outlast(seconds: float, then: Reply | None = None) -> Reply:
+    """A reply, or none, before which the event loop's clock jumps: who would wait so long has done so at once."""
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + seconds
+        return await (then or hang())(request)
+
+    return reply
