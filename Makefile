@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := demo-run
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-all lint format bench bench-serve release-check clean
+.PHONY: demo test test-all lint format docs bench bench-serve release-check clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.core  ## the site, into site/; a broken link or anchor is an error
+	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/zensical build --strict --clean
+
 bench: $(VENV)/.dev  ## timings next to peers; see bench/README.md
 	$(BIN)/python bench/run.py
 
@@ -58,4 +62,4 @@ release-check: $(VENV)/.core  ## builds wheel and sdist into dist/, checks them 
 	$(BIN)/python tools/release_check.py $(if $(TAG),--tag $(TAG))
 
 clean:
-	rm -rf $(VENV) $(DEMO) dist
+	rm -rf $(VENV) $(DEMO) dist site

@@ -1,1 +1,1 @@
-"""Trains the built-in scorers from scored public text and measures them; see docs/scorer-card.md."""
+"""Trains the built-in scorers from scored public text and measures them; see docs/results/scorer-card.md."""
