@@ -249,20 +249,3 @@ def test_a_debate_that_the_budget_stopped_goes_on_where_it_was(cli: Any, plug: A
     assert (stopped.code, resumed.code) == (3, 0)
     assert "3 of 3 done (3 graded)" in resumed.out
     assert len(model.requests) == 3 * 2 * (3 + 1)
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "debates.md"
-COMMANDS = [
-    line.partition("#")[0].split()[1:]
-    for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith(("evenhand debate ", "evenhand run "))
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_commands_of_the_page_can_be_planned(cli: Any, command: Sequence[str]):
-    models = {"MODEL": "fake/x", "T": "fake/t", "referee=R": "referee=fake/r"}
-
-    result = cli(*(models.get(word, word) for word in command if word != "--dry-run"), "--dry-run")
-
-    assert result.code == 0, result.err

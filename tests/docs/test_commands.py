@@ -1,0 +1,214 @@
+"""Every `evenhand` command in the documentation exists with its options; what is quick and offline also runs."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from evenhand import BENCHMARKS, METHODS
+from evenhand.cli.main import entry, main
+from support.docs import DOCS, ROOT, Command, blocks, commands, lines
+
+COMMANDS = commands()
+PROGRAMS = {"evenhand", "make", "pip", "python", "curl", "npm", "accelerate", "torchrun", "OPENBLAS_NUM_THREADS=1"}
+_CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
+_PUBLIC = {"bbq", "bbq_hard", "realtoxicity", "squad"}
+_PLACEHOLDERS = {"MODEL": "fake/A", "OTHER": "fake/B", "JUDGE": "fake/C", "T": "fake/T", "R": "fake/R"}
+
+
+def check(command: click.Command, words: Sequence[str], whole: bool, parent: click.Context) -> None:
+    """Parses as the command line does, but runs no callback and looks at no file."""
+    context = click.Context(command, parent=parent, info_name=command.name)
+    values, rest, _ = command.make_parser(context).parse_args(list(words))
+    if isinstance(command, click.Group) and rest:
+        found = command.get_command(context, rest[0])
+        assert found, f"there is no {command.name} {rest[0]}"
+        return check(found, rest[1:], whole, context)
+    assert not rest, f"{command.name} takes no {rest}"
+    for parameter in command.params:
+        given = values.get(parameter.name)
+        if whole and parameter.required:
+            assert given, f"{command.name} needs {parameter.name}"
+        if isinstance(parameter.type, _CHECKED):
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(value, str) and not value.isupper():
+                    parameter.type.convert(value, parameter, context)
+    return None
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_a_command_and_its_options_exist(command: Command):
+    check(main, command.words, command.whole, click.Context(main, info_name="evenhand"))
+
+
+@pytest.mark.parametrize(
+    ("option", "known"), [("--method", METHODS), ("-m", METHODS), ("--benchmark", BENCHMARKS)], ids=str
+)
+def test_methods_and_benchmarks_in_commands_exist(option: str, known: Any):
+    given = {after for command in COMMANDS for at, after in pairwise(command.words) if at == option}
+
+    assert given
+    for value in given - {"NAME"}:
+        assert known.get(value.partition(":")[0])
+
+
+def test_shell_blocks_hold_commands():
+    assert {words[0] for block in blocks("sh") for words in lines(block)} <= PROGRAMS
+
+
+def _value(command: Command, option: str) -> str | None:
+    return next((after for at, after in pairwise(command.words) if at == option), None)
+
+
+def _plannable(command: Command) -> bool:
+    """A run that a dry run can plan with nothing but what is built in."""
+    verb = command.words[0]
+    plans = verb in {"audit", "compare", "run", "debate", "malibu", "framing"} or command.words[:2] == ("data", "hard")
+    data = _value(command, "--benchmark") or {"data": "bbq"}.get(verb, "")
+    files = {"--config", "--data", "--identities"} & {*command.words}
+    made = any(word.startswith(("data=", "hf/", "call/", "runs/", "ids=")) for word in command.words)
+    replays = "replay:" in " ".join(command.words)
+    stored = "RUN" in command.words or any(word.startswith("mabrf:search=corpus:F") for word in command.words)
+    return command.whole and plans and data not in _PUBLIC and not (files or made or replays or stored)
+
+
+PLANS = [command for command in COMMANDS if _plannable(command)]
+
+
+def fake(word: str) -> str:
+    """The word with a model that answers at once in place of any that is named."""
+    role, equals, spec = word.rpartition("=") if word.startswith(("judge=", "referee=", "teacher=")) else ("", "", word)
+    spec = "fake/A" if spec.startswith(("openai/", "local/")) else _PLACEHOLDERS.get(spec, spec)
+    return f"{role}{equals}{spec}".replace("opinion:JUDGE", "opinion:fake/C")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Runs `evenhand WORDS` in a folder of its own and returns what it printed; any failure is one of the test."""
+    monkeypatch.delenv("EVENHAND_DATA", raising=False)
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["evenhand", *words])
+        with pytest.raises(SystemExit) as ended:
+            entry()
+        captured = capsys.readouterr()
+        assert not ended.value.code, captured.err
+        return captured.out
+
+    return call
+
+
+@pytest.mark.parametrize("command", PLANS, ids=str)
+def test_a_run_can_be_planned(run: Any, command: Command):
+    words = [fake(word) for word in command.words if word != "--dry-run"]
+
+    assert "Nothing was called" in run(*words, "--dry-run")
+
+
+def test_the_plan_file_of_the_page_can_be_planned(run: Any):
+    Path("plan.yaml").write_text(blocks("yaml", (DOCS / "measure" / "runs.md",))[0].text, encoding="utf-8")
+
+    assert "Nothing was called" in run("run", "--config", "plan.yaml", "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("train/debates.md", "debate --rounds 1 --data own.yaml"),
+        ("measure/framing.md", "framing --data own.yaml"),
+        ("measure/malibu.md", "malibu --limit 20 --identities own.yaml"),
+    ],
+)
+def test_data_of_ones_own_as_a_page_shows_it_can_be_planned(run: Any, page: str, words: str):
+    Path("own.yaml").write_text(blocks("yaml", (DOCS / page,))[0].text, encoding="utf-8")
+
+    assert "Nothing was called" in run(*words.split(), "--model", "fake/A", "--dry-run")
+
+
+@pytest.mark.parametrize("words", [("models",), ("methods",), ("benchmarks",), ("scorers",), ("search", "--list")])
+def test_lists_are_printed(run: Any, words: Sequence[str]):
+    assert run(*words).strip()
+
+
+SEARCHES = [words for block in blocks("sh", (DOCS / "methods" / "search.md",)) for words in lines(block)]
+
+
+def test_the_search_that_is_built_in_finds_something(run: Any):
+    assert "driv" in run(*SEARCHES[0][1:]).lower()
+
+
+def test_a_recorded_search_is_replayed(run: Any):
+    run(*SEARCHES[0][1:], "--record", "found.jsonl")
+
+    assert "driv" in run(*SEARCHES[-1][1:]).lower()
+
+
+@pytest.mark.parametrize("words", [words for words in SEARCHES if "corpus:FOLDER" in words])
+def test_texts_of_ones_own_are_searched(run: Any, words: Sequence[str]):
+    Path("FOLDER").mkdir()
+    Path("FOLDER", "drivers.txt").write_text("Older drivers have few accidents per year.", encoding="utf-8")
+
+    assert json.loads(run(*words[1:]))["hits"]
+
+
+SCORES = [words for block in blocks("sh", (DOCS / "measure" / "scorers.md",)) for words in lines(block)]
+
+
+@pytest.mark.parametrize("words", [words for words in SCORES if "openai" not in " ".join(words)], ids=" ".join)
+def test_texts_are_scored(run: Any, words: Sequence[str]):
+    Path("comments.txt").write_text("Have a nice day.\nYou idiot.\n", encoding="utf-8")
+    Path("replies.jsonl").write_text('{"reply": "Thanks.", "text": "Thanks."}\n' * 3, encoding="utf-8")
+
+    run(*words[1:])
+
+
+TUTORIAL = DOCS / "start" / "tutorial.md"
+
+
+def _tutorial() -> list[list[str]]:
+    steps = [words for block in blocks("sh", (TUTORIAL,)) for words in lines(block)]
+    return [words[1:] for words in steps if words[0] == "evenhand" and "openai" not in " ".join(words)]
+
+
+def test_the_tutorial_runs_with_a_fake_model(run: Any):
+    steps = [[fake(word) for word in words] for words in _tutorial() if words[:2] != ["models", "pull"]]
+
+    printed = [run(*words) for words in steps]
+
+    assert "Nothing was called" in printed[0]
+    assert "Report: runs/bias/report.html" in printed[1]
+    assert "Report: runs/toxicity/report.html" in printed[2]
+    assert "high-00033-01" in printed[3]
+    assert "The first answer" in printed[4]
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    from evenhand.paths import cache_folder
+
+    monkeypatch.delenv("EVENHAND_CACHE")
+    weights = cache_folder() / "models"
+    if not weights.exists():
+        pytest.skip("needs the weights of the built-in model: evenhand models pull builtin")
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "models").symlink_to(weights)
+
+    printed = "".join(run(*words) for words in _tutorial())
+
+    assert "Toxicity fell" in printed
+    assert "not above chance" in printed
+
+
+def test_files_that_pages_name_exist():
+    named = {words[at + 1] for words in (c.words for c in COMMANDS) for at, w in enumerate(words) if w == "--config"}
+
+    assert (ROOT / "examples" / "guard.yaml").exists()
+    assert named <= {"examples/guard.yaml", "guard.yaml", "plan.yaml", "FILE"}
