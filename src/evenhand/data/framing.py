@@ -70,7 +70,7 @@ def _read(path: Traversable, where: str) -> dict[Any, Any]:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"cannot be read as YAML ({reason}).", file=where) from error
     if not isinstance(content, dict) or not content:
-        raise DataError("the file must map names to what they stand for; see docs/framing.md.", file=where)
+        raise DataError("the file must map names to what they stand for; see docs/measure/framing.md.", file=where)
     return cast(dict[Any, Any], content)
 
 

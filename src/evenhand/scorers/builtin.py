@@ -2,7 +2,7 @@
 
 A word is a vector: the row of its fingerprint in a table, plus the mean of the rows of its hashed character n-grams.
 Over three neighbouring words runs one layer; its maximum and its attention-weighted mean give seven calibrated scores.
-Everything is learned by `tools/train_scorer`; docs/scorer-card.md says from what, and how good it is. No readable
+Everything is learned by `tools/train_scorer`; docs/results/scorer-card.md says from what, and how good it is. No readable
 word is stored.
 """
 
