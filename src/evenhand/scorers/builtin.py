@@ -2,8 +2,8 @@
 
 A word is a vector: the row of its fingerprint in a table, plus the mean of the rows of its hashed character n-grams.
 Over three neighbouring words runs one layer; its maximum and its attention-weighted mean give seven calibrated scores.
-Everything is learned by `tools/train_scorer`; docs/results/scorer-card.md says from what, and how good it is. No readable
-word is stored.
+Everything is learned by `tools/train_scorer`; docs/results/scorer-card.md says from what, and how good it is.
+No readable word is stored.
 """
 
 from __future__ import annotations
