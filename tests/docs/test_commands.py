@@ -11,7 +11,7 @@ import pytest
 
 from evenhand import BENCHMARKS, METHODS
 from evenhand.cli.main import entry, main
-from support.docs import DOCS, ROOT, Command, blocks, commands, lines
+from support.docs import DOCS, Command, blocks, commands, lines
 
 COMMANDS = commands()
 PROGRAMS = {"evenhand", "make", "pip", "python", "curl", "npm", "accelerate", "torchrun", "OPENBLAS_NUM_THREADS=1"}
@@ -46,7 +46,9 @@ def test_a_command_and_its_options_exist(command: Command):
 
 
 @pytest.mark.parametrize(
-    ("option", "known"), [("--method", METHODS), ("-m", METHODS), ("--benchmark", BENCHMARKS)], ids=str
+    ("option", "known"),
+    [("--method", METHODS), ("-m", METHODS), ("--benchmark", BENCHMARKS)],
+    ids=["--method", "-m", "--benchmark"],
 )
 def test_methods_and_benchmarks_in_commands_exist(option: str, known: Any):
     given = {after for command in COMMANDS for at, after in pairwise(command.words) if at == option}
@@ -189,7 +191,7 @@ def test_the_tutorial_runs_with_a_fake_model(run: Any):
     assert "The first answer" in printed[4]
 
 
-@pytest.mark.slow
+@pytest.mark.weights
 def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     from evenhand.paths import cache_folder
 
@@ -205,10 +207,3 @@ def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatc
 
     assert "Toxicity fell" in printed
     assert "not above chance" in printed
-
-
-def test_files_that_pages_name_exist():
-    named = {words[at + 1] for words in (c.words for c in COMMANDS) for at, w in enumerate(words) if w == "--config"}
-
-    assert (ROOT / "examples" / "guard.yaml").exists()
-    assert named <= {"examples/guard.yaml", "guard.yaml", "plan.yaml", "FILE"}

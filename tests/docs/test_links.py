@@ -1,5 +1,6 @@
 """Links inside the documentation lead somewhere, and every page can be found."""
 
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
@@ -57,3 +58,23 @@ def test_the_index_links_to_every_page():
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
 
     assert pages - linked == {"index.md"}
+
+
+def spans(pattern: str) -> set[str]:
+    return {found for page in PAGES for found in re.findall(rf"`({pattern})[`(]", prose(page))}
+
+
+def test_files_that_pages_name_exist():
+    named = spans(r"(?:src|tests|examples|bench|tools)/[\w./-]+")
+
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
+def test_names_of_the_package_that_pages_use_exist():
+    groups = {f"evenhand.{group}" for group in ("models", "search_providers")}  # entry points
+    named = spans(r"evenhand(?:\.\w+)+") - groups
+
+    assert named
+    for path in named:
+        assert pkgutil.resolve_name(path) is not None
