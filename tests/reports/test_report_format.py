@@ -57,13 +57,6 @@ def test_a_metric_without_values_shows_one_decimal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "written"), [(0, "0"), (9_999, "9,999"), (12_345, "12.3k"), (999_949, "999.9k"), (999_950, "1.00M")]
-)
-def test_large_counts_get_short(n: int, written: str) -> None:
-    assert fmt.compact(n) == written
-
-
-@pytest.mark.parametrize(
     ("cost", "written"), [(None, "–"), (0.0, "$0.00"), (0.0004, "<$0.01"), (0.005, "$0.01"), (1234.5, "$1,234.50")]
 )
 def test_money_is_a_dash_only_when_no_price_is_known(cost: float | None, written: str) -> None:

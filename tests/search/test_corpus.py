@@ -256,7 +256,7 @@ def test_a_python_without_fts5_is_told(monkeypatch: pytest.MonkeyPatch):
 
 
 def builtin_rows() -> list[dict[str, str]]:
-    file = Path(corpus_index.__file__).with_name("builtin_corpus.jsonl")
+    file = Path(corpus_index.__file__).with_name("builtin.jsonl")
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 

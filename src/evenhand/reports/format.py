@@ -67,15 +67,6 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
-def compact(n: int) -> str:
-    """A large count in five characters: `9,876`, `12.3k`, `1.24M`."""
-    if abs(n) < 10_000:
-        return count(n)
-    if abs(n) < 999_950:
-        return f"{n / 1e3:.1f}k"
-    return f"{n / 1e6:,.2f}M"
-
-
 def share(part: int, whole: int, digits: int = 1) -> str:
     """`82.1%`; a dash when there is nothing to take a share of."""
     return f"{100 * part / whole:.{digits}f}%" if whole else DASH

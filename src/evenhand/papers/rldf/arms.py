@@ -12,7 +12,6 @@ from pathlib import Path
 
 from evenhand.benchmarks.base import Metric, ratio
 from evenhand.errors import UsageError
-from evenhand.papers.base import published
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_bootstrap
 from evenhand.studies.estimates import RESAMPLES, estimate
@@ -161,7 +160,3 @@ def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tupl
     wanted += [(arm, own) for arm in arms]
     wanted.append((SELF, TEACHER))
     return [(a, b) for a, b in dict.fromkeys(wanted) if a != b and a in arms and b in arms]
-
-
-def paper_models() -> list[str]:
-    return list(dict.fromkeys(name.partition(", ")[0] for name in published(NAME).tables["table3"]))

@@ -18,6 +18,7 @@ from evenhand.search.web.polite import LONGEST_WAIT, Pace, user_agent
 
 TRIES = 4
 _GAP = 0.2
+_TIMEOUT = 20.0
 _AT_ONCE = 4
 _MOST = 20
 """Introductions that the API gives at once."""
@@ -53,7 +54,6 @@ class WikipediaSearch(SearchProvider):
         *,
         base_url: str | None = None,
         pace: Pace | None = None,
-        timeout: float = 20.0,
     ) -> None:
         language = argument or "en"
         if not _LANGUAGE.fullmatch(language):
@@ -62,7 +62,7 @@ class WikipediaSearch(SearchProvider):
         self._url = (base_url or f"https://{language}.wikipedia.org") + "/w/api.php"
         self._pace = pace or Pace(_GAP)
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
         self._session: aiohttp.ClientSession | None = None
 
     def fingerprint(self) -> Mapping[str, Any]:

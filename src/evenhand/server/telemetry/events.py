@@ -79,18 +79,18 @@ class Events:
         self.recent.append(shortened(event))
 
 
-def shortened(event: Event, longest: int = LONGEST) -> Event:
+def shortened(event: Event) -> Event:
     """The event with texts and critics' words cut, so that memory does not depend on what clients send."""
     texts = (event.prompt, event.first, event.text, *(check.words for check in (*event.before, *event.after)))
-    if all(len(text) <= longest for text in texts):
+    if all(len(text) <= LONGEST for text in texts):
         return event
     return replace(
         event,
-        prompt=cut(event.prompt, longest),
-        first=cut(event.first, longest),
-        text=cut(event.text, longest),
-        before=tuple(replace(check, words=cut(check.words, longest)) for check in event.before),
-        after=tuple(replace(check, words=cut(check.words, longest)) for check in event.after),
+        prompt=cut(event.prompt, LONGEST),
+        first=cut(event.first, LONGEST),
+        text=cut(event.text, LONGEST),
+        before=tuple(replace(check, words=cut(check.words, LONGEST)) for check in event.before),
+        after=tuple(replace(check, words=cut(check.words, LONGEST)) for check in event.after),
     )
 
 

@@ -122,14 +122,13 @@ class _Writer(threading.Thread):
 class ServerLog:
     """Has the server's loggers write to a stream for as long as the context lasts."""
 
-    def __init__(self, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         writer = logging.StreamHandler(stream or sys.stderr)
         writer.setFormatter(JsonLines())
         waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING)
         self._enqueue = _Enqueue(waiting)
         self._writer = _Writer(waiting, writer)
         self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio")]
-        self._level = level
 
     @property
     def dropped(self) -> int:
@@ -139,7 +138,7 @@ class ServerLog:
     def __enter__(self) -> Self:
         for each in self._loggers:
             each.addHandler(self._enqueue)
-            each.setLevel(self._level)
+            each.setLevel(logging.INFO)
             each.propagate = False
         self._writer.start()
         return self
