@@ -1,5 +1,7 @@
 """The command line as a user meets it: arguments in, exit code and text out."""
 
+import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,5 +36,25 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
             entry()
         captured = capsys.readouterr()
         return Result(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("finished")
+
+
+@pytest.fixture
+def once(cli: Cli, finished: Path, tmp_path: Path) -> Callable[..., None]:
+    """Runs `evenhand ARGS --out p` for the first test of a file that asks for it; the others get copies of p."""
+
+    def run(*arguments: str) -> None:
+        made = finished / hashlib.sha256(repr(arguments).encode()).hexdigest()
+        if made.exists():
+            shutil.copytree(made, tmp_path / "p")
+        else:
+            assert cli(*arguments, "--out", "p").code == 0
+            shutil.copytree(tmp_path / "p", made)
 
     return run

@@ -78,8 +78,8 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     assert "data of our own" in html
 
 
-def test_every_number_in_the_files_is_the_studys(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_every_number_in_the_files_is_the_studys(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
 
     texts = {arm.label: arm for arm in study([tmp_path / "p/realtoxicity"], iterations=True).arms}
     choices = {arm.label: arm for arm in study([tmp_path / "p/bbq"], iterations=True).arms}
@@ -114,8 +114,8 @@ def test_every_number_in_the_files_is_the_studys(cli, models, tmp_path: Path):
     assert seen == arms.keys()
 
 
-def test_revision_shows_in_the_rows_and_in_the_figure(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_revision_shows_in_the_rows_and_in_the_figure(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
 
     toxicity = {
         (row["data_set"], row["method"], row["setting"]): float(row["value"])
@@ -134,8 +134,8 @@ def test_revision_shows_in_the_rows_and_in_the_figure(cli, models, tmp_path: Pat
     assert refined["BBQ", "", "Iteration 1"] == (0.0, 22)
 
 
-def test_the_items_are_as_many_of_each_kind(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_the_items_are_as_many_of_each_kind(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
     cli("export", "p/bbq", "-o", "bbq.jsonl")
     cli("export", "p/realtoxicity", "-o", "texts.jsonl")
 
@@ -146,8 +146,8 @@ def test_the_items_are_as_many_of_each_kind(cli, models, tmp_path: Path):
     assert sum(name.startswith("high") for name in completions) == 4
 
 
-def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
     files = ("index.html", "table2.csv", "table3.csv", "figure3.csv")
     before = {name: (tmp_path / "p" / name).read_bytes() for name in files}
     for name in files:
@@ -161,8 +161,8 @@ def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
     assert {name: (tmp_path / "p" / name).read_bytes() for name in files} == before
 
 
-def test_resuming_a_finished_paper_asks_nothing(cli, models):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_resuming_a_finished_paper_asks_nothing(cli, once, models):
+    once(*SMALL, "--model", "rude/one")
 
     result = cli(*SMALL, "--model", "rude/one", "--out", "p", "--resume", "--no-cache")
 
@@ -293,8 +293,8 @@ def test_data_of_the_second_run_is_missed_before_the_first_is_paid_for(cli, mode
     assert not (tmp_path / "p").exists()
 
 
-def test_running_twice_needs_resume(cli, models):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_running_twice_needs_resume(cli, once, models):
+    once(*SMALL, "--model", "rude/one")
 
     result = cli(*SMALL, "--model", "rude/one", "--out", "p")
 
@@ -302,8 +302,8 @@ def test_running_twice_needs_resume(cli, models):
     assert "pass --resume" in result.err
 
 
-def test_scores_that_were_added_later_can_take_the_place_of_the_planned_ones(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "rude/one", "--out", "p")
+def test_scores_that_were_added_later_can_take_the_place_of_the_planned_ones(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
     planned = rows_of(tmp_path / "p/table2.csv")
     assert cli("rescore", "p/realtoxicity", "--scorer", "builtin").code == 0
 

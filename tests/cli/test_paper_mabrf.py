@@ -84,8 +84,8 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     assert "104 of GPT-4" in html
 
 
-def test_our_numbers_are_those_of_the_study(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "thinker/one")
 
     arms = {arm.label: arm for arm in study([tmp_path / "p/bbq"]).arms}
     labels = {
@@ -105,8 +105,8 @@ def test_our_numbers_are_those_of_the_study(cli, models, tmp_path: Path):
         assert tuple(row[each] for each in ("value", "low", "high", "n")) == expected, row
 
 
-def test_the_loop_shows_in_the_tables(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+def test_the_loop_shows_in_the_tables(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "thinker/one")
 
     means = rows_of(tmp_path / "p/figure4_means.csv")
     assert value(means, method="thinker/one", metric="reasoning_bias_before") == (10.0, 22)
@@ -124,8 +124,8 @@ def test_the_loop_shows_in_the_tables(cli, models, tmp_path: Path):
     assert value(by_category, method="Race × gender", metric="accuracy")[1] == 2
 
 
-def test_every_question_is_in_one_bin_of_the_figure(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+def test_every_question_is_in_one_bin_of_the_figure(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "thinker/one")
 
     rows = rows_of(tmp_path / "p/figure4.csv")
     for setting in ("without search", "with search"):
@@ -158,8 +158,8 @@ def test_roles_go_to_the_runs_that_have_them(cli, models, tmp_path: Path):
     assert {arm.models.get("judge") for arm in study([tmp_path / "p/squad"]).arms} == {None}
 
 
-def test_the_page_is_made_again_without_a_call(cli, models, tmp_path: Path):
-    cli(*SMALL, "--model", "thinker/one", "--out", "p")
+def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "thinker/one")
     before = {name: (tmp_path / "p" / name).read_bytes() for name in FILES}
     for name in FILES:
         (tmp_path / "p" / name).unlink()

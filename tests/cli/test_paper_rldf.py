@@ -86,8 +86,8 @@ def test_page_files_and_tables_are_made(cli: Any, stubs: Any, tmp_path: Path):
         assert text in html
 
 
-def test_the_paired_differences_are_those_of_the_arms(cli: Any, stubs: Any, tmp_path: Path):
-    cli(*SMALL, *TRAINED, "--out", "p")
+def test_the_paired_differences_are_those_of_the_arms(once: Any, stubs: Any, tmp_path: Path):
+    once(*SMALL, *TRAINED)
 
     scores = values(tmp_path / "p/table3.csv", "BS", "all")
     assert scores == {
@@ -104,8 +104,8 @@ def test_the_paired_differences_are_those_of_the_arms(cli: Any, stubs: Any, tmp_
     assert {row["n"] for row in ours if row["metric"] == "Age" and row["setting"] == "SFT"} == {"3"}
 
 
-def test_claims_are_told_as_the_arms_have_them(cli: Any, stubs: Any, tmp_path: Path):
-    cli(*SMALL, *TRAINED, "--out", "p")
+def test_claims_are_told_as_the_arms_have_them(once: Any, stubs: Any, tmp_path: Path):
+    once(*SMALL, *TRAINED)
 
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     assert "Here: not run" not in html
@@ -121,8 +121,8 @@ def test_several_teachers_have_rows_of_their_own(cli: Any, stubs: Any, tmp_path:
     assert values(tmp_path / "p/table5.csv", "BS", "age") == {"GPT-4": 20.0, "Mistral-7B": 80.0}
 
 
-def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, stubs: Any, tmp_path: Path):
-    cli(*SMALL, *TRAINED, "--out", "p")
+def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, stubs: Any, tmp_path: Path):
+    once(*SMALL, *TRAINED)
     folders = ("p/opinions/rldf_sr", "p/opinions/rldf_ts")
     assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2", "--samples", "4").code == 0
     for sheet in (tmp_path / "sheets/raters").glob("*.csv"):
@@ -148,8 +148,8 @@ def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, stubs: Any,
     }
 
 
-def test_another_judge_takes_the_place_of_the_first(cli: Any, stubs: Any, tmp_path: Path):
-    cli(*SMALL, *TRAINED, "--out", "p")
+def test_another_judge_takes_the_place_of_the_first(cli: Any, once: Any, stubs: Any, tmp_path: Path):
+    once(*SMALL, *TRAINED)
     for arm in ("base", "sft", "rldf_sr", "rldf_ts"):
         assert cli("rescore", f"p/opinions/{arm}", "--scorer", "opinion:stub/fair").code == 0
 
