@@ -11,7 +11,7 @@ import yaml
 from evenhand.errors import UsageError
 
 _PAIR = re.compile(r"\s*([\w-]+)\s*=(.*)", re.DOTALL)
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def spec_parts(spec: str) -> tuple[str, str]:
