@@ -34,23 +34,23 @@ def test_without_options_the_defaults_hold():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"minutes": 11}, "minutes must be a whole number from 1 to 10, not 11"),
-        ({"minutes": 2.5}, "minutes must be a whole number from 1 to 10, not 2.5"),
-        ({"minutes": True}, "minutes must be a whole number from 1 to 10, not True"),
-        ({"minutes": "4"}, "minutes must be a whole number from 1 to 10, not '4'"),
-        ({"minutes": None}, "minutes must be a whole number from 1 to 10, not None"),
-        ({"cups": 0}, "cups must be a whole number of at least 1, not 0"),
-        ({"warmth": 1}, "warmth must be a number above 0 and below 1, not 1"),
-        ({"warmth": float("nan")}, "warmth must be a number above 0 and below 1, not nan"),
-        ({"sort": "red"}, "sort must be black or green, not 'red'"),
-        ({"milk": 1}, "milk must be true or false, not 1"),
-        ({"pot": ["a"]}, r"pot must be a text, not \['a'\]"),
-        ({"limit": 0}, "limit must be a whole number of at least 1, not 0"),
+        ({"minutes": 11}, "minutes of the method tea must be a whole number from 1 to 10, not 11"),
+        ({"minutes": 2.5}, "minutes of the method tea must be a whole number from 1 to 10, not 2.5"),
+        ({"minutes": True}, "minutes of the method tea must be a whole number from 1 to 10, not True"),
+        ({"minutes": "4"}, "minutes of the method tea must be a whole number from 1 to 10, not '4'"),
+        ({"minutes": None}, "minutes of the method tea must be a whole number from 1 to 10, not None"),
+        ({"cups": 0}, "cups of the method tea must be a whole number of at least 1, not 0"),
+        ({"warmth": 1}, "warmth of the method tea must be a number above 0 and below 1, not 1"),
+        ({"warmth": float("nan")}, "warmth of the method tea must be a number above 0 and below 1, not nan"),
+        ({"sort": "red"}, "sort of the method tea must be black or green, not 'red'"),
+        ({"milk": 1}, "milk of the method tea must be true or false, not 1"),
+        ({"pot": ["a"]}, r"pot of the method tea must be a text, not \['a'\]"),
+        ({"limit": 0}, "limit of the method tea must be a whole number of at least 1, not 0"),
     ],
     ids=str,
 )
 def test_a_wrong_value_is_refused_in_one_sentence(given: dict[str, Any], words: str):
-    with pytest.raises(PlanError, match=f"^The method tea's option {words}\\.$"):
+    with pytest.raises(PlanError, match=f"^The option {words}\\.$"):
         brewed(**given)
 
 

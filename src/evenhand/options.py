@@ -35,11 +35,14 @@ def _as_text(value: Any) -> Any:
 
 def _as_names(value: Any) -> Any:
     """A list of names, or one text with commas or plus signs; everything becomes text, to be refused by name."""
+    if value is None:
+        return None
     names = cast("Iterable[Any]", value) if isinstance(value, list | tuple) else re.split(r"[,+]", str(value))
     return tuple(str(name).strip() for name in names)
 
 
-Text = Annotated[str, BeforeValidator(_as_text)]
+AS_TEXT = BeforeValidator(_as_text)
+Text = Annotated[str, AS_TEXT]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 """Written as a list, or as one text with commas or plus signs between the names."""
 
@@ -117,7 +120,7 @@ class Options(BaseModel):
         field = cls.model_fields[name]
         if error["type"] == "missing":
             return f"The {whose} needs the option {name}: {field.description}"
-        return f"The {whose}'s option {name} must be {_kind(field)}, not {values[name]!r}."
+        return f"The option {name} of the {whose} must be {_kind(field)}, not {values[name]!r}."
 
 
 Options_co = TypeVar("Options_co", bound=Options, default=Options, covariant=True)
