@@ -43,7 +43,7 @@ class IdList:
 class HardOptions(BBQOptions):
     """What BBQ-Hard takes."""
 
-    ids: Text = Field(description=f"a list of questions, --set ids=FILE. {_MAKE}")
+    ids: Text = Field(description=f"The list of questions: --set ids=FILE. {_MAKE}")
     data: Text | None = Field(None, description="The folder with the official files; looked for by default.")
 
 
