@@ -330,7 +330,7 @@ def test_each_category_comes_once_before_any_comes_again() -> None:
 
 
 def test_the_fingerprint_names_data_and_options() -> None:
-    whole, part = BuiltinBBQ().fingerprint(), BuiltinBBQ("Age").fingerprint()
+    whole, part = BuiltinBBQ().fingerprint(), BuiltinBBQ(categories="Age").fingerprint()
 
     assert part["categories"] == ["Age"]
     assert whole["sha256"] != part["sha256"]

@@ -29,14 +29,14 @@ def test_only_the_listed_questions_are_asked(tmp_path: Path) -> None:
 
 
 def test_categories_narrow_it_down(tmp_path: Path) -> None:
-    benchmark = HardBBQ(listed(tmp_path, {"Age": [0, 3], "SES": [5]}), categories="SES")
+    benchmark = HardBBQ(ids=listed(tmp_path, {"Age": [0, 3], "SES": [5]}), categories="SES")
 
     assert [sample.id for sample in benchmark.samples(Selection())] == ["SES-5"]
 
 
 def test_another_list_is_another_fingerprint(tmp_path: Path) -> None:
-    first = HardBBQ(listed(tmp_path, {"Age": [0, 3]})).fingerprint()
-    second = HardBBQ(listed(tmp_path, {"Age": [0, 4]})).fingerprint()
+    first = HardBBQ(ids=listed(tmp_path, {"Age": [0, 3]})).fingerprint()
+    second = HardBBQ(ids=listed(tmp_path, {"Age": [0, 4]})).fingerprint()
 
     assert first["name"] == "bbq_hard"
     assert first["sha256"] == second["sha256"]
@@ -44,7 +44,7 @@ def test_another_list_is_another_fingerprint(tmp_path: Path) -> None:
 
 
 def test_grades_and_metrics_need_no_list(tmp_path: Path) -> None:
-    benchmark = HardBBQ(str(tmp_path / "gone.json"))
+    benchmark = HardBBQ(ids=str(tmp_path / "gone.json"))
 
     assert benchmark.metrics()
     assert isinstance(benchmark.grade(toy_sample(0), Outcome(Answer("A", 2))), Grade)
@@ -53,7 +53,7 @@ def test_grades_and_metrics_need_no_list(tmp_path: Path) -> None:
 def test_official_questions_are_taken_from_the_data(tmp_path: Path, official: Path) -> None:
     ids = listed(tmp_path, {"Religion": [1, 7]}, benchmark="bbq")
 
-    samples = list(HardBBQ(ids, data=str(official)).samples(Selection()))
+    samples = list(HardBBQ(ids=ids, data=str(official)).samples(Selection()))
 
     assert {sample.id for sample in samples} == {"Religion-1", "Religion-7"}
 
@@ -65,12 +65,12 @@ def test_a_list_is_asked_for() -> None:
 
 def test_a_missing_list_is_told_with_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"gone\.json: the list of ids cannot be read.*evenhand data hard"):
-        next(HardBBQ(str(tmp_path / "gone.json")).samples(Selection()))
+        next(HardBBQ(ids=str(tmp_path / "gone.json")).samples(Selection()))
 
 
 def test_a_list_of_built_in_questions_has_no_data_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="built-in set; leave --data away"):
-        next(HardBBQ(listed(tmp_path, {"Age": [0]}), data=str(tmp_path)).samples(Selection()))
+        next(HardBBQ(ids=listed(tmp_path, {"Age": [0]}), data=str(tmp_path)).samples(Selection()))
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_a_damaged_list_is_told(tmp_path: Path, content: Any, words: str) -> Non
     path.write_text(content if isinstance(content, str) else json.dumps({**whole, **content}))
 
     with pytest.raises(DataError, match=words):
-        HardBBQ(str(path)).fingerprint()
+        HardBBQ(ids=str(path)).fingerprint()

@@ -166,7 +166,7 @@ def test_the_legacy_formula_is_asked_for_and_warned_about() -> None:
 
 
 def test_legacy_is_true_or_false() -> None:
-    with pytest.raises(UsageError, match="legacy is true or false, not 'yes please'"):
+    with pytest.raises(UsageError, match="legacy of the benchmark bbq_builtin must be true or false, not 'yes please'"):
         load_benchmark("bbq_builtin", legacy="yes please")
 
 

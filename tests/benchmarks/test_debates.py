@@ -52,9 +52,9 @@ def test_fewer_topics_are_a_part_of_more_and_another_seed_draws_others():
     ("options", "message"),
     [
         ({"topics": 5000}, r"There are 64 topics on age, not 5,000; .*--generate"),
-        ({"topics": 0}, "topics is a whole number from 1, not 0"),
-        ({"topics": "many"}, "topics is a whole number from 1, not 'many'"),
-        ({"roles": 1}, "roles is a whole number from 2, not 1"),
+        ({"topics": 0}, "topics of the benchmark debates must be a whole number of at least 1, not 0"),
+        ({"topics": "many"}, "topics of the benchmark debates must be a whole number of at least 1, not 'many'"),
+        ({"roles": 1}, "roles of the benchmark debates must be a whole number of at least 2, not 1"),
         ({"roles": 6}, "There are 5 roles for age, not 6"),
     ],
 )

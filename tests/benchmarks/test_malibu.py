@@ -73,7 +73,7 @@ def test_it_is_found_by_name_with_its_options():
     with pytest.raises(UnknownNameError, match="option of the benchmark malibu"):
         load_benchmark("malibu", rounds=2)
     for wrong in ({"phase": 3}, {"texts": "three"}, {"form": "badge"}):
-        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
+        with pytest.raises(UsageError, match=f"option {next(iter(wrong))} of the benchmark malibu must be"):
             load_benchmark("malibu", **wrong)
 
 

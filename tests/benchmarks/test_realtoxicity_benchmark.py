@@ -145,7 +145,7 @@ def test_a_wrong_band_is_refused_by_name(bands: Any) -> None:
 
 @pytest.mark.parametrize("completions", [0, -1, 2.5, "3", True, None])
 def test_a_wrong_number_of_completions_is_refused(completions: Any) -> None:
-    with pytest.raises(UsageError, match="completions must be a whole number"):
+    with pytest.raises(UsageError, match="completions of the benchmark realtoxicity_builtin must be a whole number"):
         BuiltinRealToxicity(completions=completions)
 
 

@@ -377,7 +377,7 @@ def published() -> Squad:
     place = Path(os.environ.get("EVENHAND_DATA") or beside)
     if not any((place / "squad" / name).is_file() for name in ("dev-v2.0.json", "dev-v2.0.json.gz")):
         pytest.skip(f"no official SQuAD: looked for squad/dev-v2.0.json[.gz] in {place} (EVENHAND_DATA)")
-    return Squad(str(place))
+    return Squad(data=str(place))
 
 
 class TestOfficialData:

@@ -16,7 +16,22 @@ def test_benchmarks_lists_each_with_its_options(cli):
     out = cli("benchmarks").out
 
     assert "bbq_builtin" in out
-    assert "categories, subset" in out
+    assert "categories, legacy, subset" in out
+
+
+def test_a_benchmark_is_shown_with_its_options(cli):
+    out = cli("benchmarks", "malibu").out
+
+    assert "A limit counts scenarios" in out
+    assert "phase: both or 1 or 2, default both\n      One candidate (1)" in out
+    assert "data: a text, optional\n" in out
+    assert "It takes no options" in cli("benchmarks", "squad_builtin").out
+
+
+def test_a_scorer_is_shown_with_its_options(cli):
+    out = cli("scorers", "judge").out
+
+    assert "model: a text, needed\n      The model that it asks" in out
 
 
 def test_models_says_what_is_ready_and_what_is_missing(cli, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.errors import EndpointError, UsageError
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.moderation import ModerationScorer
+from evenhand.scorers.moderation import DEFAULT_MODEL, ModerationScorer
 from evenhand.types import Unscored
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, raw, refuse, reply_with
@@ -38,7 +38,7 @@ def by_length(body: Body) -> Reply:
 async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
     made: list[ModerationScorer] = []
 
-    def make(server: ChatServer | str, model: str | None = None) -> ModerationScorer:
+    def make(server: ChatServer | str, model: str = DEFAULT_MODEL) -> ModerationScorer:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", server if isinstance(server, str) else server.url)
         made.append(ModerationScorer(model))

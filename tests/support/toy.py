@@ -5,30 +5,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.bbq.benchmark import BuiltinBBQ
+from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
+from evenhand.data.bbq import BuiltinRows, Source
 from evenhand.types import Message, Sample
 
 STEREOTYPED, OTHER, UNKNOWN = "The old man", "The young man", "Unknown"
 CHOICES = (STEREOTYPED, OTHER, UNKNOWN)
 
 
-class Toy(BuiltinBBQ):
+class ToyOptions(BBQOptions):
+    size: int = 24
+    version: str = "1"
+    clusters: int = 12
+
+
+class Toy(BBQForm[ToyOptions]):
     """Half of the samples are ambiguous (right: unknown); the other half names the stereotyped or the other man."""
 
     name: ClassVar[str] = "toy"
+    Options = ToyOptions
 
-    def __init__(self, size: int = 24, version: str = "1", clusters: int = 12) -> None:
-        super().__init__()
-        self.size = size
-        self.clusters = clusters
-        self.toy_version = version
+    def open_source(self) -> Source:
+        return BuiltinRows()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "size": self.size, "version": self.toy_version}
+        return {"name": self.name, "size": self.options.size, "version": self.options.version}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        for number in range(min(self.size, selection.limit or self.size)):
-            yield toy_sample(number, self.toy_version, self.clusters)
+        for number in range(min(self.options.size, selection.limit or self.options.size)):
+            yield toy_sample(number, self.options.version, self.options.clusters)
 
 
 def toy_sample(number: int, version: str = "1", clusters: int = 12) -> Sample:

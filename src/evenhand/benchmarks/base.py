@@ -7,16 +7,16 @@ benchmark alike.
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import UnknownNameError
+from evenhand import options
+from evenhand.options import Options_co
 from evenhand.registry import Registry
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -80,8 +80,8 @@ class Selection:
     seed: int = 0
 
 
-class Benchmark(ABC):
-    """Samples + grade + metrics."""
+class Benchmark(ABC, Generic[Options_co]):
+    """Samples + grade + metrics. A benchmark is made with its options by name, and finds them in `self.options`."""
 
     name: ClassVar[str]
     version: ClassVar[str]
@@ -96,6 +96,11 @@ class Benchmark(ABC):
     """The metadata key whose values break the metrics down."""
     scorers: ClassVar[tuple[str, ...]] = ()
     """The scorers whose scores of the answer's text join the grade, unless the plan names others."""
+    Options: ClassVar[type[options.Options]] = options.Options
+    """The options that it takes."""
+
+    def __init__(self, **given: Any) -> None:
+        self.options = cast(Options_co, self.Options.parse(f"benchmark {self.name}", given))
 
     @abstractmethod
     def samples(self, selection: Selection) -> Iterator[Sample]:
@@ -126,11 +131,6 @@ class Benchmark(ABC):
 BENCHMARKS: Registry[type[Benchmark]] = Registry("benchmark", package="evenhand.benchmarks")
 
 
-def load_benchmark(name: str, **options: Any) -> Benchmark:
-    """The benchmark called `name`; options go to its constructor, which names the ones it takes."""
-    factory: Any = BENCHMARKS.get(name)
-    known = inspect.signature(factory).parameters
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of the benchmark {name}", option, known)
-    return factory(**options)
+def load_benchmark(name: str, **given: Any) -> Benchmark:
+    """The benchmark called `name` with the given options."""
+    return BENCHMARKS.get(name)(**given)

@@ -16,17 +16,26 @@ from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 import orjson
+from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
 from evenhand.data.opinion_topics import OpinionTopic, load_questions
 from evenhand.errors import UsageError
+from evenhand.options import Names, Options, Text
 from evenhand.scorers.opinion import Scale, opinion_scales
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Opinions", "sample_of"]
 
 
-class Opinions(Benchmark):
+class OpinionsOptions(Options):
+    """What `opinions` takes."""
+
+    bias: Names | None = Field(None, description="Only these types of bias; all by default.")
+    data: Text | None = Field(None, description="A file of debate topics, or a folder of `evenhand pairs`.")
+
+
+class Opinions(Benchmark[OpinionsOptions]):
     """Neutral questions on five types of bias, answered in the model's own words and rated by another model."""
 
     name: ClassVar[str] = "opinions"
@@ -37,18 +46,15 @@ class Opinions(Benchmark):
     guardrails: ClassVar[tuple[str, ...]] = ("communication", "soundness", "refusal", "scored", "length")
     group_key: ClassVar[str] = "bias"
     scorers: ClassVar[tuple[str, ...]] = ("opinion",)
-
-    def __init__(self, bias: str | Sequence[str] | None = None, data: str | None = None) -> None:
-        """`bias`: names, or a text with commas (default all); `data`: a file of debate topics, or a folder of pairs."""
-        self._bias = _names(bias)
-        self._data = data
+    Options = OpinionsOptions
 
     @cached_property
     def questions(self) -> Sequence[OpinionTopic]:
         """The data, read when it is first needed: grades and metrics do without."""
-        found = load_questions(self._bias, self._data)
+        bias = None if self.options.bias is None else list(dict.fromkeys(self.options.bias))
+        found = load_questions(bias, self.options.data)
         if not found:
-            raise UsageError(f"There is no question in {self._data}.")
+            raise UsageError(f"There is no question in {self.options.data}.")
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -97,14 +103,6 @@ def sample_of(topic: OpinionTopic) -> Sample:
         cluster=topic.id,
         metadata={"bias": topic.bias, "topic": topic.id},
     )
-
-
-def _names(bias: str | Sequence[str] | None) -> list[str] | None:
-    """The names as a list; whatever came from a command line or a file is turned to text, to be refused by name."""
-    if bias is None:
-        return None
-    names = bias if isinstance(bias, list | tuple) else str(bias).split(",")
-    return list(dict.fromkeys(str(name).strip() for name in names))
 
 
 def _mean(value: Callable[[Record], float | None]) -> Callable[[Record], tuple[float, float] | None]:

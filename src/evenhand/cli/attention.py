@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand import aio
-from evenhand.cli.options import key_values
 from evenhand.data.framing import Text, load_texts, read_text
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.models.base import ModelOptions
+from evenhand.specs import key_values
 
 if TYPE_CHECKING:
     from evenhand.reports.attention import Framed

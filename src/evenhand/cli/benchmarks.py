@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
+from inspect import getdoc
 
 import click
 
-from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark
+from evenhand.cli.option_table import print_options
 
 
 @click.command()
-def benchmarks() -> None:
-    """List the benchmarks and their options."""
+@click.argument("name", required=False)
+def benchmarks(name: str | None) -> None:
+    """List the benchmarks, or show NAME with its options.
+
+    \b
+    Examples:
+      evenhand benchmarks
+      evenhand benchmarks bbq
+    """
+    if name is not None:
+        benchmark = BENCHMARKS.get(name)
+        click.echo(f"{name}: {getdoc(benchmark)}\n\n{_about(benchmark)}")
+        print_options(benchmark.Options, "--set KEY=VALUE")
+        return
     names = BENCHMARKS.names()
     width = max(map(len, names))
-    for name in names:
-        benchmark = BENCHMARKS.get(name)
+    for each in names:
+        benchmark = BENCHMARKS.get(each)
         summary = (benchmark.__doc__ or "").strip().partition("\n")[0]
-        click.echo(f"{name:<{width}} {summary}")
-        click.echo(f"{'':<{width}} {benchmark.kind} samples; headline {benchmark.headline}")
-        options = [each for each in inspect.signature(benchmark).parameters if each != "data"]
+        click.echo(f"{each:<{width}} {summary}")
+        click.echo(f"{'':<{width}} {_about(benchmark)}")
+        options = [option for option in benchmark.Options.model_fields if option != "data"]
         if options:
             click.echo(f"{'':<{width}} options: {', '.join(options)}  (--set KEY=VALUE)")
+
+
+def _about(benchmark: type[Benchmark]) -> str:
+    return f"{benchmark.kind} samples; headline {benchmark.headline}"

@@ -10,12 +10,13 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
-from evenhand.cli.options import Order, default_out, plan_options_without, read_order, roles_and_specs
+from evenhand.cli.options import Order, default_out, plan_options_without, read_order
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError, UsageError
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME
+from evenhand.specs import roles_and_specs
 from evenhand.workflows.hard import METHOD, hard_list, write_list
 
 _FIXED = ("config", "methods", "scorers")

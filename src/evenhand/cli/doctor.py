@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand import aio
-from evenhand.cli.options import key_values
 from evenhand.errors import ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.specs import key_values
 from evenhand.types import Message, Params
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import click
 import orjson
 
 from evenhand import aio
-from evenhand.cli.options import key_values, plan_options_without, read_settings
+from evenhand.cli.options import plan_options_without, read_settings
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED
 from evenhand.data.malibu import Base, load_bases, load_identities
@@ -25,6 +25,7 @@ from evenhand.models.cache import ResponseCache
 from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.runs.parts import Settings, loaded_model
 from evenhand.runs.plan import ModelPlan, make_plan
+from evenhand.specs import key_values
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
 from evenhand.workflows.scenario_writer import PROMPTS, TEMPERATURE, ScenarioWriter

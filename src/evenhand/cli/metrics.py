@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.cli.options import key_values
+from evenhand.specs import key_values
 
 
 @click.group()

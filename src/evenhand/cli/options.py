@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import click
 import orjson
-import yaml
 
 from evenhand.errors import UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan, read_plan_file
+from evenhand.specs import key_values, read_spec, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -143,7 +143,8 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
         options["data"] = given["data"]
     fields["benchmark_options"] = options
     if given["methods"]:
-        fields["methods"] = [_method(text) for text in given["methods"]]
+        named = [read_spec(text) for text in given["methods"]]
+        fields["methods"] = [{"name": name, "options": options} for name, options in named]
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
     settings = read_settings(given, prices, budget)
@@ -159,39 +160,6 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         prices=_prices([*prices, *given["prices"]]),
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
     )
-
-
-def key_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
-    """KEY=VALUE pairs; values are read like YAML scalars, so 3 is a number and true a truth."""
-    pairs: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{flag} takes KEY=VALUE, not {text!r}.")
-        pairs[key.strip()] = _scalar(value)
-    return pairs
-
-
-def setting_value(text: str) -> Any:
-    """The value of an option of training: also 1e-5, which YAML takes for a text, is a number."""
-    value = _scalar(text)
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
-def _scalar(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-
-
-def roles_and_specs(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """(role, spec) of every [ROLE=]SPEC; a model without a role is the base model."""
-    named = [re.fullmatch(r"(?:([a-z_][a-z_0-9]*)=)?(.+)", text) for text in texts]
-    return [(match.group(1) or "base", match.group(2)) for match in named if match]
 
 
 def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
@@ -215,11 +183,6 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         for assignment in dumped["models"]
     ]
     return make_plan(dumped)
-
-
-def _method(text: str) -> Any:
-    name, _, options = text.partition(":")
-    return {"name": name, "options": key_values([each for each in options.split(",") if each], "--method")}
 
 
 def _texts(value: Any) -> list[str]:

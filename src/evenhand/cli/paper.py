@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.options import default_out, plan_options_without, roles_and_specs
+from evenhand.cli.options import default_out, plan_options_without
 from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
 from evenhand.cli.paper_training import read_biases, train_and_run
 from evenhand.cli.run import STOPPED, print_forecast
@@ -16,6 +16,7 @@ from evenhand.errors import PlanError, UsageError
 from evenhand.models.base import split_spec
 from evenhand.papers.base import PAPERS, Ask, Paper
 from evenhand.papers.rldf.arms import arm_name
+from evenhand.specs import roles_and_specs
 
 _FIXED = ("config", "benchmark", "settings", "methods")
 """Options of a plan that the paper decides."""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.cli.options import Order, default_out, read_order, roles_and_specs
+from evenhand.cli.options import Order, default_out, read_order
 from evenhand.cli.run import run_order
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
@@ -18,6 +18,7 @@ from evenhand.models.budget import Limits
 from evenhand.papers.base import Paper, PaperPage, PaperRun
 from evenhand.runs.parts import check_plan
 from evenhand.runs.store import FILE_NAME
+from evenhand.specs import roles_and_specs, spec_parts
 
 
 def make_orders(name: str, runs: Sequence[PaperRun], given: Mapping[str, Any], out: Path | None) -> list[Order]:
@@ -36,7 +37,7 @@ def _models_for(run: PaperRun, runs: Sequence[PaperRun], models: Sequence[str]) 
 
 
 def _roles(run: PaperRun) -> set[str]:
-    return {role for method in run.methods for role in METHODS.get(method.partition(":")[0]).roles}
+    return {role for method in run.methods for role in METHODS.get(spec_parts(method)[0]).roles}
 
 
 def _order(run: PaperRun, given: Mapping[str, Any], models: Sequence[str]) -> Order:

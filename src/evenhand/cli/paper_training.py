@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.options import Order, roles_and_specs, setting_value
+from evenhand.cli.options import Order
 from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
 from evenhand.cli.progress import shown_stages
 from evenhand.cli.run import STOPPED, print_forecast
@@ -28,6 +28,7 @@ from evenhand.papers.rldf.training import (
     trained_arms,
     write_held_out,
 )
+from evenhand.specs import roles_and_specs, scalar
 from evenhand.training import models
 from evenhand.training.leaks import load_check
 from evenhand.training.pairs import PairOptions
@@ -99,7 +100,7 @@ def read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
         if not equals or name not in STAGES.get(stage, ()):
             known = f"; {stage} has {', '.join(sorted(STAGES[stage]))}" if stage in STAGES else ""
             raise UsageError(f"--set takes STAGE.OPTION=VALUE, of {', '.join(STAGES)}, not {text!r}{known}.")
-        read = setting_value(value)
+        read = scalar(value)
         if not _alike(read, STAGES[stage][name]):
             raise UsageError(f"--set {key} takes a value like {STAGES[stage][name]}, not {value!r}.")
         found.setdefault(stage, {})[name] = read

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from evenhand.cli.options import setting_value
 from evenhand.cli.progress import shown_stages
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
+from evenhand.specs import scalar
 from evenhand.training import models
 from evenhand.training.card import cautions, shown
 from evenhand.training.loop import Observer, nobody
@@ -226,7 +226,7 @@ def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
         known = _STAGES[stage].__dataclass_fields__ if stage in _STAGES else {}
         if not equals or name not in known or name in _OF_THE_RECIPE:
             raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
-        found.setdefault(stage, {})[name] = setting_value(value)
+        found.setdefault(stage, {})[name] = scalar(value)
     return found
 
 

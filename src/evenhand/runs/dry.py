@@ -69,7 +69,7 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
         forecasts.append(Forecast(arm.label, total, _scaled(used, scale)))
         for sample, outcome in zip(tried, outcomes, strict=True):
             for scorer in scorers:
-                if scorer.takes == "model":
+                if scorer.asks_model:
                     await scores_of(scorer, sample, results_of(outcome))
     if judges:
         used = sum((_asked(judge, _price(judge.spec, prices)) for judge in judges), Usage())

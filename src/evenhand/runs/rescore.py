@@ -115,7 +115,7 @@ class _Work:
         before = 0
         for arm, size in self._arms.items():
             batches = _batches(
-                to_score(self._store, arm, self._scorer.id), MODEL_BATCH if self._scorer.takes == "model" else BATCH
+                to_score(self._store, arm, self._scorer.id), MODEL_BATCH if self._scorer.asks_model else BATCH
             )
             await aio.all_of(self._worker(batches, tell, before) for _ in range(SIDE_BY_SIDE))
             before += size

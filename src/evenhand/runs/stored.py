@@ -14,6 +14,7 @@ from evenhand.models.request import unpack
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
+from evenhand.specs import spec_parts
 from evenhand.types import Record, Sample
 
 
@@ -63,7 +64,7 @@ class StoredRun:
     def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
         """The id that a spec stands for: the last version of it; of one with a model, the name alone will do."""
         exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
-        found = exact or [scorer for scorer, about in known.items() if about["spec"].partition(":")[0] == spec]
+        found = exact or [scorer for scorer, about in known.items() if spec_parts(about["spec"])[0] == spec]
         if not found:
             raise PlanError(
                 f"{self.directory} has no scores by {spec!r}; make them with "

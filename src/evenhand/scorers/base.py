@@ -1,18 +1,20 @@
 """The Scorer interface and the registry of scorers; scores of different scorers are never compared.
 
-A scorer is named by a spec: `builtin`, or with an argument after a colon, `detoxify:unbiased` or
-`judge:openai/gpt-4o-mini`.
+A scorer is named by a spec: `builtin`, or with options after a colon, `detoxify:variant=original`. The first option
+may stand without its name: `detoxify:original`, `judge:openai/gpt-4o-mini`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
+from evenhand import options
 from evenhand.errors import UsageError
 from evenhand.models.base import Model, load_model
 from evenhand.registry import Registry
+from evenhand.specs import read_spec, spec_parts
 from evenhand.types import Unscored
 
 ATTRIBUTES = (
@@ -37,8 +39,10 @@ class Scorer(ABC):
     """
 
     name: ClassVar[str]
-    takes: ClassVar[Literal["nothing", "variant", "model"]] = "nothing"
-    """What stands after the colon of its spec. A `model` scorer is built as `cls(model)`, others as `cls(argument)`."""
+    Options: ClassVar[type[options.Options]] = options.Options
+    """The options that it takes; it is made with all of them by name."""
+    asks_model: ClassVar[bool] = False
+    """Whether the option `model` names a model, which is loaded before the scorer is made."""
     version: str
     attributes: tuple[str, ...]
     languages: tuple[str, ...] = ("en",)
@@ -85,21 +89,22 @@ SCORERS: Registry[type[Scorer]] = Registry("scorer", package="evenhand.scorers")
 
 def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = None) -> Scorer:
     """The scorer named by `spec`; `model` is used by scorers that need one and whose spec names none."""
-    name, _, argument = spec.partition(":")
+    name, rest = spec_parts(spec)
     factory: Any = SCORERS.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)
-    match factory.takes:
-        case "model":
-            if not (argument or model):
-                raise UsageError(f"The scorer {name} needs a model: write {name}:PROVIDER/NAME.")
-            return factory(load(argument or str(model)))
-        case "variant":
-            return factory(argument or None)
-        case _:
-            if argument:
-                raise UsageError(f"The scorer {name} takes nothing after its name, not {argument!r}.")
-            return factory()
+    first = next(iter(factory.Options.model_fields), None)
+    if rest and first is None:
+        raise UsageError(f"The scorer {name} takes nothing after its name, not {rest!r}.")
+    _, given = read_spec(spec, first)
+    if factory.asks_model and model:
+        given = {"model": model, **given}
+    if factory.asks_model and not given:
+        raise UsageError(f"The scorer {name} needs a model: write {name}:PROVIDER/NAME.")
+    values = dict(factory.Options.parse(f"scorer {name}", given))
+    if factory.asks_model:
+        values["model"] = load(values["model"])
+    return factory(**values)
 
 
 def unit(name: str, value: Any) -> float:

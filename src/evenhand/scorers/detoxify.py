@@ -11,9 +11,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
 
 from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.options import Options, Text
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, unit
 from evenhand.types import Unscored
 
@@ -33,6 +36,19 @@ _OUR_NAME = {
 }
 
 
+class DetoxifyOptions(Options):
+    """What Detoxify takes."""
+
+    variant: Text = Field(DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
+
+    @field_validator("variant")
+    @classmethod
+    def _known(cls, variant: str) -> str:
+        if variant not in VARIANTS:
+            raise UnknownNameError("variant of detoxify", variant, VARIANTS)
+        return variant
+
+
 @SCORERS.register("detoxify")
 class DetoxifyScorer(Scorer):
     """Detoxify, in process; after the colon `unbiased` (default) or `original`; downloads 0.5 GB at first use.
@@ -42,14 +58,12 @@ class DetoxifyScorer(Scorer):
     """
 
     name: ClassVar[str] = "detoxify"
-    takes: ClassVar[Literal["nothing", "variant", "model"]] = "variant"
+    Options = DetoxifyOptions
     attributes = VARIANTS[DEFAULT_VARIANT]
 
-    def __init__(self, variant: str | None = None) -> None:
-        self.argument = variant or DEFAULT_VARIANT
-        if self.argument not in VARIANTS:
-            raise UnknownNameError("variant of detoxify", self.argument, VARIANTS)
-        self.attributes = VARIANTS[self.argument]
+    def __init__(self, variant: str = DEFAULT_VARIANT) -> None:
+        self.argument = variant
+        self.attributes = VARIANTS[variant]
         self.version = _version()
         self._lock = threading.Lock()
         self._network: Any = None

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
+
+from pydantic import Field
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError
 from evenhand.models.base import Model
+from evenhand.options import Options, Text
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.types import Unscored
+
+
+class ModelScorerOptions(Options):
+    """What a scorer that asks a model takes."""
+
+    model: Text = Field(description="The model that it asks: PROVIDER/NAME.")
 
 
 class ModelScorer(Scorer):
     """Asks its model about each text; a call that failed leaves the text unscored, a wrong key ends it all."""
 
-    takes: ClassVar[Literal["nothing", "variant", "model"]] = "model"
+    Options = ModelScorerOptions
+    asks_model: ClassVar[bool] = True
 
     def __init__(self, model: Model) -> None:
         self.model = model

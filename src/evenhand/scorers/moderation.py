@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
+
+from pydantic import Field
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError
 from evenhand.http import Client, Hints, RefusedError
 from evenhand.models.openai import DEFAULT_URL, endpoint_url, key_from, key_header
+from evenhand.options import Options, Text
 from evenhand.scorers.base import SCORERS, Scorer, Scores, sendable, unit
 from evenhand.types import Unscored
 
@@ -53,17 +56,23 @@ _CATEGORIES = (
 _NEEDED = frozenset(name for names in _STANDS_FOR.values() for name in names)
 
 
+class ModerationOptions(Options):
+    """What the moderation endpoint takes."""
+
+    model: Text = Field(DEFAULT_MODEL, description="The endpoint's model.")
+
+
 @SCORERS.register("moderation")
 class ModerationScorer(Scorer):
     """OpenAI's moderation endpoint or one like it; after the colon its model, omni-moderation-latest by default."""
 
     name: ClassVar[str] = "moderation"
-    takes: ClassVar[Literal["nothing", "variant", "model"]] = "variant"
+    Options = ModerationOptions
     version = "1"
     attributes = (*_STANDS_FOR, *_CATEGORIES)
 
-    def __init__(self, model: str | None = None) -> None:
-        self.argument = model or DEFAULT_MODEL
+    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+        self.argument = model
         key = key_from("OPENAI_API_KEY")
         url = endpoint_url(os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "/moderations")
         check_key = "check the key in OPENAI_API_KEY"

@@ -28,7 +28,7 @@ class PooledScorer(Scorer):
     def __init__(self, inner: Scorer, *, kept: int = 50_000, wait: float = 0.003, batch: int = 256) -> None:
         self.inner = inner
         self.name = inner.name  # pyright: ignore[reportAttributeAccessIssue]
-        self.takes = inner.takes  # pyright: ignore[reportAttributeAccessIssue]
+        self.asks_model = inner.asks_model  # pyright: ignore[reportAttributeAccessIssue]
         self.version = inner.version
         self.attributes = inner.attributes
         self.languages = inner.languages

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from evenhand.errors import UsageError
 from evenhand.registry import Registry
+from evenhand.specs import spec_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ SEARCHES: Registry[type[SearchProvider]] = Registry("search provider", package="
 
 def check_spec(spec: str) -> tuple[Any, str]:
     """The provider's class and its argument; a spec that cannot be right is refused."""
-    name, _, argument = spec.partition(":")
+    name, argument = spec_parts(spec)
     factory: Any = SEARCHES.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)

@@ -16,6 +16,7 @@ from evenhand.server.chat_api.bare import Answering, Bare
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import RouteConfig
 from evenhand.server.errors import RequestError
+from evenhand.specs import spec_parts
 
 
 class Route:
@@ -37,7 +38,7 @@ class Route:
     @property
     def method(self) -> str:
         """The name of its method, without options."""
-        return self.config.method.partition(":")[0]
+        return spec_parts(self.config.method)[0]
 
     @property
     def is_closed(self) -> bool:

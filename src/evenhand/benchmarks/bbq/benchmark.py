@@ -6,6 +6,7 @@ methods that rate their reasoning.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +17,8 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import orjson
+from pydantic import Field, field_validator
+from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
 from evenhand.benchmarks.bbq.reasoning import (
@@ -30,9 +33,20 @@ from evenhand.benchmarks.bbq.score import METRICS, answer_kind, position_counts
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
 from evenhand.data.locate import find_set
 from evenhand.errors import UnknownNameError, UsageError
+from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
-__all__ = ["BBQ", "SUBSETS", "BuiltinBBQ", "group_of", "position_counts", "sample_of", "stratum_order"]
+__all__ = [
+    "BBQ",
+    "SUBSETS",
+    "BBQForm",
+    "BBQOptions",
+    "BuiltinBBQ",
+    "group_of",
+    "position_counts",
+    "sample_of",
+    "stratum_order",
+]
 
 Stratum = tuple[str, Condition, Polarity]
 
@@ -48,10 +62,41 @@ _CELLS: tuple[tuple[Condition, Polarity], ...] = (
 )
 
 
-class BBQ(Benchmark):
-    """The official questions, 58,492 in eleven categories."""
+class BBQOptions(Options):
+    """What all sets in BBQ's form take."""
 
-    name: ClassVar[str] = "bbq"
+    categories: Names | None = Field(None, description="Only these categories; all by default.")
+    legacy: bool = Field(False, description="Add the bias formula of the MABRF paper.")
+
+    @field_validator("categories")
+    @classmethod
+    def _in_order(cls, categories: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in categories or ():
+            if name not in CATEGORIES:
+                raise UnknownNameError("BBQ category", name, CATEGORIES)
+        return None if categories is None else tuple(name for name in CATEGORIES if name in categories)
+
+
+class OfficialOptions(BBQOptions):
+    """What the official set takes."""
+
+    data: Text | None = Field(None, description="The folder with the official files; looked for by default.")
+    subset: Text | None = Field(None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
+
+    @field_validator("subset")
+    @classmethod
+    def _known(cls, subset: str | None) -> str | None:
+        if subset is not None and subset not in SUBSETS:
+            raise UnknownNameError("BBQ subset", subset, SUBSETS)
+        return subset
+
+
+Options_co = TypeVar("Options_co", bound=BBQOptions, default=BBQOptions, covariant=True)
+
+
+class BBQForm(Benchmark[Options_co]):
+    """Questions in BBQ's form, wherever they come from."""
+
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "bias_ambig"
@@ -64,30 +109,23 @@ class BBQ(Benchmark):
     )
     followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
 
-    def __init__(
-        self,
-        data: str | None = None,
-        categories: str | Sequence[str] | None = None,
-        subset: str | None = None,
-        legacy: bool = False,
-    ) -> None:
-        """`data`: folder with the files; `categories`: names, or a text with commas; `subset`: mabrf_110.
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return CATEGORIES if self.options.categories is None else self.options.categories
 
-        `legacy` adds the bias formula of the MABRF paper.
-        """
-        if type(legacy) is not bool:
-            raise UsageError(f"legacy is true or false, not {legacy!r}.")
-        if subset is not None and subset not in SUBSETS:
-            raise UnknownNameError("BBQ subset", subset, SUBSETS)
-        self.categories = _category_names(categories)
-        self.subset = subset
-        self.legacy = legacy
-        self._data = data
+    @property
+    def subset(self) -> str | None:
+        """The named selection that is taken, if one is."""
+        return None
+
+    @abstractmethod
+    def open_source(self) -> Source:
+        """Where the questions come from."""
 
     @cached_property
     def source(self) -> Source:
         """The data, looked for when it is first needed: grades and metrics do without."""
-        return OfficialFiles(find_set("bbq", self._data))
+        return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self._fingerprint
@@ -143,10 +181,10 @@ class BBQ(Benchmark):
         )
 
     def metrics(self) -> Sequence[Metric]:
-        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *(LEGACY_METRICS if self.legacy else ()))
+        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *(LEGACY_METRICS if self.options.legacy else ()))
 
     def caveats(self) -> Sequence[str]:
-        return (LEGACY_CAVEAT,) if self.legacy else ()
+        return (LEGACY_CAVEAT,) if self.options.legacy else ()
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
         return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
@@ -156,6 +194,7 @@ class BBQ(Benchmark):
 
     @cached_property
     def _ids(self) -> Mapping[str, frozenset[int]] | None:
+        """The questions that belong, by category; all for None."""
         if self.subset is None:
             return None
         text = resources.files("evenhand.data.bbq").joinpath(SUBSETS[self.subset]).read_bytes()
@@ -173,16 +212,27 @@ class BBQ(Benchmark):
         return strata
 
 
-class BuiltinBBQ(BBQ):
+class BBQ(BBQForm[OfficialOptions]):
+    """The official questions, 58,492 in eleven categories."""
+
+    name: ClassVar[str] = "bbq"
+    Options = OfficialOptions
+
+    @property
+    def subset(self) -> str | None:
+        return self.options.subset
+
+    def open_source(self) -> Source:
+        return OfficialFiles(find_set("bbq", self.options.data))
+
+
+class BuiltinBBQ(BBQForm):
     """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
 
     name: ClassVar[str] = "bbq_builtin"
+    Options = BBQOptions
 
-    def __init__(self, categories: str | Sequence[str] | None = None, legacy: bool = False) -> None:
-        super().__init__(categories=categories, legacy=legacy)
-
-    @cached_property
-    def source(self) -> Source:
+    def open_source(self) -> Source:
         return BuiltinRows()
 
 
@@ -245,17 +295,6 @@ def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) 
 def _draw(seed: int, name: str) -> bytes:
     # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-
-
-def _category_names(categories: str | Sequence[str] | None) -> tuple[str, ...]:
-    if categories is None:
-        return CATEGORIES
-    names = categories.split(",") if isinstance(categories, str) else categories
-    wanted = [name.strip() for name in names]
-    for name in wanted:
-        if name not in CATEGORIES:
-            raise UnknownNameError("BBQ category", name, CATEGORIES)
-    return tuple(name for name in CATEGORIES if name in wanted)
 
 
 def _shown_position(answer: Answer) -> int | None:

@@ -7,19 +7,21 @@ depends on that model, so numbers on two lists are not comparable: the list's ha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import orjson
+from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.benchmarks.bbq.benchmark import BBQ
+from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set
 from evenhand.errors import DataError, UsageError
+from evenhand.options import Text
 
 FORMAT = "evenhand-ids-1"
 SOURCES = ("bbq", "bbq_builtin")
@@ -38,35 +40,29 @@ class IdList:
     """Of the file."""
 
 
-class HardBBQ(BBQ):
+class HardOptions(BBQOptions):
+    """What BBQ-Hard takes."""
+
+    ids: Text = Field(description=f"The list of questions: --set ids=FILE. {_MAKE}")
+    data: Text | None = Field(None, description="The folder with the official files; looked for by default.")
+
+
+class HardBBQ(BBQForm[HardOptions]):
     """The questions of BBQ that a list made by `evenhand data hard` names: --set ids=FILE."""
 
     name: ClassVar[str] = "bbq_hard"
-
-    def __init__(
-        self,
-        ids: str | None = None,
-        data: str | None = None,
-        categories: str | Sequence[str] | None = None,
-        legacy: bool = False,
-    ) -> None:
-        """`ids`: the list; the others as for bbq."""
-        if ids is None:
-            raise UsageError(f"bbq_hard needs a list of ids: --set ids=FILE. {_MAKE}")
-        super().__init__(data, categories, legacy=legacy)
-        self._file = Path(str(ids)).expanduser()
+    Options = HardOptions
 
     @cached_property
     def listed(self) -> IdList:
         """The list, read when it is first needed: grades and metrics do without."""
-        return read_ids(self._file)
+        return read_ids(Path(self.options.ids).expanduser())
 
-    @cached_property
-    def source(self) -> Source:
+    def open_source(self) -> Source:
         if self.listed.benchmark != "bbq_builtin":
-            return OfficialFiles(find_set("bbq", self._data))
-        if self._data is not None:
-            raise UsageError(f"{self._file} names questions of the built-in set; leave --data away.")
+            return OfficialFiles(find_set("bbq", self.options.data))
+        if self.options.data is not None:
+            raise UsageError(f"{self.options.ids} names questions of the built-in set; leave --data away.")
         return BuiltinRows()
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.bbq.benchmark import BBQ, group_of
+from evenhand.benchmarks.bbq.benchmark import BBQForm, group_of
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
@@ -68,7 +68,7 @@ class _Cell:
 
 
 def score_predictions(
-    path: str | Path, benchmark: BBQ, *, resamples: int = 2000, seed: int = 0
+    path: str | Path, benchmark: BBQForm, *, resamples: int = 2000, seed: int = 0
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Group → context → scores, for the categories that occur; bias × 100, shares 0–1, None = undefined.
 
@@ -88,7 +88,7 @@ def score_predictions(
 
 
 def _cells(
-    file: Path, benchmark: BBQ, category: str, predictions: dict[int, _Prediction]
+    file: Path, benchmark: BBQForm, category: str, predictions: dict[int, _Prediction]
 ) -> dict[str, dict[str, _Cell]]:
     """Joins the predictions of one category to its items, in one pass over the data."""
     cells: dict[str, dict[str, _Cell]] = {}
@@ -107,7 +107,7 @@ def _cells(
     return cells
 
 
-def _read(file: Path, benchmark: BBQ) -> dict[str, dict[int, _Prediction]]:
+def _read(file: Path, benchmark: BBQForm) -> dict[str, dict[int, _Prediction]]:
     predictions: dict[str, dict[int, _Prediction]] = {}
     for number, row in _rows(file):
         try:
@@ -130,7 +130,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     return ((number, json_object(line, file, number)) for number, line in lines(file) if line.strip())
 
 
-def _checked(row: Mapping[str, Any], benchmark: BBQ) -> tuple[str, int, int | None]:
+def _checked(row: Mapping[str, Any], benchmark: BBQForm) -> tuple[str, int, int | None]:
     for name in ("category", "example_id", "prediction"):
         if name not in row:
             raise ValueError(f'the field "{name}" is missing; each row needs category, example_id and prediction')

@@ -13,10 +13,13 @@ from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
 from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, Statement, statements_in
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
+from evenhand.options import Names, Options, Text
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Debates"]
@@ -25,7 +28,18 @@ HIGH = 3
 """Scores above this are high bias, as the paper draws the line."""
 
 
-class Debates(Benchmark):
+class DebatesOptions(Options):
+    """What `debates` takes."""
+
+    bias: Names = Field(
+        (), description=f"The types of bias: {', '.join(BIASES)}, or all; {BIASES[0]}, or that of the data, by default."
+    )
+    topics: int | None = Field(None, ge=1, description="This many topics of each type, not all.")
+    roles: int = Field(3, ge=2, description="How many roles debate.")
+    data: Text | None = Field(None, description="A YAML file with roles and topics of your own.")
+
+
+class Debates(Benchmark[DebatesOptions]):
     """Debates on types of bias: at least 60 topics of our own for each of five types, or a file of yours."""
 
     name: ClassVar[str] = "debates"
@@ -36,42 +50,28 @@ class Debates(Benchmark):
     guardrails: ClassVar[tuple[str, ...]] = ("first_score", "disagreement", "unread")
     followed: ClassVar[tuple[str, ...]] = ("high",)
     group_key: ClassVar[str] = "bias"
-
-    def __init__(
-        self, bias: str | None = None, topics: int | None = None, roles: int = 3, data: str | None = None
-    ) -> None:
-        """`bias`: age (default), nationality, institution, beauty, profession, several with commas, or all.
-
-        `topics`: this many of each, not all; `roles`: how many debate; `data`: a YAML file with roles and topics of
-        your own.
-        """
-        for name, value, least in (("topics", topics, 1), ("roles", roles, 2)):
-            if not (value is None and name == "topics") and not _is_count(value, least):
-                raise UsageError(f"{name} is a whole number from {least}, not {value!r}.")
-        self._bias = bias
-        self._topics = topics
-        self._roles = roles
-        self._data = data
+    Options = DebatesOptions
 
     @cached_property
     def sources(self) -> tuple[DebateTopics, ...]:
         """Roles and topics by type of bias, read when they are first needed: grades and metrics do without."""
-        names: Sequence[str | None] = BIASES if self._bias == "all" else str(self._bias or "").split(",")
-        return tuple(self._source(name or None) for name in dict.fromkeys(names) if name or len(names) == 1)
+        named = dict.fromkeys(name for name in self.options.bias if name)
+        return tuple(self._source(name) for name in (BIASES if "all" in named else named or [None]))
 
     def _source(self, bias: str | None) -> DebateTopics:
-        found = load_topics(bias, self._data)
-        if self._topics is not None and self._topics > len(found.topics):
+        topics, roles = self.options.topics, self.options.roles
+        found = load_topics(bias, self.options.data)
+        if topics is not None and topics > len(found.topics):
             raise UsageError(
-                f"There are {len(found.topics):,} topics on {found.bias}, not {self._topics:,}; `evenhand debate "
-                f"--bias {found.bias} --topics {self._topics} --generate` has a model write more."
+                f"There are {len(found.topics):,} topics on {found.bias}, not {topics:,}; `evenhand debate "
+                f"--bias {found.bias} --topics {topics} --generate` has a model write more."
             )
-        if self._roles > len(found.roles):
+        if roles > len(found.roles):
             raise UsageError(
-                f"There are {len(found.roles)} roles for {found.bias}, not {self._roles}; take fewer, or add some in a "
+                f"There are {len(found.roles)} roles for {found.bias}, not {roles}; take fewer, or add some in a "
                 "file of your own."
             )
-        return replace(found, roles=found.roles[: self._roles])
+        return replace(found, roles=found.roles[:roles])
 
     def fingerprint(self) -> Mapping[str, Any]:
         facts = [
@@ -94,7 +94,7 @@ class Debates(Benchmark):
         yield from islice((each for turn in turns for each in turn if each is not None), selection.limit)
 
     def _drawn(self, source: DebateTopics, seed: int) -> list[Sample]:
-        drawn = sorted(source.topics, key=lambda topic: _draw(seed, topic.id))[: self._topics]
+        drawn = sorted(source.topics, key=lambda topic: _draw(seed, topic.id))[: self.options.topics]
         return [sample_of(source, topic) for topic in drawn]
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
@@ -151,11 +151,6 @@ def grade_of(notes: Mapping[str, Any]) -> Grade | Unscored:
             "disagreed": len(notes[DISAGREED]),
         }
     )
-
-
-def _is_count(value: Any, least: int) -> bool:
-    """Options may come from a command line or a file, as anything."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _scores(statements: Sequence[Statement], number: int) -> dict[str, float]:

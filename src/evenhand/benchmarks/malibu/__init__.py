@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, zip_longest
-from typing import Any, ClassVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
 from evenhand.benchmarks.judgement import Form
@@ -22,6 +24,7 @@ from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
 from evenhand.errors import UsageError
+from evenhand.options import AS_TEXT, Options, Text
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Malibu"]
@@ -29,7 +32,21 @@ __all__ = ["Malibu"]
 _PHASES = {"both": (1, 2), "1": (1,), "2": (2,)}
 
 
-class Malibu(Benchmark):
+class MalibuOptions(Options):
+    """What `malibu` takes."""
+
+    phase: Annotated[Literal["both", "1", "2"], AS_TEXT] = Field(
+        "both", description="One candidate (1), two side by side (2), or both."
+    )
+    texts: Texts = Field("same", description="Whether two candidates give the same response, or two.")
+    form: Form = Field("sentence", description="Whether the author is named in a sentence after the text, or in a tag.")
+    data: Text | None = Field(None, description="A folder of scenarios; built-in ones by default.")
+    identities: Text | None = Field(
+        None, description="A YAML file of identities, which is also needed to read the results."
+    )
+
+
+class Malibu(Benchmark[MalibuOptions]):
     """Scores of responses said to be by people of ten identities: 200 scenarios of 20 professions, or your own.
 
     A limit counts scenarios, not samples: one is 11 judgements of a single candidate and 26 of a pair.
@@ -42,42 +59,23 @@ class Malibu(Benchmark):
     # What a small gap may hide: all scores alike, winners by place, a discussion that widens it, few judgements.
     guardrails: ClassVar[tuple[str, ...]] = ("score", "first_wins", "amplification", "unread", "declined")
     group_key: ClassVar[str] = "category"
-
-    def __init__(
-        self,
-        phase: int | str = "both",
-        texts: str = "same",
-        form: str = "sentence",
-        data: str | None = None,
-        identities: str | None = None,
-    ) -> None:
-        """`phase`: 1, 2 or both; `texts`: same or two; `form`: sentence or tag.
-
-        `data`: a folder of scenarios; `identities`: a YAML file, which is also needed to read the results.
-        """
-        self.phase = _one_of("phase", str(phase), _PHASES)
-        self.texts: Texts = cast(Texts, _one_of("texts", texts, ORDERS))
-        self.form: Form = cast(Form, _one_of("form", form, get_args(Form)))
-        self._data = data
-        self._identities = identities
+    Options = MalibuOptions
 
     @cached_property
     def identities(self) -> tuple[Identity, ...]:
         """Whose responses may be said to be."""
-        return load_identities(self._identities)
+        return load_identities(self.options.identities)
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:
         """The scenarios, read when they are first needed: grades and metrics do without."""
-        return load_bases(self._data, [identity.tag for identity in self.identities])
+        return load_bases(self.options.data, [identity.tag for identity in self.identities])
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {
             "name": self.name,
             "version": self.version,
-            "phase": self.phase,
-            "texts": self.texts,
-            "form": self.form,
+            **self.options.model_dump(include={"phase", "texts", "form"}),
             "bases": len(self.bases),
             "scenarios": sum(len(base.derived) for base in self.bases),
             "identities": len(self.identities),
@@ -92,7 +90,7 @@ class Malibu(Benchmark):
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
-        design = Design(self.identities, _PHASES[self.phase], self.texts, self.form)
+        design = Design(self.identities, _PHASES[self.options.phase], self.options.texts, self.options.form)
         for base, scenario in islice(self._in_turn(selection.seed), selection.limit):
             yield from design.samples(base, scenario)
 
@@ -101,7 +99,7 @@ class Malibu(Benchmark):
 
     def metrics(self) -> Sequence[Metric]:
         pairs = [(one.name, other.name) for one, other in pairs_of(self.identities)]
-        return metrics_of(pairs, orders=2 * len(ORDERS[self.texts]))
+        return metrics_of(pairs, orders=2 * len(ORDERS[self.options.texts]))
 
     def audit(self, records: Sequence[Record]) -> PanelAudit:
         """Everything that the records of one arm tell about whom its judges favour."""
@@ -132,12 +130,6 @@ class Malibu(Benchmark):
 
 # Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
 BENCHMARKS.register(Malibu.name)(Malibu)
-
-
-def _one_of(option: str, value: Any, known: Sequence[str] | Mapping[str, Any] | Mapping[Texts, Any]) -> str:
-    if value not in known:
-        raise UsageError(f"{option} is {' or '.join(known)}, not {value!r}.")
-    return value
 
 
 def _draw(seed: int, name: str) -> bytes:

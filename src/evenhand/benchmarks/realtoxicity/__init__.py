@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -16,11 +17,15 @@ from itertools import islice, zip_longest
 from typing import Any, ClassVar
 from zlib import crc32
 
+from pydantic import Field, field_validator
+from typing_extensions import TypeVar
+
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
 from evenhand.benchmarks.realtoxicity.score import METRICS
 from evenhand.data.locate import find_set
 from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, OfficialFile, Prompt, Source
 from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinRealToxicity", "RealToxicity", "sample_of", "words_of"]
@@ -29,13 +34,35 @@ __all__ = ["BuiltinRealToxicity", "RealToxicity", "sample_of", "words_of"]
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
-class RealToxicity(Benchmark):
-    """The official prompts of moderate and high toxicity, each continued several times.
+class RealToxicityOptions(Options):
+    """What all sets in the form of RealToxicityPrompts take."""
 
-    A limit counts prompts, not completions: 100 prompts of 25 completions are 2,500 samples.
-    """
+    bands: Names | None = Field(None, description=f"Only these bands of toxicity: {', '.join(BANDS)}; all by default.")
+    completions: int = Field(25, ge=1, description="Completions of each prompt.")
 
-    name: ClassVar[str] = "realtoxicity"
+    @field_validator("bands")
+    @classmethod
+    def _in_order(cls, bands: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if bands is None:
+            return None
+        for name in bands or ("",):
+            if name not in BANDS:
+                raise UnknownNameError("band of RealToxicityPrompts", name, BANDS)
+        return tuple(name for name in BANDS if name in bands)
+
+
+class OfficialOptions(RealToxicityOptions):
+    """What the official set takes."""
+
+    data: Text | None = Field(None, description="The folder with prompts.jsonl; looked for by default.")
+
+
+Options_co = TypeVar("Options_co", bound=RealToxicityOptions, default=RealToxicityOptions, covariant=True)
+
+
+class RealToxicityForm(Benchmark[Options_co]):
+    """Prompts in the form of RealToxicityPrompts, wherever they come from."""
+
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "completion"
     headline: ClassVar[str] = "toxicity"
@@ -44,30 +71,25 @@ class RealToxicity(Benchmark):
     group_key: ClassVar[str] = "band"
     scorers: ClassVar[tuple[str, ...]] = ("builtin_b", "quality")
 
-    def __init__(
-        self,
-        bands: str | Sequence[str] | None = None,
-        completions: int = 25,
-        data: str | None = None,
-    ) -> None:
-        """`bands`: names, or a text with commas; `completions`: per prompt; `data`: folder with prompts.jsonl."""
-        if type(completions) is not int or completions < 1:
-            raise UsageError(f"completions must be a whole number from 1 on, not {completions!r}.")
-        self.bands = _band_names(bands)
-        self.completions = completions
-        self._data = data
+    @property
+    def bands(self) -> tuple[str, ...]:
+        return tuple(BANDS) if self.options.bands is None else self.options.bands
+
+    @abstractmethod
+    def open_source(self) -> Source:
+        """Where the prompts come from."""
 
     @cached_property
     def source(self) -> Source:
         """The data, looked for when it is first needed: grades and metrics do without."""
-        return OfficialFile(find_set("realtoxicity", self._data))
+        return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self._fingerprint
 
     @cached_property
     def _fingerprint(self) -> Mapping[str, Any]:
-        options = {"bands": list(self.bands), "completions": self.completions}
+        options = {"bands": list(self.bands), "completions": self.options.completions}
         return {"name": self.name, "version": self.version, **options, **self.source.facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
@@ -81,7 +103,7 @@ class RealToxicity(Benchmark):
         turns = zip_longest(*(self._drawn(band, selection) for band in _band_order(self.bands, selection.seed)))
         prompts = (prompt for turn in turns for prompt in turn if prompt is not None)
         for prompt in islice(prompts, selection.limit):
-            for number in range(self.completions):
+            for number in range(self.options.completions):
                 yield sample_of(prompt, number)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
@@ -106,16 +128,26 @@ class RealToxicity(Benchmark):
         return drawn
 
 
-class BuiltinRealToxicity(RealToxicity):
+class RealToxicity(RealToxicityForm[OfficialOptions]):
+    """The official prompts of moderate and high toxicity, each continued several times.
+
+    A limit counts prompts, not completions: 100 prompts of 25 completions are 2,500 samples.
+    """
+
+    name: ClassVar[str] = "realtoxicity"
+    Options = OfficialOptions
+
+    def open_source(self) -> Source:
+        return OfficialFile(find_set("realtoxicity", self.options.data))
+
+
+class BuiltinRealToxicity(RealToxicityForm):
     """Prompts of our own: no download, not comparable with published numbers; a limit counts prompts here too."""
 
     name: ClassVar[str] = "realtoxicity_builtin"
+    Options = RealToxicityOptions
 
-    def __init__(self, bands: str | Sequence[str] | None = None, completions: int = 25) -> None:
-        super().__init__(bands, completions)
-
-    @cached_property
-    def source(self) -> Source:
+    def open_source(self) -> Source:
         return BuiltinPrompts()
 
 
@@ -147,15 +179,3 @@ def _band_order(bands: Sequence[str], seed: int) -> list[str]:
 def _draw(seed: int, name: str) -> bytes:
     # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-
-
-def _band_names(bands: str | Sequence[str] | None) -> tuple[str, ...]:
-    if bands is None:
-        return tuple(BANDS)
-    # Whatever came from a command line or a file is turned to text, so that the check below names it.
-    names = bands if isinstance(bands, list | tuple) else str(bands).split(",")
-    wanted = [str(name).strip() for name in names]
-    for name in wanted or [""]:
-        if name not in BANDS:
-            raise UnknownNameError("band of RealToxicityPrompts", name, BANDS)
-    return tuple(name for name in BANDS if name in wanted)

@@ -6,25 +6,28 @@ scores.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
 from evenhand.benchmarks.squad.score import METRICS, exact_match, f1, normalised
 from evenhand.data.squad import BuiltinPassages, Question, Source, find_questions
 from evenhand.errors import UsageError
+from evenhand.options import Options, Options_co, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinSquad", "Squad", "sample_of"]
 
 
-class Squad(Benchmark):
-    """The official development set: 11,873 questions on 35 articles, half of them without an answer in the passage."""
+class SquadForm(Benchmark[Options_co]):
+    """Questions in SQuAD's form, wherever they come from."""
 
-    name: ClassVar[str] = "squad"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "answer"
     headline: ClassVar[str] = "f1"
@@ -37,14 +40,14 @@ class Squad(Benchmark):
         "coverage",
     )
 
-    def __init__(self, data: str | None = None) -> None:
-        """`data`: folder with dev-v2.0.json, or any file in that form."""
-        self._data = data
+    @abstractmethod
+    def open_source(self) -> Source:
+        """Where the questions come from."""
 
     @cached_property
     def source(self) -> Source:
         """The data, looked for when it is first needed: grades and metrics do without."""
-        return find_questions(self._data)
+        return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self._fingerprint
@@ -97,16 +100,28 @@ class Squad(Benchmark):
         return None if record.grade is None else (record.grade["expected"], record.grade["kind"])
 
 
-class BuiltinSquad(Squad):
+class SquadOptions(Options):
+    """What the official set takes."""
+
+    data: Text | None = Field(None, description="The folder with dev-v2.0.json, or any file in that form.")
+
+
+class Squad(SquadForm[SquadOptions]):
+    """The official development set: 11,873 questions on 35 articles, half of them without an answer in the passage."""
+
+    name: ClassVar[str] = "squad"
+    Options = SquadOptions
+
+    def open_source(self) -> Source:
+        return find_questions(self.options.data)
+
+
+class BuiltinSquad(SquadForm):
     """Questions of our own on twelve passages: no download, same scores, not comparable with published numbers."""
 
     name: ClassVar[str] = "squad_builtin"
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    @cached_property
-    def source(self) -> Source:
+    def open_source(self) -> Source:
         return BuiltinPassages()
 
 

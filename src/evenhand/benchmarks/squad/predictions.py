@@ -11,7 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import ratio
-from evenhand.benchmarks.squad import Squad
+from evenhand.benchmarks.squad import SquadForm
 from evenhand.benchmarks.squad.score import exact_match, f1
 from evenhand.data.locate import lines
 from evenhand.errors import DataError
@@ -21,7 +21,7 @@ GROUPS = ("all", "answerable", "unanswerable")
 
 
 def score_predictions(
-    path: str | Path, benchmark: Squad, *, resamples: int = 2000, seed: int = 0
+    path: str | Path, benchmark: SquadForm, *, resamples: int = 2000, seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Group → scores × 100, over all questions of the benchmark; None = undefined.
 

@@ -116,7 +116,7 @@ class Making:
     def _drawn(self, biases: Sequence[str]) -> dict[str, list[Sample]]:
         """The topics of each type in the order of the seed, of which debates take the first."""
         data = self.of("debate").get("data")
-        return {bias: list(Debates(bias, data=data).samples(Selection(seed=self.seed))) for bias in biases}
+        return {bias: list(Debates(bias=bias, data=data).samples(Selection(seed=self.seed))) for bias in biases}
 
 
 @dataclass(frozen=True, slots=True)
