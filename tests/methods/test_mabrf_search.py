@@ -16,6 +16,7 @@ from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.replay import record
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
+from evenhand.search.web.reader import PageReader
 from evenhand.session import Session
 from evenhand.types import Outcome, Turn
 from support import pages_server
@@ -248,7 +249,8 @@ async def test_a_real_page_with_an_instruction_changes_nothing(server: PagesServ
 
     for text in (pages_server.INJECTED, harmless):
         monkeypatch.setitem(pages_server.REPLIES, "injected", partial(pages_server.html, text))  # pyright: ignore
-        searcher = Searcher(OnePage(f"{server.url}/injected"), SafeFetcher(allow=frozenset({server.host})))
+        fetcher, reader = SafeFetcher(allow=frozenset({server.host})), PageReader(limit_s=600)
+        searcher = Searcher(OnePage(f"{server.url}/injected"), fetcher, reader=reader)
         stages.append(Stage(**TWICE, finder=searcher))
         await stages[-1].run()
         await searcher.aclose()

@@ -19,7 +19,7 @@ URL = "http://example.org/page"
 
 @pytest.fixture
 async def reader() -> AsyncIterator[PageReader]:
-    opened = PageReader(limit_s=60)
+    opened = PageReader(limit_s=600)
     yield opened
     await opened.aclose()
 
@@ -127,7 +127,7 @@ async def test_a_page_that_takes_minutes_is_given_up_and_the_next_one_is_read(re
     reader._limit_s = 1.5  # pyright: ignore
     with pytest.raises(SearchError, match="too long"):
         await reader.read(page(SLOW))
-    reader._limit_s = 60  # pyright: ignore
+    reader._limit_s = 600  # pyright: ignore
 
     assert (await reader.read(page("words", plain=True)))[1] == "words"
 

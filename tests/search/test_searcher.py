@@ -12,6 +12,7 @@ from evenhand.errors import SearchError, UnknownNameError
 from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
+from evenhand.search.web.reader import PageReader
 from support.pages_server import PagesServer
 
 Searchers = Callable[..., Searcher]
@@ -54,7 +55,7 @@ async def searcher_for() -> AsyncIterator[Searchers]:
     made: list[Searcher] = []
 
     def make(*arguments: Any, **options: Any) -> Searcher:
-        made.append(Searcher(*arguments, **options))
+        made.append(Searcher(*arguments, **{"reader": PageReader(limit_s=600), **options}))
         return made[-1]
 
     yield make

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from support.server import skip
+
 ARTICLE = """<!doctype html><html><head><title>Older people and computers</title><script>var x = 1;</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>Older people and computers</h1>
 <p>Many older people use computers every day, for work, for letters and to keep in touch with their families.</p>
@@ -113,10 +115,12 @@ class PagesServer:
                 return web.Response(status=404)
 
     async def _endless(self, request: web.Request) -> web.StreamResponse:
-        """Writes small pieces until the reader goes away; each waits until the last one has left."""
+        """Writes small pieces, for an hour or until the reader goes away; each waits until the last one has left."""
         response = web.StreamResponse(headers={"Content-Type": "text/html"})
         await response.prepare(request)
         try:
+            await response.write(b"<p>and ")
+            skip(3600)
             while True:
                 await response.write(b"<p>and ")
         finally:

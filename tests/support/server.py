@@ -129,12 +129,17 @@ def hang() -> Reply:
 
 
 def outlast(seconds: float, then: Reply | None = None) -> Reply:
-    """A reply, or none, before which the event loop's clock jumps: who would wait so long has done so at once."""
+    """A reply, or none, that is so many seconds late without a wait: the event loop's clock jumps."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
-        loop = asyncio.get_running_loop()
-        now = loop.time
-        loop.time = lambda: now() + seconds
+        skip(seconds)
         return await (then or hang())(request)
 
     return reply
+
+
+def skip(seconds: float) -> None:
+    """The event loop's clock jumps: time limits within that time are reached at once."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
