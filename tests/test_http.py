@@ -165,7 +165,7 @@ async def test_the_client_works_on_after_a_reply_that_was_too_large(serve: Serve
 
 
 async def test_lines_are_joined_across_pieces_and_may_be_long(serve: Serve, connect: Connect):
-    long = b"x" * 300_000
+    long = b"x" * 700_000
     server = await serve(in_pieces(b"one\ntw", b"o\n\n", long[:1000], long[1000:] + b"\nlast"))
 
     response = await connect(server).send(b"{}", stream=True)

@@ -47,7 +47,8 @@ class Gate:
 
     def release(self, n: int = 1) -> None:
         self.in_flight -= n
-        self._admit()
+        if self._queue:
+            self._admit()
 
     def resize(self, size: float) -> None:
         """Change the limit; calls in flight beyond a smaller one are left to end."""

@@ -164,7 +164,11 @@ class Client:
             async with self.limit as epoch:
                 if self._pace is not None:
                     await self._pace.turn()
-                reply = await self._exchange(body())
+                try:
+                    response = await self.send(body())
+                    reply = Reply(response.status, response.headers, await read_reply(response))
+                except (aiohttp.ClientError, OSError) as error:
+                    raise self._no_reply(error) from error
                 if reply.status == 429:
                     self.limit.push_back(epoch)
                 result = read(reply)
@@ -253,13 +257,6 @@ class Client:
         for secret in self._secrets:
             text = text.replace(secret, "[key]")
         return text
-
-    async def _exchange(self, data: bytes) -> Reply:
-        try:
-            response = await self.send(data)
-            return Reply(response.status, response.headers, await read_reply(response))
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._no_reply(error) from error
 
     def _no_reply(self, error: aiohttp.ClientError | OSError) -> Exception:
         """What a missing or broken reply means; an address that has never worked is soon given up."""

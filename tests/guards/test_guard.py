@@ -14,7 +14,7 @@ from evenhand.models.budget import Price
 from evenhand.types import Message
 from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, after, by_turn, guard_of, is_judge, words_of
-from support.server import chat, outlast, refuse, reply_with
+from support.server import chat, cut, outlast, raw, refuse, reply_with
 
 
 async def test_an_answer_that_passes_is_returned_as_it_is(serve: Serve):
@@ -228,14 +228,32 @@ class TestUpstreamErrors:
         "body", [b"<html>", b'{"choices": []}', b'{"choices": [{"index": 0}]}', b"[]", b'{"choices": [1]}']
     )
     async def test_what_is_no_completion_is_an_error(self, serve: Serve, body: bytes):
-        from support.server import raw
-
         server = await serve(raw(body))
         async with guard_of(server) as guard:
             with pytest.raises(UpstreamError) as told:
                 await guard(ASKED)
 
         assert told.value.status == 502
+
+    async def test_a_reply_that_is_too_large_is_an_error_and_not_retried(
+        self, serve: Serve, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("evenhand.http.LARGEST_REPLY", 2**20)
+        server = await serve(chat("x" * 2**20))
+        async with Guard("openai/test-model", options=ModelOptions(base_url=server.url, retries=3)) as guard:
+            with pytest.raises(UpstreamError, match="more than 1 MiB, which is too large") as told:
+                await guard(ASKED)
+
+        assert (told.value.status, len(server.requests), waits) == (502, 1, [])
+
+    async def test_a_fault_that_passes_is_retried(self, serve: Serve, waits: list[float]):
+        server = await serve(raw(b"", 503), cut(), reply_with({}, 429, {"Retry-After": "2"}), chat(KIND))
+        async with Guard("openai/test-model", options=ModelOptions(base_url=server.url, retries=3)) as guard:
+            found = await guard(ASKED)
+
+        assert found.text == KIND
+        assert len(waits) == 3
+        assert 2 <= waits[2] <= 3
 
     async def test_a_revision_that_fails_leaves_the_answer(self, serve: Serve):
         server = await serve(chat(RUDE), refuse("down", status=500))

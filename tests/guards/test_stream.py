@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenhand.guards.guard import Guard
+from evenhand.guards.openai_upstream import OpenAIUpstream
 from evenhand.guards.segments import LONGEST, going_on, pieces, segment_end
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
@@ -354,6 +355,30 @@ async def test_critics_of_a_stream_are_not_asked_twice(serve: Serve):
         await collected(guard)
 
     assert sum(map(is_judge, server.bodies)) == 1
+
+
+async def test_one_long_line_of_a_stream_is_read_whole(serve: Serve):
+    text = "x" * 700_000
+    server = await serve(streamed(text))
+    upstream = OpenAIUpstream("test-model", ModelOptions(base_url=server.url))
+
+    chunks = [chunk async for chunk in upstream.chat_stream(BODY)]
+    await upstream.aclose()
+
+    assert chunks[0]["choices"][0]["delta"]["content"] == text
+
+
+async def test_a_stream_that_is_too_large_ends_with_an_error(serve: Serve, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("evenhand.http.LARGEST_REPLY", 10_000)
+    server = await serve(streamed(*["word "] * 1000))
+    upstream = OpenAIUpstream("test-model", ModelOptions(base_url=server.url))
+
+    with pytest.raises(UpstreamError, match="too large") as told:
+        async for _ in upstream.chat_stream(BODY):
+            pass
+    await upstream.aclose()
+
+    assert told.value.status == 502
 
 
 async def test_an_upstream_that_does_not_stream_is_streamed_all_the_same(serve: Serve):

@@ -1,7 +1,7 @@
-"""Any OpenAI-compatible endpoint as an upstream: bodies go through as they are, but for the model's name.
+"""Any OpenAI-compatible endpoint as an upstream: request bodies pass unchanged, except for the model's name.
 
-It is the model of `models/openai.py` too, with the same connections and key; what a client asks for is not dropped
-where a server does not know it, as critics' calls do, but answered with the server's own complaint.
+It is also the model of `models/openai`, with the same connections and key. A parameter of the client that the server
+rejects is not dropped, as it is in the guard's own calls: the client gets the server's complaint.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from evenhand.models.openai import OpenAIModel
 T = TypeVar("T")
 
 LONGEST_PAUSE = 5.0
-"""Seconds; an endpoint that asks for a longer pause is not tried again, and the client is told how long to wait."""
+"""Seconds; when the endpoint asks for a longer pause, there is no retry, and the client gets its Retry-After."""
 _CLIENTS = (400, 404, 409, 413, 415, 422)
-"""What the client's request did; other faults lie between the guard and its upstream."""
+"""Statuses that the client's request caused; others concern the guard and its upstream only."""
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _COUNT = "stream_options"
 _OWN = ("stream", _COUNT, "n")
@@ -136,7 +136,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
 
     def _relayed(self, reply: Reply) -> UpstreamError:
-        """The upstream's complaint as the client may see it; what concerns the guard's own key is not the client's."""
+        """The upstream's error as the client may see it; errors about the guard's own key are not shown."""
         status, payload, wait = reply.status, reply.body, retry_after(reply.headers)
         if status in (401, 403):
             return UpstreamError(502, f"The upstream {self.name} refuses the guard's key ({status}).")
@@ -158,7 +158,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
 
 async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-    """The response as it is, for those who read it as a stream."""
+    """The response itself, to be read as a stream."""
     return response
 
 
