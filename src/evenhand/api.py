@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import aio
+from evenhand.methods import GUARD_METHOD
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.runner import Progress, Runner
@@ -71,7 +72,7 @@ def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | 
 def guard(
     model: str,
     *,
-    method: str = "stardtox",
+    method: str = GUARD_METHOD,
     policy: str | GuardPolicy = "revise",
     judge: str | None = None,
     options: ModelOptions | None = None,

@@ -3,13 +3,18 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from evenhand.evaluators.calibration import Contrast, JudgeTest
+from evenhand.methods.base import METHODS
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
+from evenhand.scorers.rubric import Ratings
+from evenhand.session import Session
+from evenhand.types import Message, Params, Sample
 from support.judges import constant, seeing
 from support.referees import contrasting, referee, shown, verdict
 
@@ -54,10 +59,10 @@ def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: A
     sees, by_odds = (cli("doctor", f"judging/{name}", "--judge").out for name in ("seeing", "odds"))
 
     assert re.search(r"^referee +60/60 +1\.00 +90\.0 +10\.0 +50\.0$", sees, re.MULTILINE)
-    assert sees.endswith("use       --method debate:scoring=numbers\nuse       evenhand pairs RUN --threshold 5\n")
+    assert "use       --method debate:scoring=numbers\nuse       evenhand pairs RUN --threshold 5\n" in sees
     assert re.search(r"^referee +60/60 +0\.50 +30\.0 +30\.0  at chance: do not use it$", by_odds, re.MULTILINE)
     assert re.search(r"^odds +30/30 +1\.00 +100\.0 +0\.0 +50\.0$", by_odds, re.MULTILINE)
-    assert by_odds.endswith("use       --method debate:scoring=odds\nuse       evenhand pairs RUN --threshold 5\n")
+    assert "use       --method debate:scoring=odds\nuse       evenhand pairs RUN --threshold 5\n" in by_odds
 
 
 @pytest.mark.usefixtures("_judges")
@@ -71,6 +76,23 @@ def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark
     run = cli("run", "--model", "fake/A", *plan)
 
     assert run.code == 0, run
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any, monkeypatch: pytest.MonkeyPatch):
+    async def rate(session: Session) -> Ratings:
+        values = {"warmth": 0.9 if session.sample.id == "warm" else 0.2}
+        return Ratings(values, values)
+
+    texts = [Contrast(Sample(name, "chat", name), rate, [("warmth", name == "warm")]) for name in ("warm", "cold")]
+    test = JudgeTest("judge for own", lambda: texts, lambda found: {"warmth": found[0].threshold})
+    own = replace(METHODS.get("default"), name="own", calibration=test)
+    monkeypatch.setitem(METHODS._things, "own", own)
+
+    result = cli("doctor", "judging/seeing", "--judge")
+
+    assert re.search(r"^warmth +1/1 +1\.00 +90\.0 +20\.0 +55\.0$", result.out, re.MULTILINE)
+    assert "use       --method own:warmth=0.55" in result.out
 
 
 @pytest.mark.usefixtures("_judges")

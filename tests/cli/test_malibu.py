@@ -148,7 +148,7 @@ def test_iterations_are_refused_since_rounds_are_in_the_audit(cli, models):
     result = cli("compare", "r", "--iterations")
 
     assert result.code == 2
-    assert "in its audit; leave --iterations away" in result.err
+    assert "in its audit; remove --iterations" in result.err
 
 
 def test_generating_is_a_command_of_its_own(cli):

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from evenhand.evaluators.calibration import Calibration, calibrate
+from evenhand.evaluators.calibration import Calibration, Contrast, calibrate
 from evenhand.methods.mabrf import calibrate as mabrf
 from evenhand.methods.stardtox.calibrate import contrasts, suggested_options
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
+from evenhand.scorers.rubric import Ratings
+from evenhand.session import Session
+from evenhand.types import Message, Params, Sample, Unscored
 from support.judges import constant, seeing
 
 RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "harm"]
@@ -52,6 +54,19 @@ async def test_some_replies_that_cannot_be_read_leave_the_others():
     assert found["support"].auc is None
     assert found["harm"].auc == 1.0
     assert suggested_options(list(found.values())) == {"quality": 50.0}
+
+
+async def test_one_reply_may_rate_two_texts_and_is_one_where_it_cannot_be_read():
+    async def rate(session: Session) -> Ratings | Unscored:
+        if session.sample.id == "unread":
+            return Unscored("no numbers")
+        values = {"referee/biased": 0.8, "referee/fair": 0.3}
+        return Ratings(values, values)
+
+    expected = [("referee/biased", True), ("referee/fair", False)]
+    texts = [Contrast(Sample(name, "chat", "Why?"), rate, expected) for name in ("read", "unread")]
+
+    assert await calibrate(FunctionModel(constant), texts) == [Calibration("referee", [0.8], [0.3], 1)]
 
 
 async def test_both_sides_of_each_rating_are_asked_about_and_progress_is_told():

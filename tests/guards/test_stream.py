@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from evenhand.guards.openai_upstream import OpenAIUpstream
 from evenhand.guards.segments import LONGEST, going_on, pieces, segment_end
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
+from evenhand.methods.base import METHODS
 from evenhand.models.base import ModelOptions
 from support.fixtures import Serve
 from support.guarding import (
@@ -28,7 +30,7 @@ from support.guarding import (
     streamed,
     words_of,
 )
-from support.server import Body, Reply, completion, outlast, refuse, reply_with
+from support.server import Body, Reply, chat, completion, outlast, refuse, reply_with
 from support.stardtox import Rule
 
 BODY = {"messages": ASKED}
@@ -49,6 +51,29 @@ async def collected(guard: Guard, body: dict[str, Any] | None = None) -> tuple[l
 def cut_at_random(text: str, draw: random.Random) -> list[str]:
     places = sorted(draw.sample(range(1, len(text)), draw.randint(0, min(40, len(text) - 1))))
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_method_of_ones_own_is_streamed_if_it_declares_how(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, streams: bool
+):
+    default = METHODS.get("default")
+    own = replace(default, name="own", streams=default.streams if streams else None)
+    monkeypatch.setitem(METHODS._things, "own", own)  # pyright: ignore[reportPrivateUsage]
+    server = await serve(streamed(CALM) if streams else chat(CALM))
+    async with guard_of(server, method="own") as guard:
+        _, final = await collected(guard)
+
+    assert final.text == CALM
+    assert bool(server.bodies[0].get("stream")) is streams
+
+
+async def test_a_stream_records_the_prompt_of_its_method(serve: Serve):
+    server = await serve(streamed(CALM))
+    async with guard_of(server, method="fair_prompt") as guard:
+        _, final = await collected(guard)
+
+    assert [turn.prompt_id for turn in final.trace] == ["methods/fair_prompt/chat"]
 
 
 async def test_a_calm_answer_comes_sentence_by_sentence(serve: Serve):

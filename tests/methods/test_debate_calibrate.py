@@ -8,7 +8,7 @@ from evenhand.benchmarks.debates.records import Statement
 from evenhand.data.debates import BIASES
 from evenhand.evaluators.calibration import Calibration, calibrate
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.calibrate import contrasts, merged, suggested_options, suggested_threshold
+from evenhand.methods.debate.calibrate import contrasts, suggested_options, suggested_threshold
 from evenhand.methods.debate.referee import judge
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
@@ -18,7 +18,7 @@ from support.referees import contrasting, referee, shown, verdict
 
 async def worth(reply: Callable[[Sequence[Message], Params], str]) -> dict[str, Calibration]:
     """A referee's calibrations by rating."""
-    found = merged(await calibrate(FunctionModel(reply), contrasts()))
+    found = await calibrate(FunctionModel(reply), contrasts())
     return {each.rating: each for each in found}
 
 
@@ -113,14 +113,6 @@ def test_of_two_that_are_fit_the_better_is_suggested(numbers: float, odds: float
 
     assert all(each.threshold is not None for each in found)
     assert suggested_options(found) == {"scoring": scoring}
-
-
-def test_other_ratings_stay_as_they_are():
-    other = Calibration("support", [0.9], [0.1], 2)
-    sides = [Calibration("referee/biased", [0.8], [], 1), Calibration("referee/fair", [], [0.3], 1)]
-    odds = Calibration("odds", [], [], 0)
-
-    assert merged([*sides, other, odds]) == [other, Calibration("referee", [0.8], [0.3], 1), odds]
 
 
 def test_a_threshold_is_one_that_pairs_can_be_made_with():

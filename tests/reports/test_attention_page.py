@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.models.hf.attention import Attention
-from evenhand.reports.attention import Framed, parts_table, render_attention, write_attention_csv
+from evenhand.reports.attention import Framed, passages_table, render_attention, write_attention_csv
 
 WORDS = ("<s>", "\n", "You", " wrote", " <b>this</b>.", "\n")
 LAYERS = ((0.8, 0.0, 0.02, 0.08, 0.1, 0.0), (0.6, 0.0, 0.1, 0.1, 0.2, 0.0))
@@ -57,6 +57,6 @@ def test_the_numbers_as_csv(tmp_path: Path):
 
 
 def test_a_part_that_is_not_found_is_a_dash():
-    (columns,) = [[list(column.cells) for column in parts_table("T", [framed()]).columns]]
+    (columns,) = [[list(column.cells) for column in passages_table("T", [framed()]).columns]]
 
     assert [str(column[0]) for column in columns] == ["own", "15.00", "–", "85.00"]

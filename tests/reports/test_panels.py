@@ -23,6 +23,8 @@ from support.browser import words_in
 
 SECTIONS = ("judges", "discussion", "scores", "coverage")
 
+SECTIONS = ("judges", "discussion", "scores", "coverage")
+
 
 def study(*audits: PanelAudit) -> StudyResult:
     """A judge, a panel and a panel with an instruction, with all that an ordinary study has."""
@@ -30,8 +32,8 @@ def study(*audits: PanelAudit) -> StudyResult:
     names = ("judge", "panel", "fair_panel")
     given = audits or (audit(0.2, rounds=0), audit(0.3), audit(-0.2, seed=1))
     arms = [replace(arm, label=name, audit=each) for arm, name, each in zip(plain.arms, names, given, strict=False)]
-    turns = [Correction(arms[1].id, arms[2].id, [turned()])] if len(arms) > 2 else []
-    return replace(plain, benchmark="malibu", arms=arms, corrections=turns)
+    turns = [Correction(arms[1].id, arms[2].id, [turned().sentence])] if len(arms) > 2 else []
+    return replace(plain, benchmark="malibu", arms=arms, corrections=turns, report_sections=SECTIONS)
 
 
 @pytest.fixture(scope="module")

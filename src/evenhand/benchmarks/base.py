@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,32 @@ def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
 
+class EstimateLike(Protocol):
+    """The value of a metric with its interval, scaled for display."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def n(self) -> int: ...
+
+
+Lookup = Callable[[str], EstimateLike | None]
+"""A metric's name → its estimate in one arm."""
+
+
+class Audit(Protocol):
+    """What a benchmark finds in all records of an arm at once."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """The findings in words, the most important first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which samples to take: `limit` in all, spread evenly over the benchmark's strata by `seed`."""
@@ -81,7 +107,10 @@ class Selection:
 
 
 class Benchmark(ABC, Generic[Options_co]):
-    """Samples + grade + metrics. A benchmark is made with its options by name, and finds them in `self.options`."""
+    """Samples + grade + metrics. A benchmark is made with its options by name, and finds them in `self.options`.
+
+    Optional declarations: `report_sections`, `position_advice`, and the methods from `confusion` on.
+    """
 
     name: ClassVar[str]
     version: ClassVar[str]
@@ -96,6 +125,10 @@ class Benchmark(ABC, Generic[Options_co]):
     """The metadata key whose values break the metrics down."""
     scorers: ClassVar[tuple[str, ...]] = ()
     """The scorers whose scores of the answer's text join the grade, unless the plan names others."""
+    report_sections: ClassVar[tuple[str, ...]] = ()
+    """Sections that its reports have besides those of every report, by their names in `evenhand.reports.sections`."""
+    position_advice: ClassVar[str] = ""
+    """What a strong preference for a position means and what helps, as the end of the warning about it."""
     Options: ClassVar[type[options.Options]] = options.Options
     """The options that it takes."""
 
@@ -121,6 +154,21 @@ class Benchmark(ABC, Generic[Options_co]):
 
     def caveats(self) -> Sequence[str]:
         """What a reader must know before believing the numbers, each as a sentence without its full stop."""
+        return ()
+
+    def warnings(self, estimate: Lookup) -> Sequence[str]:
+        """What the estimates of one arm warn of, each as a sentence that follows the arm's name."""
+        del estimate
+        return ()
+
+    def audit(self, records: Sequence[Record]) -> Audit | None:
+        """What all records of one arm show at once; a study keeps them in memory only if this is overridden."""
+        del records
+        return None
+
+    def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
+        """What a mitigation (`after`) turned around, by the audits of an arm without it and with it, in sentences."""
+        del before, after
         return ()
 
     def fingerprint(self) -> Mapping[str, Any]:

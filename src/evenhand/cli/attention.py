@@ -44,7 +44,7 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     """
     from rich.console import Console
 
-    from evenhand.reports.attention import parts_table, render_attention, write_attention_csv
+    from evenhand.reports.attention import passages_table, render_attention, write_attention_csv
     from evenhand.reports.html import write_page
 
     if out.suffix.lower() not in (".html", ".htm"):
@@ -55,7 +55,7 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     lead = f"Where the last token before the reply looks, over the prompts that ask {spec} about the text {shown.id}."
     write_page(render_attention(title, lead, framed, layers=layers), out)
     write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
-    Console().print(parts_table(f"{title}: {spec}, {shown.id}", framed))
+    Console().print(passages_table(f"{title}: {spec}, {shown.id}", framed))
     click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")
 
 
@@ -82,8 +82,8 @@ def _framed(spec: str, options: ModelOptions, text: Text, seed: int) -> list[Fra
     try:
         found: list[Framed] = []
         for name, written in WRITTEN.items():
-            parts = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
-            found.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), parts))
+            passages = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
+            found.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), passages))
         return found
     finally:
         aio.run(model.aclose())

@@ -38,8 +38,8 @@ def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: 
     """Check the model SPEC: one tiny call, then what it supports (two more tiny calls).
 
     With --judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
-    at chance, and its verdicts are worth nothing; for others the thresholds that part the texts best are printed, as
-    options of the methods stardtox, mabrf and debate and of `evenhand pairs`.
+    at chance, and its ratings are worth nothing; for others the thresholds that part the texts best are printed, as
+    options of the methods that ask a judge, and of other commands that use its ratings.
     """
     settings = key_values(extra, "--model-option")
     return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), judge))
@@ -64,25 +64,21 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
 
 async def _judge(model: Model) -> None:
     from evenhand.evaluators.calibration import calibrate
-    from evenhand.methods.debate import calibrate as debate
-    from evenhand.methods.mabrf import calibrate as mabrf
-    from evenhand.methods.stardtox import calibrate as stardtox
+    from evenhand.methods.base import METHODS
 
-    with click.progressbar(length=1, label="judging", file=sys.stderr) as bar:
-
-        def tell(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(1)
-            del done
-
-        texts = [*stardtox.contrasts(), *mabrf.contrasts(), *debate.contrasts()]
-        found = debate.merged(await calibrate(model, texts, tell))
-    _tell_ratings(found)
-    _tell_use("stardtox", stardtox.suggested_options(found), "another model to judge for stardtox")
-    _tell_use("mabrf", mabrf.suggested_options(found), "another model to judge for mabrf")
-    _tell_use("debate", debate.suggested_options(found), "another model to referee")
-    if (threshold := debate.suggested_threshold(found)) is not None:
-        click.echo(f"use       evenhand pairs RUN --threshold {threshold:g}")
+    methods = [METHODS.get(name) for name in METHODS.names()]
+    tests = {each.name: each.calibration for each in methods if each.calibration is not None}
+    contrasts = {name: test.contrasts() for name, test in tests.items()}
+    with click.progressbar(length=sum(map(len, contrasts.values())), label="judging", file=sys.stderr) as bar:
+        found = {
+            name: await calibrate(model, texts, lambda _done, _total: bar.update(1))
+            for name, texts in contrasts.items()
+        }
+    _tell_ratings([each for ratings in found.values() for each in ratings])
+    for name, test in tests.items():
+        _tell_use(name, test.options(found[name]), f"another model to {test.task}")
+        for command in test.commands(found[name]):
+            click.echo(f"use       {command}")
 
 
 def _tell_ratings(found: Sequence[Calibration]) -> None:

@@ -12,7 +12,6 @@ from evenhand.cli.options import plan_options_without, read_order
 from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.cli.run import STOPPED, execute, run_order
 from evenhand.errors import UsageError
-from evenhand.reports.sections.framing import framing_sentences
 
 BENCHMARK = METHOD = "framing"
 _FIXED = ("benchmark", "settings", "scorers")
@@ -53,10 +52,6 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
 
 
 def _report(runs: Sequence[Path], out: Path) -> int:
-    """The study and its report, and whether the paper's ordering holds for each arm."""
-    result, target = study_and_report(runs, report_path(out), benchmark=BENCHMARK)
-    print_study(result, target)
-    for arm in result.arms:
-        for sentence in framing_sentences(arm):
-            click.echo(f"• {arm.label}: {sentence}")
+    """The study and its report."""
+    print_study(*study_and_report(runs, report_path(out), benchmark=BENCHMARK))
     return 0

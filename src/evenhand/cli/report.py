@@ -55,20 +55,21 @@ def study_and_report(
 
 
 def print_study(result: StudyResult, target: Path) -> None:
-    """The tables, the verdicts and the warnings on standard output."""
+    """The tables, the conclusions and the warnings on standard output."""
     from rich.console import Console
 
-    from evenhand.reports.sections.panels.tables import audit_sentences, audit_tables
+    from evenhand.reports.sections.base import sections_of
     from evenhand.reports.tables import arm_table, effect_table
 
     console = Console()
     console.print(arm_table(result))
     if result.effects:
         console.print(effect_table(result))
-    for table in audit_tables(result):
+    sections = sections_of(result)
+    for table in (table for section in sections for table in section.tables(result)):
         console.print(table)
-    for verdict in (*result.verdicts, *audit_sentences(result)):
-        console.print(f"• {verdict}", markup=False, highlight=False)
+    for sentence in (*result.verdicts, *(each for section in sections for each in section.sentences(result))):
+        console.print(f"• {sentence}", markup=False, highlight=False)
     for warning in result.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)
     click.echo(f"Report: {target}")

@@ -10,6 +10,7 @@ import click
 
 from evenhand import aio
 from evenhand.errors import UsageError
+from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
 from evenhand.server.process.lifecycle import Order, check
 
@@ -31,7 +32,7 @@ _ROUTE_FLAGS = (
 @click.command()
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file with routes, keys and limits.")
 @click.option("--model", "-M", metavar="SPEC", help="The model of the one route, where there is no config.")
-@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help="How answers are mended (default stardtox).")
+@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help=f"How answers are mended (default {GUARD_METHOD}).")
 @click.option("--judge", metavar="SPEC", help="The critics' model (default: the model itself).")
 @click.option("--policy", type=click.Choice(["revise", "flag", "block"]), help="Default revise.")
 @click.option("--blocked-text", help="What stands in for a blocked answer.")

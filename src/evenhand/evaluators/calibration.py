@@ -6,9 +6,10 @@ the judge it was found with.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from evenhand import aio
 from evenhand.asking.judge import judge
@@ -27,7 +28,7 @@ class Contrast:
     sample: Sample
     rate: Callable[[Session], Awaitable[Ratings | Unscored]]
     expected: Sequence[tuple[str, bool]]
-    """(rating, whether it should be high)."""
+    """(rating, whether it should be high). One call that rates several texts names them `rating/text`."""
 
 
 def rated_by(
@@ -71,34 +72,53 @@ class Calibration:
         return sum(x >= cut for x in self.high) / len(self.high) + sum(x < cut for x in self.low) / len(self.low)
 
 
-Found = Callable[[int, int], None]
-"""Told how many of how many calls are done."""
+@dataclass(frozen=True, slots=True)
+class JudgeTest:
+    """What a method declares about its judge: texts to tell apart, and what follows from how a model rates them."""
+
+    task: str
+    """What the judge does, as in "another model to …": `judge for NAME`."""
+    contrasts: Callable[[], Sequence[Contrast]]
+    options: Callable[[Sequence[Calibration]], Mapping[str, Any]]
+    """The method's options for such a judge; none for a judge at chance."""
+    commands: Callable[[Sequence[Calibration]], Sequence[str]] = lambda _: ()
+    """Other commands that depend on the judge, with their options."""
 
 
-async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Found | None = None) -> list[Calibration]:
+Progress = Callable[[int, int], None]
+"""Called with the number of contrasts that are rated, and of all."""
+
+
+async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Progress | None = None) -> list[Calibration]:
     """Every rating that the contrasts ask for, by this model."""
     done = 0
 
-    async def run(job: Contrast) -> list[tuple[str, bool, float | None]]:
+    async def run(contrast: Contrast) -> Ratings | Unscored:
         nonlocal done
-        found = await job.rate(Session(job.sample, {"base": model}))
+        found = await contrast.rate(Session(contrast.sample, {"base": model}))
         done += 1
         if progress is not None:
             progress(done, len(contrasts))
-        return [
-            (rating, high, None if isinstance(found, Unscored) else found.values[rating])
-            for rating, high in job.expected
-        ]
+        return found
 
-    rated = [each for rows in await aio.all_of([run(job) for job in contrasts]) for each in rows]
-    names = dict.fromkeys(rating for rating, _, _ in rated)
-    return [_calibration(name, [each for each in rated if each[0] == name]) for name in names]
+    replies = await aio.all_of([run(each) for each in contrasts])
+    names = dict.fromkeys(_rating(key) for each in contrasts for key, _ in each.expected)
+    return [_calibration(name, list(zip(contrasts, replies, strict=True))) for name in names]
 
 
-def _calibration(name: str, rated: Sequence[tuple[str, bool, float | None]]) -> Calibration:
-    return Calibration(
-        name,
-        [value for _, high, value in rated if high and value is not None],
-        [value for _, high, value in rated if not high and value is not None],
-        sum(value is None for _, _, value in rated),
-    )
+def _calibration(name: str, rated: Sequence[tuple[Contrast, Ratings | Unscored]]) -> Calibration:
+    high: list[float] = []
+    low: list[float] = []
+    unscored = 0
+    for contrast, reply in rated:
+        expected = [(key, is_high) for key, is_high in contrast.expected if _rating(key) == name]
+        if isinstance(reply, Unscored):
+            unscored += bool(expected)
+            continue
+        for key, is_high in expected:
+            (high if is_high else low).append(reply.values[key])
+    return Calibration(name, high, low, unscored)
+
+
+def _rating(key: str) -> str:
+    return key.partition("/")[0]

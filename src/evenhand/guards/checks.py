@@ -1,7 +1,7 @@
-"""The checks of one request: every evaluator's word on every answer, asked for once and remembered.
+"""The checks of one request: what every evaluator says of every answer, asked for once and remembered.
 
-It stands between a method and its evaluators, so that what StarDTox has judged is not judged again for the record. A
-critic that fails says nothing about the answer: that is a check not passed, with the reason.
+They stand between a method and its evaluators, so that an answer that the method had judged is not judged again for
+the record. If an evaluator fails, the check is not passed, with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Checks:
     async def evaluate(
         self, evaluator: Evaluator, sample: Sample, answer: Answer, session: Session
     ) -> Verdict | Unscored:
-        """What an evaluator says, its failures included; a session's way to its evaluators."""
+        """What an evaluator says; its failure is Unscored. Sessions ask their evaluators through this."""
         if not has_words(answer.text) and evaluator is not json_form:
             return Verdict(passed=True, details=NO_WORDS)
         key = (evaluator.name, answer.text)
@@ -43,13 +43,13 @@ class Checks:
             began = time.perf_counter()
             try:
                 self._said[key] = await evaluator.evaluate(sample, answer, session)
-            except Exception as error:  # whatever a critic raises, it must not take the answer down
+            except Exception as error:  # a broken evaluator must not take the answer down
                 self._said[key] = Unscored(str(error) or type(error).__name__)
             self.seconds += time.perf_counter() - began
         return self._said[key]
 
-    async def look(self, text: str, session: Session) -> tuple[Check, ...]:
-        """All checks of a text."""
+    async def run(self, text: str, session: Session) -> tuple[Check, ...]:
+        """Ask every evaluator that has not judged this text yet; all checks of the text."""
         answer = Answer(text)
         missing = [each for each in self.evaluators if (each.name, text) not in self._said]
         if len(missing) == 1:
@@ -59,7 +59,7 @@ class Checks:
         return self.known(text)
 
     def known(self, text: str) -> tuple[Check, ...]:
-        """What has been said about a text so far; what has not been is no pass."""
+        """The checks of a text as far as they are known; one that is not known is not passed."""
         return tuple(self._check(each, text) for each in self.evaluators)
 
     def excess(self, text: str) -> float:
@@ -83,7 +83,7 @@ class Checks:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything that an evaluator could read: a number or a smiley is no speech."""
+    """Whether there is anything that an evaluator could read: numbers and emoji are no words."""
     return any(map(str.isalpha, text))
 
 
@@ -97,6 +97,6 @@ def failed(checks: Sequence[Check]) -> tuple[str, ...]:
 
 
 def is_quick(evaluator: Evaluator, options: Mapping[str, Any]) -> bool:
-    """Whether it may look at every segment of a stream: it asks nobody outside this process."""
+    """Whether it is fast enough to check every segment of a stream: it calls nothing outside this process."""
     scorer = str(options["scorer"]).partition(":")[0]
     return evaluator.free and (evaluator.name != "toxicity" or scorer in _IN_PROCESS)

@@ -10,14 +10,15 @@ from typing import Any, Self
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.guards.conversation import request_body
-from evenhand.guards.loop import Loop, Parts
+from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.method import guard_method
 from evenhand.guards.model_upstream import ModelUpstream
 from evenhand.guards.openai_upstream import OpenAIUpstream
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.streaming import segments
+from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
+from evenhand.methods import GUARD_METHOD
 from evenhand.models.base import ModelOptions, load_model, split_spec
 from evenhand.models.budget import Price
 from evenhand.scorers.base import Scorer, load_scorer
@@ -38,7 +39,7 @@ class Guard:
         self,
         model: str | Upstream,
         *,
-        method: str = "stardtox",
+        method: str = GUARD_METHOD,
         policy: GuardPolicy | None = None,
         judge: str | None = None,
         options: ModelOptions | None = None,
@@ -51,11 +52,13 @@ class Guard:
         chosen = guard_method(method, policy)
         self._scorers: dict[str, Scorer] = {}
         if any(each.name == "toxicity" for each in chosen.evaluators):
-            self._scorer(str(chosen.options["scorer"]))  # a scorer that cannot work is told now, not by an answer
-        self._borrowed = isinstance(model, Upstream)
+            self._scorer(
+                str(chosen.options["scorer"])
+            )  # a scorer that does not work is reported now, not with the first answer
+        self._upstream_is_given = isinstance(model, Upstream)
         self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
         self.policy = policy
-        self._parts = Parts(
+        self._setup = Setup(
             self.upstream,
             None if judge is None else load_model(judge, judge_options or options),
             chosen,
@@ -81,19 +84,19 @@ class Guard:
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
-        return await Loop(self._parts, self._checked(body)).run()
+        return await Loop(self._setup, self._checked(body)).run()
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         """The answer in segments, each checked before it is released; the last one carries the record."""
-        return segments(self._parts, self._checked(body))
+        return stream_segments(self._setup, self._checked(body))
 
     async def aclose(self) -> None:
-        """Release the connections of all models; an upstream that was lent stays open."""
+        """Close the connections of all models, except those of an upstream that was passed in."""
         work = [each.aclose() for each in self._scorers.values()]
-        if not self._borrowed:
+        if not self._upstream_is_given:
             work.append(self.upstream.aclose())
-        if self._parts.judge is not None:
-            work.append(self._parts.judge.aclose())
+        if self._setup.judge is not None:
+            work.append(self._setup.judge.aclose())
         await asyncio.gather(*work, return_exceptions=True)
 
     def close(self) -> None:
@@ -120,7 +123,7 @@ class Guard:
 
     def _checked(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         modalities: Any = body.get("modalities")
-        if self._parts.method.evaluators and modalities and modalities != ["text"]:
+        if self._setup.method.evaluators and modalities and modalities != ["text"]:
             raise BadRequest("The guard checks words: ask for text alone.", "modalities")
         return body
 

@@ -20,8 +20,8 @@ from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
 from evenhand.guards.method import GuardMethod
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.request import Made, Request, RequestModel, WordlessAnswer, written
-from evenhand.guards.settle import Settled, settled
+from evenhand.guards.record import WholeAnswer, record_whole
+from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, written_answer
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
 from evenhand.methods.base import METHODS, Method
@@ -33,11 +33,11 @@ from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Sample, Usage
 
 _EARLY = ("unjudged", "no_reasoning")
-"""Ends of methods that could not do their work, though there is an answer."""
+"""Stop reasons of methods that gave up early, though there is an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Setup:
     """What all requests of a guard share."""
 
     upstream: Upstream
@@ -52,27 +52,27 @@ class Parts:
 class Loop:
     """The work on one request, and what is known about it so far."""
 
-    def __init__(self, parts: Parts, body: Mapping[str, Any]) -> None:
-        self.parts = parts
-        self.request = Request(body, parts.upstream)
-        method = parts.method
+    def __init__(self, setup: Setup, body: Mapping[str, Any]) -> None:
+        self.setup = setup
+        self.request = Request(body, setup.upstream)
+        method = setup.method
         if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
         self.checks = Checks(method.evaluators, method.options)
         self.session = self._session(method.options)
         self.outcome: Outcome | None = None
-        self.wordless: Made | None = None
+        self.wordless: RawAnswer | None = None
         self.late = False
         self.problems: list[str] = []
 
     @property
     def passes_through(self) -> bool:
         """Whether nothing is checked and nothing changed."""
-        return not self.parts.method.evaluators and self.parts.method.method.name == "default"
+        return not self.setup.method.evaluators and self.setup.method.method.name == "default"
 
     async def run(self) -> Guarded:
         """The answer that the policy allows, with its record."""
-        limit = asyncio.timeout(self.parts.policy.latency)
+        limit = asyncio.timeout(self.setup.policy.latency)
         try:
             async with limit:
                 await self._answer()
@@ -82,17 +82,17 @@ class Loop:
                 raise
             self.late = True
             preferred = await self._best_so_far()
-        return self.settle(preferred)
+        return self.record(preferred)
 
-    def settle(self, text: str) -> Guarded:
+    def record(self, text: str) -> Guarded:
         """The record of an answer with this text."""
-        first = self.request.made[0]
+        first = self.request.answers[0]
         before = self.checks.known(_words(first))
-        if self.wordless:  # a refusal or a tool call is in a form of its own
+        if self.wordless:  # a refusal or a tool call has a form of its own
             before = tuple(check for check in before if check.name != json_form.name)
-        found = Settled(
+        answer = WholeAnswer(
             text=text,
-            made=next((each for each in reversed(self.request.made) if each.text == text), None),
+            raw=next((each for each in reversed(self.request.answers) if each.text == text), None),
             first=first,
             before=before,
             after=before if self.wordless else self.checks.known(text),
@@ -100,11 +100,11 @@ class Loop:
             late=self.late,
             wordless=self.wordless is not None,
             wants_json=wants_json(self.request.response_format),
-            method=self.parts.method.method.name,
+            method=self.setup.method.method.name,
             problems=tuple(self.problems),
         )
         return replace(
-            settled(found, self.parts.policy),
+            record_whole(answer, self.setup.policy),
             iterations=max(0, self.request.calls - 1),
             usage=self.usage(),
             trace=tuple(self.session.trace),
@@ -117,11 +117,11 @@ class Loop:
     def usage(self) -> Usage:
         """Of all calls so far; money where every model's price is known."""
         total = Usage()
-        free = {model.spec for model in (self.parts.upstream.model, self.parts.judge) if model and model.free}
+        free = {model.spec for model in (self.setup.upstream.model, self.setup.judge) if model and model.free}
         for turn in self.session.trace:
             if turn.generation is None:
                 continue
-            used, price = turn.generation.usage, self.parts.prices.get(turn.generation.model)
+            used, price = turn.generation.usage, self.setup.prices.get(turn.generation.model)
             if price is None and turn.generation.model not in free:
                 total += replace(used, cost=None)
             else:
@@ -129,24 +129,24 @@ class Loop:
         return total
 
     async def _answer(self) -> None:
-        """Run the method; where it fails without any answer, the plain one is asked for."""
-        await self._run(self.parts.method.method)
-        if not self.request.made and self.outcome and isinstance(self.outcome.result, Answer):
-            self.request.made.append(written(self.outcome.result.text))
-        if not self.request.made:
-            self.problems.append(f"the method {self.parts.method.method.name} gave no answer")
+        """Run the method; if it fails without any answer, ask the plain model."""
+        await self._run(self.setup.method.method)
+        if not self.request.answers and self.outcome and isinstance(self.outcome.result, Answer):
+            self.request.answers.append(written_answer(self.outcome.result.text))
+        if not self.request.answers:
+            self.problems.append(f"the method {self.setup.method.method.name} gave no answer")
             await self._run(METHODS.get("default"))
 
     async def _run(self, method: Method) -> None:
         try:
             self.outcome = await method.run(self.session.sample, self.session)
-            if self.request.made and self.outcome.stop in _EARLY:
+            if self.request.answers and self.outcome.stop in _EARLY:
                 self.problems.append(f"the method {method.name} ended early: {self.outcome.stop}")
         except WordlessAnswer as end:
-            self.wordless = end.made
+            self.wordless = end.answer
             self.session.trace[-1] = replace(self.session.trace[-1], generation=end.generation, error=None)
         except UpstreamError as error:
-            if not self.request.made:
+            if not self.request.answers:
                 raise
             self.problems.append(str(error))
         except ModelError as error:  # a thought or a critic failed: there may be an answer all the same
@@ -154,34 +154,34 @@ class Loop:
 
     async def _preferred(self) -> str:
         """The text to return: the method's where it passes, else the best of all answers."""
-        first = self.request.made[0]
-        await self.checks.look(_words(first), self.session)
+        first = self.request.answers[0]
+        await self.checks.run(_words(first), self.session)
         result = self.outcome.result if self.outcome else None
-        if self.wordless or self.parts.policy.action == "flag":
+        if self.wordless or self.setup.policy.action == "flag":
             return first.text
         wanted = result.text if isinstance(result, Answer) else first.text
-        if all(check.passed for check in await self.checks.look(wanted, self.session)):
+        if all(check.passed for check in await self.checks.run(wanted, self.session)):
             return wanted
-        for made in self.request.made:
-            if made.text.strip():
-                await self.checks.look(made.text, self.session)
+        for answer in self.request.answers:
+            if answer.text.strip():
+                await self.checks.run(answer.text, self.session)
         return self._best(wanted)
 
     async def _best_so_far(self) -> str:
-        if not self.request.made:
-            raise UpstreamTimeout(f"No answer came within the latency budget of {self.parts.policy.latency:g} seconds.")
-        quick = [each for each in self.checks.evaluators if is_quick(each, self.parts.method.options)]
-        for made in self.request.made:
-            if made.text.strip():
+        if not self.request.answers:
+            raise UpstreamTimeout(f"No answer came within the latency budget of {self.setup.policy.latency:g} seconds.")
+        quick = [each for each in self.checks.evaluators if is_quick(each, self.setup.method.options)]
+        for answer in self.request.answers:
+            if answer.text.strip():
                 for each in quick:
-                    await self.checks.evaluate(each, self.session.sample, Answer(made.text), self.session)
-        if self.parts.policy.action == "flag" or self.wordless:
-            return self.request.made[0].text
+                    await self.checks.evaluate(each, self.session.sample, Answer(answer.text), self.session)
+        if self.setup.policy.action == "flag" or self.wordless:
+            return self.request.answers[0].text
         return self._best()
 
     def _best(self, *wanted: str) -> str:
         """By what is known: the right form, the fewest failed checks, the least excess; of equals the last."""
-        texts = [each.text for each in self.request.made if each.text.strip() and not each.refusal]
+        texts = [each.text for each in self.request.answers if each.text.strip() and not each.refusal]
         return min(reversed([*texts, *wanted]), key=self._rank)
 
     def _rank(self, text: str) -> tuple[bool, int, float]:
@@ -196,19 +196,19 @@ class Loop:
             ANSWER: RequestModel(request, answers=True),
             BASE: RequestModel(request, answers=False),
         }
-        if self.parts.judge is not None:
-            models[JUDGE] = self.parts.judge
+        if self.setup.judge is not None:
+            models[JUDGE] = self.setup.judge
         return Session(
             sample,
             models,
-            self.parts.seed,
+            self.setup.seed,
             options,
-            scorers=self.parts.scorers,
+            scorers=self.setup.scorers,
             response_format=request.response_format,
             evaluating=self.checks.evaluate,
         )
 
 
-def _words(made: Made) -> str:
+def _words(answer: RawAnswer) -> str:
     """What of an answer is checked: its words, or those of its refusal."""
-    return made.text or made.refusal
+    return answer.text or answer.refusal

@@ -1,4 +1,4 @@
-"""Which method a guard works with, and how: `stardtox`, or with options, `stardtox:iterations=1,toxicity=0.2`."""
+"""The method of a guard, its options and the evaluators that check its answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import yaml
 from evenhand.errors import PlanError, UsageError
 from evenhand.evaluators.base import Evaluator
 from evenhand.guards.policy import GuardPolicy
-from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.methods.stardtox.options import evaluators_for
+from evenhand.methods.base import METHODS, Method, check_fit, check_numbers
 
-STARDTOX = "stardtox"
-_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
-"""Where the guard differs from a study. A client pays for every word: all candidates but one would be thrown away. And
-answers are of all kinds: what scores under 0.5 is not counted as toxic by those who made the scores."""
-_THRESHOLDS = ("toxicity", "scorer")
+_THRESHOLDS: Mapping[str, Any] = {"toxicity": 0.5, "scorer": "builtin"}
+"""Options of the evaluators. Answers are of all kinds: the makers of the scores count nothing under 0.5 as toxic."""
+_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": _THRESHOLDS["toxicity"]}
+"""Defaults that differ from those of a study. A client pays for all candidates, and only one is returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +29,17 @@ class GuardMethod:
     evaluators: tuple[Evaluator, ...]
 
     @property
-    def revises(self) -> int:
-        """How often a failing answer is asked for again."""
-        return int(self.options["iterations"]) if self.method.name == STARDTOX else 0
+    def most_revisions(self) -> int:
+        """How often a failing answer may be asked for again."""
+        return 0 if self.method.revision is None else self.method.revision.most(self.options)
 
     def with_evaluator(self, added: Evaluator) -> GuardMethod:
         """The same with one more evaluator, for the method's loop too."""
         if added in self.evaluators:
             return self
-        options = {**self.options, "evaluators": (*self.options["evaluators"], added.name)}
+        options, revision = self.options, self.method.revision
+        if revision is not None:
+            options = revision.add_evaluators(options, [added.name])
         return replace(self, options=options, evaluators=(*self.evaluators, added))
 
 
@@ -49,23 +49,17 @@ def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
     chosen = METHODS.get(name)
     check_fit(chosen, "chat", "the guard")
     given = _read_options(listed)
-    options = chosen.with_options({**{key: _LIVE[key] for key in _LIVE if key in chosen.defaults}, **given})
     for key in policy.thresholds:
         if key not in _THRESHOLDS:
             raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
     thresholds = {key: value for key, value in policy.thresholds.items() if key not in given}
-    options = {**METHODS.get(STARDTOX).defaults, **_LIVE, **options, **thresholds}
-    evaluators = policy.checks()
-    if name == STARDTOX:
-        # The loop ends when the guard's own checks are content, so they are the method's too.
-        if "bias" in policy.evaluators and "toxicity" not in policy.evaluators and "bias" not in given:
-            options["bias"] = "llm"
-        added: Any = options["evaluators"] or ()
-        own = added.split("+") if isinstance(added, str) else list(added)
-        options["evaluators"] = tuple(dict.fromkeys((*own, *policy.evaluators)))
-        evaluators = tuple(evaluators_for("chat", options))
-    else:
-        evaluators_for("chat", options)  # refuses thresholds that make no sense
+    wanted = {**{key: _LIVE[key] for key in _LIVE if key in chosen.defaults}, **given}
+    if chosen.revision is not None:
+        # Its loop ends when all its evaluators pass an answer, so the guard's are among them.
+        wanted = chosen.revision.add_evaluators(wanted, policy.evaluators)
+    options = {**_THRESHOLDS, **chosen.with_options(wanted), **thresholds}
+    check_numbers("The guard's", options, {"toxicity": (0, 1)}, fractions=("toxicity",))
+    evaluators = policy.checks() if chosen.revision is None else tuple(chosen.revision.evaluators("chat", options))
     if chosen.check is not None:
         chosen.check("chat", options)
     if policy.action == "flag":

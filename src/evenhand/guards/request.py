@@ -27,14 +27,14 @@ _FORM = frozenset(
 class WordlessAnswer(Exception):  # noqa: N818 - an end, not a fault
     """The model's first answer has no words to work on: tool calls alone, a refusal, a filter, nothing."""
 
-    def __init__(self, made: Made, generation: Generation) -> None:
+    def __init__(self, answer: RawAnswer, generation: Generation) -> None:
         super().__init__("the answer has no words to check")
-        self.made = made
+        self.answer = answer
         self.generation = generation
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RawAnswer:
     """One answer of the upstream, as it came."""
 
     text: str
@@ -55,14 +55,14 @@ class Made:
 
 
 class Request:
-    """A chat completions body with its conversation in words, and the answers made so far."""
+    """A chat completions body with its conversation in words, and the upstream's answers so far."""
 
     def __init__(self, body: Mapping[str, Any], upstream: Upstream) -> None:
         self.body = body
         self.upstream = upstream
         self.conversation = conversation_in(body)
         self.response_format: Any = body.get("response_format")
-        self.made: list[Made] = []
+        self.answers: list[RawAnswer] = []
         self.calls = 0
         """How often an answer was asked for."""
         self.started = time.perf_counter()
@@ -97,20 +97,18 @@ class Request:
 
     async def answer(self, messages: Sequence[Message], n: int = 1) -> Generation:
         """Answers with all fields of the request."""
-        first = not self.made
+        first = not self.answers
         body = {**self.answer_body(messages, first=first), "n": n}
         self.calls += 1
         began = time.perf_counter()
         reply = await self.upstream.chat(body)
         self.seconds["answer" if first else "revision"] += time.perf_counter() - began
-        made = [made_of(choice, reply) for choice in _choices(reply)[:n]]
-        self.made += made
-        completions = tuple(
-            Completion(each.text, _FINISH.get(each.finish, "other"), each.refusal or None) for each in made
-        )
+        answers = [raw_answer(choice, reply) for choice in _choices(reply)[:n]]
+        self.answers += answers
+        completions = tuple(map(_completion, answers))
         generation = Generation(completions, self.upstream.spec, usage_in(reply), time.perf_counter() - began)
-        if first and (made[0].refusal or not made[0].text.strip()):
-            raise WordlessAnswer(made[0], generation)
+        if first and (answers[0].refusal or not answers[0].text.strip()):
+            raise WordlessAnswer(answers[0], generation)
         return generation
 
     async def thought(self, messages: Sequence[Message], params: Params) -> Generation:
@@ -122,8 +120,7 @@ class Request:
         body |= {"messages": self.raw(messages), **_without_tools(self.body)}
         began = time.perf_counter()
         reply = await self.upstream.chat(body)
-        made = made_of(_choices(reply)[0], reply)
-        completion = Completion(made.text, _FINISH.get(made.finish, "other"), made.refusal or None)
+        completion = _completion(raw_answer(_choices(reply)[0], reply))
         return Generation((completion,), self.upstream.spec, usage_in(reply), time.perf_counter() - began)
 
 
@@ -149,17 +146,21 @@ class RequestModel(Model):
         return await self._plain.generate(messages, params)
 
 
-def made_of(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> Made:
+def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer:
     """A choice of a reply with its words."""
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise UpstreamError(502, "The upstream sent an answer without a message.")
-    return Made(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
+    return RawAnswer(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
 
 
-def written(text: str) -> Made:
-    """An answer that a method has put together itself."""
-    return Made(text, {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}, {})
+def written_answer(text: str) -> RawAnswer:
+    """An answer that a method wrote itself, in the upstream's form."""
+    return RawAnswer(text, {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}, {})
+
+
+def _completion(answer: RawAnswer) -> Completion:
+    return Completion(answer.text, _FINISH.get(answer.finish, "other"), answer.refusal or None)
 
 
 def usage_in(reply: Mapping[str, Any]) -> Usage:

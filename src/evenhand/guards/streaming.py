@@ -1,7 +1,7 @@
-"""A streamed answer: text is held until its segment is whole and has passed the checks on all that was said so far.
+"""A streamed answer: text is held back until its segment is complete and has passed the checks, with what precedes it.
 
-A segment that fails is not released: the rest of the answer is asked for anew, from the last released word on. Methods
-and critics that need the whole answer get it, and it is released in segments afterwards.
+A segment that fails is not released: the model is asked for a new continuation from the last released word. If the
+method or an evaluator needs the whole answer, it is released in segments afterwards.
 """
 
 from __future__ import annotations
@@ -13,32 +13,29 @@ from dataclasses import replace
 from typing import Any
 
 from evenhand.guards.checks import is_quick
-from evenhand.guards.loop import Loop, Parts
+from evenhand.guards.loop import Loop, Setup
+from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
 from evenhand.guards.segments import going_on, pieces, segment_end
-from evenhand.guards.streamed import Streamed, streamed
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
-from evenhand.methods import stardtox
-from evenhand.methods.default import plain_prompt
-from evenhand.methods.fair_prompt import fair_conversation
+from evenhand.methods.base import FirstQuestion
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.json_form import wants_json
 from evenhand.types import Message
 from evenhand.untrusted import fenced
 
-_AT_ONCE = ("default", "fair_prompt", "stardtox")
-"""Methods whose first answer is the model's own and may be read while it is written."""
 _CONTEXT = 2_000
-"""Characters before a segment that are looked at with it; all of them, time and again, would take too long."""
+"""Characters before a segment that are checked with it; checking all of them again would take too long."""
 
 
-async def segments(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
     """The answer to a request, segment by segment; the last one is empty and carries the record."""
-    loop = Loop(parts, body)
-    quick = all(is_quick(each, parts.method.options) for each in loop.checks.evaluators)
-    if parts.method.method.name in _AT_ONCE and quick and not wants_json(loop.request.response_format):
-        async with aclosing(_Stream(loop).run()) as stream:
+    loop = Loop(setup, body)
+    streams = setup.method.method.streams
+    quick = all(is_quick(each, setup.method.options) for each in loop.checks.evaluators)
+    if streams is not None and quick and not wants_json(loop.request.response_format):
+        async with aclosing(_Stream(loop, streams).run()) as stream:
             async for segment in stream:
                 yield segment
         return
@@ -49,12 +46,12 @@ async def segments(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Segm
 
 
 class _Stream:
-    """One answer on its way: what was released, what the critics said, and whether it goes on."""
+    """One answer while it is written: what was released, what the evaluators said, and whether it goes on."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, first: FirstQuestion) -> None:
         self._loop = loop
-        self._parts = loop.parts
-        self._opening = self._first_messages()
+        self._setup = loop.setup
+        self._prompt, self._opening = first(loop.session.sample)
         self._replies: list[StreamedReply] = []
         self._released = ""
         self._critiques: dict[str, None] = {}
@@ -65,11 +62,11 @@ class _Stream:
         """Whether something was released although it failed."""
         self._over = False
         self._first_segment: float | None = None
-        latency = self._parts.policy.latency
+        latency = self._setup.policy.latency
         self._deadline = None if latency is None else asyncio.get_running_loop().time() + latency
 
     async def run(self) -> AsyncGenerator[Segment]:
-        for attempt in range(self._parts.method.revises + 1):
+        for attempt in range(self._setup.method.most_revisions + 1):
             async with aclosing(self._attempt(attempt)) as stream:
                 async for segment in stream:
                     if self._first_segment is None and segment.text:
@@ -80,14 +77,14 @@ class _Stream:
                 break
         blocked = not self._over
         if blocked:
-            text = ("\n\n" if self._released.strip() else "") + self._parts.policy.blocked_text
+            text = ("\n\n" if self._released.strip() else "") + self._setup.policy.blocked_text
             self._released += text
             yield Segment(text, self._after)
         yield Segment("", self._after, self._record(blocked))
 
     async def _attempt(self, number: int) -> AsyncGenerator[Segment]:
         """The answer, or what is left of it, until its end or a segment that fails."""
-        prompt, messages = self._asked(number)
+        prompt, messages = self._question(number)
         reply = StreamedReply(self._loop.request, messages, first=number == 0)
         self._replies.append(reply)
         held = ""
@@ -101,26 +98,26 @@ class _Stream:
                             continue
                         held, repeats = new, False
                     while end := segment_end(held) if self._loop.checks.evaluators else len(held):
-                        checks = await self._look(self._released[-_CONTEXT:] + held[:end])
+                        checks = await self._check(self._released[-_CONTEXT:] + held[:end])
                         if not self._may_go(checks):
                             return
                         yield Segment(held[:end], checks)
                         held = held[end:]
             held = "" if repeats else held
-            checks = await self._look(self._released[-_CONTEXT:] + held or reply.refusal)
+            checks = await self._check(self._released[-_CONTEXT:] + held or reply.refusal)
             if not self._may_go(checks):
                 return
             self._over = True
             if held:
                 yield Segment(held, checks)
             if len(self._released) > _CONTEXT:
-                self._failing |= not all(each.passed for each in await self._look(self._released))
+                self._failing |= not all(each.passed for each in await self._check(self._released))
         except UpstreamError as error:
             if number == 0:
                 raise
             self._loop.problems.append(str(error))
         finally:
-            self._loop.session.trace.append(reply.turn(prompt, self._parts.upstream.spec))
+            self._loop.session.trace.append(reply.turn(prompt, self._setup.upstream.spec))
 
     async def _next(self, texts: AsyncGenerator[str], number: int) -> str | None:
         """The next piece of text; the budget counts until the first words, and for whatever is asked for again."""
@@ -135,8 +132,8 @@ class _Stream:
             self._loop.late = True
             raise UpstreamTimeout("No answer came within the latency budget.") from None
 
-    async def _look(self, text: str) -> tuple[Check, ...]:
-        self._after = await self._loop.checks.look(text, self._loop.session)
+    async def _check(self, text: str) -> tuple[Check, ...]:
+        self._after = await self._loop.checks.run(text, self._loop.session)
         return self._after
 
     def _may_go(self, checks: Sequence[Check]) -> bool:
@@ -144,29 +141,25 @@ class _Stream:
         if all(check.passed for check in checks):
             return True
         self._before = self._before or tuple(checks)
-        if self._parts.policy.action == "flag" or (
-            self._parts.policy.action == "revise" and not self._parts.method.revises
+        if self._setup.policy.action == "flag" or (
+            self._setup.policy.action == "revise" and not self._setup.method.most_revisions
         ):
             self._failing = True
             return True
         self._critiques |= dict.fromkeys(f"- {each.words}" for each in checks if each.words)
         return False
 
-    def _asked(self, number: int) -> tuple[Prompt, tuple[Message, ...]]:
+    def _question(self, number: int) -> tuple[Prompt, tuple[Message, ...]]:
         """The messages of an attempt: the conversation, then what was released and why the rest was not."""
         if number == 0:
-            return plain_prompt("chat"), self._opening
-        told = fenced("\n".join(self._critiques) or "- It could not be checked.")
-        if not self._released.strip():
-            prompt = load_prompt(str(stardtox.__file__), "revise_chat")
-            return prompt, (*self._opening, *prompt.render(critiques=told))
+            return self._prompt, self._opening
+        critiques = fenced("\n".join(self._critiques) or "- It could not be checked.")
+        revision = self._setup.method.method.revision
+        if revision is not None and not self._released.strip():
+            prompt = revision.prompt()
+            return prompt, (*self._opening, *prompt.render(critiques=critiques))
         prompt = load_prompt(__file__, "continue_chat")
-        return prompt, (*self._opening, Message("assistant", self._released), *prompt.render(critiques=told))
-
-    def _first_messages(self) -> tuple[Message, ...]:
-        if self._parts.method.method.name == "fair_prompt":
-            return fair_conversation(self._loop.session.sample)
-        return self._loop.request.conversation
+        return prompt, (*self._opening, Message("assistant", self._released), *prompt.render(critiques=critiques))
 
     def _is_late(self) -> bool:
         """Whether nothing more may be asked for."""
@@ -183,7 +176,7 @@ class _Stream:
         }
         if self._first_segment is not None:
             stages["first_segment"] = self._first_segment
-        found = Streamed(
+        answer = StreamedAnswer(
             text=self._released,
             replies=self._replies,
             before=self._before or self._after,
@@ -193,5 +186,5 @@ class _Stream:
             late=self._loop.late,
             problems=tuple(self._loop.problems),
         )
-        record = streamed(found, self._parts.policy)
+        record = record_stream(answer, self._setup.policy)
         return replace(record, usage=self._loop.usage(), trace=tuple(self._loop.session.trace), stages=stages)

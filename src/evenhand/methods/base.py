@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.errors import PlanError, UnknownNameError
+from evenhand.evaluators.base import Evaluator
+from evenhand.evaluators.calibration import JudgeTest
 from evenhand.models.base import Feature
+from evenhand.prompts import Prompt
 from evenhand.registry import Registry
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample, SampleKind
+from evenhand.types import Message, Outcome, Sample, SampleKind
 
 Run = Callable[[Sample, Session], Awaitable[Outcome]]
 Check = Callable[[SampleKind, Mapping[str, Any]], object]
 """Raises PlanError for options that do not fit the kind of sample."""
+FirstQuestion = Callable[[Sample], tuple[Prompt, tuple[Message, ...]]]
+"""The prompt and the messages that ask for the first answer to a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """How a method revises answers that its evaluators object to; the guard adds its own checks to the evaluators."""
+
+    evaluators: Callable[[SampleKind, Mapping[str, Any]], Sequence[Evaluator]]
+    """The evaluators of an answer under these options."""
+    add_evaluators: Callable[[Mapping[str, Any], Sequence[str]], dict[str, Any]]
+    """The given options, changed so that the evaluators of these names are asked too."""
+    most: Callable[[Mapping[str, Any]], int]
+    """The maximum number of revisions under these options."""
+    prompt: Callable[[], Prompt]
+    """Asks for a new answer to a conversation; its variable is `critiques`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A named algorithm with the sample kinds it serves, the model roles it uses and its options' defaults."""
+    """A named algorithm with the sample kinds it serves, the model roles it uses and its options' defaults.
+
+    The fields from `streams` on are declarations for the guard, the doctor and the studies; all are optional.
+    """
 
     name: str
     summary: str
@@ -30,6 +52,14 @@ class Method:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     check: Check | None = None
     """What a plan asks before any call is made."""
+    streams: FirstQuestion | None = None
+    """Asks for the first answer, if that is the model's own and may be streamed while it is written."""
+    revision: Revision | None = None
+    """How it revises answers; the guard's checks then join its loop."""
+    calibration: JudgeTest | None = None
+    """Texts that its judge should tell apart, for `evenhand doctor MODEL --as-judge`."""
+    baselines: tuple[str, ...] = ()
+    """Methods that do the same without its mitigation, the closest first; audits look for over-correction there."""
 
     def with_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults with the given options over them; an unknown option is refused by name."""
@@ -49,13 +79,30 @@ def method(
     roles: tuple[str, ...] = ("base",),
     needs: frozenset[Feature] = frozenset(),
     check: Check | None = None,
+    streams: FirstQuestion | None = None,
+    revision: Revision | None = None,
+    calibration: JudgeTest | None = None,
+    baselines: tuple[str, ...] = (),
     **defaults: Any,
 ) -> Callable[[Run], Method]:
     """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
 
     def wrap(run: Run) -> Method:
         summary = (run.__doc__ or "").strip().partition("\n")[0]
-        made = Method(name, summary, frozenset(kinds), run, roles, needs, defaults, check)
+        made = Method(
+            name,
+            summary,
+            frozenset(kinds),
+            run,
+            roles,
+            needs,
+            defaults,
+            check,
+            streams=streams,
+            revision=revision,
+            calibration=calibration,
+            baselines=baselines,
+        )
         return METHODS.register(name)(made)
 
     return wrap

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.errors import PlanError
+from evenhand.studies.conclusions import warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
-from evenhand.studies.verdict import warnings_about
 
 BUILTIN = "_builtin"
 """How the names of our own data sets end."""

@@ -1,4 +1,4 @@
-"""Where attention goes under each framing of a text, as one HTML page and as CSV: RLDF's Figure 2."""
+"""Where attention goes under each framing of a text, as one HTML page and as CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.models.hf.attention import Attention
 from evenhand.reports.format import DASH, count, number
 from evenhand.reports.html import page
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import section, table
+from evenhand.reports.sections.elements import section, table
 from evenhand.reports.tables import plain_table, safe_text
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ class Framed:
 
     name: str
     attention: Attention
-    parts: Mapping[str, str]
-    """The parts of the prompt by name."""
+    passages: Mapping[str, str]
+    """Passages of the prompt by name."""
 
 
-def parts_table(title: str, framed: Sequence[Framed]) -> Table:
+def passages_table(title: str, framed: Sequence[Framed]) -> Table:
     """Where attention goes, for the terminal."""
     shown = plain_table(title)
-    for i, head in enumerate(_parts_head(framed)):
+    for i, head in enumerate(_passages_head(framed)):
         shown.add_column(head, justify="right" if i else "left")
-    for row in _parts_rows(framed):
+    for row in _passages_rows(framed):
         shown.add_row(*map(safe_text, row))
     return shown
 
@@ -63,15 +63,15 @@ def write_attention_csv(path: Path, framed: Sequence[Framed], *, layers: bool) -
                     writer.writerow((each.name, layer, place, word, f"{share:.6g}"))
 
 
-def _parts_head(framed: Sequence[Framed]) -> list[str]:
-    return ["Framing", *(f"{part}, %" for part in framed[0].parts), "All else, %"]
+def _passages_head(framed: Sequence[Framed]) -> list[str]:
+    return ["Framing", *(f"{name}, %" for name in framed[0].passages), "All else, %"]
 
 
-def _parts_rows(framed: Sequence[Framed]) -> list[list[str]]:
-    """Per framing, the per cent of attention on each part of the prompt, and on what is left."""
+def _passages_rows(framed: Sequence[Framed]) -> list[list[str]]:
+    """Per framing, the per cent of attention on each passage of the prompt, and on what is left."""
     rows: list[list[str]] = []
     for each in framed:
-        found = [each.attention.on(part) for part in each.parts.values()]
+        found = [each.attention.on(passage) for passage in each.passages.values()]
         rest = 1 - sum(share for share in found if share is not None)
         rows.append([each.name, *(_percent(share) for share in (*found, rest))])
     return rows
@@ -89,11 +89,11 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
         tag("p", "Evenhand", tag("span", "attention over the prompt", class_="benchmark"), class_="eyebrow"),
         tag("h1", title, id="overview-title"),
         tag("p", lead, class_="lead"),
-        table(_parts_head(framed), _parts_rows(framed), "Attention by part of the prompt", "heat"),
+        table(_passages_head(framed), _passages_rows(framed), "Attention by passage of the prompt", "heat"),
         tag(
             "p",
-            "Attention says where a model looks, not why it answers as it does. A part with more words gets more of it "
-            "for that alone, and the first token gets much of it in most models, whatever it is.",
+            "Attention says where a model looks, not why it answers as it does. A passage with more words gets more of "
+            "it for that alone, and the first token gets much of it in most models, whatever it is.",
             class_="footnote",
         ),
         id="overview",

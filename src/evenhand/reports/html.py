@@ -13,16 +13,13 @@ from evenhand.reports.charts import sprite
 from evenhand.reports.markup import Html, tag
 from evenhand.reports.sections.agreement import agreement
 from evenhand.reports.sections.answers import confusion, position
+from evenhand.reports.sections.base import sections_of
 from evenhand.reports.sections.browser import browser, navigation, sample_data
 from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
-from evenhand.reports.sections.panels import judges
-from evenhand.reports.sections.panels.discussion import discussed, discussion
-from evenhand.reports.sections.panels.scores import coverage, scores
 from evenhand.reports.sections.process import cost, failures, how_made
-from evenhand.reports.sections.reasoning import reasoning
 from evenhand.reports.view import View, view_of
 from evenhand.studies.results import ShownSample, StudyResult
 
@@ -32,25 +29,6 @@ _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
     "%3Crect x='2' y='9' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E%3C/svg%3E"
-)
-_TITLES = (
-    ("overview", "Overview"),
-    ("judges", "Judges"),
-    ("discussion", "Discussion"),
-    ("scores", "Scores"),
-    ("coverage", "Coverage"),
-    ("trade-off", "Headline"),
-    ("groups", "By group"),
-    ("changes", "Before and after"),
-    ("reasoning", "Reasoning"),
-    ("iterations", "By iteration"),
-    ("agreement", "Scorers"),
-    ("answers", "Answers"),
-    ("position", "Position"),
-    ("cost", "Cost"),
-    ("failures", "Failures"),
-    ("samples", "Samples"),
-    ("made", "How it was made"),
 )
 
 
@@ -63,9 +41,9 @@ def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """The whole page as text."""
     view = view_of(study)
     embedded = list(samples)
-    sections = _sections(view, len(embedded))
-    titles = [each for each in _TITLES if sections[each[0]] is not None]
-    content = tag("main", list(sections.values()))
+    sections = [each for each in _sections(view, len(embedded)) if each[2] is not None]
+    titles = [(name, title) for name, title, _ in sections]
+    content = tag("main", [html for _, _, html in sections])
     return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
 
 
@@ -104,28 +82,28 @@ def write_page(text: str, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sections(view: View, shown: int) -> dict[str, Html | None]:
-    """The parts of the page by id; those that this kind of study does not have are None."""
-    is_audited = any(arm.audit for arm in view.arms)
-    return {
-        "overview": overview(view),
-        "judges": judges(view) if is_audited else None,
-        "discussion": discussion(view) if discussed(view) else None,
-        "scores": scores(view) if is_audited else None,
-        "coverage": coverage(view) if is_audited else None,
-        "trade-off": trade_off(view),
-        "groups": by_group(view),
-        "changes": changes(view),
-        "reasoning": reasoning(view) if view.reasoning_metrics else None,
-        "iterations": iterations(view) if view.study.by_iteration else None,
-        "agreement": agreement(view) if view.study.agreements else None,
-        "answers": confusion(view) if any(arm.confusion for arm in view.arms) else None,
-        "position": position(view) if any(arm.position for arm in view.arms) else None,
-        "cost": cost(view),
-        "failures": failures(view),
-        "samples": browser(view, shown),
-        "made": how_made(view),
-    }
+def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
+    """(id, title in the navigation, content); the content is None if this study has no such section."""
+    study = view.study
+    always = (
+        ("overview", "Overview", overview(view)),
+        ("trade-off", "Headline", trade_off(view)),
+        ("groups", "By group", by_group(view)),
+        ("changes", "Before and after", changes(view)),
+        ("iterations", "By iteration", iterations(view) if study.by_iteration else None),
+        ("agreement", "Scorers", agreement(view) if study.agreements else None),
+        ("answers", "Answers", confusion(view) if any(arm.confusion for arm in view.arms) else None),
+        ("position", "Position", position(view) if any(arm.position for arm in view.arms) else None),
+        ("cost", "Cost", cost(view)),
+        ("failures", "Failures", failures(view)),
+        ("samples", "Samples", browser(view, shown)),
+        ("made", "How it was made", how_made(view)),
+    )
+    ordered: list[tuple[str, str, Html | None]] = []
+    for each in always:
+        ordered.append(each)
+        ordered += [(more.name, more.title, more.html(view)) for more in sections_of(study) if more.after == each[0]]
+    return ordered
 
 
 def _head(title: str, style: Html, script: Html) -> Html:

@@ -13,10 +13,6 @@ ALL = "all"
 PALETTE_SIZE = 8
 """How many colour and shape pairs the stylesheet knows; further arms start again."""
 
-REASONING = ("reasoning_bias_before", "reasoning_bias", "relevancy_before", "relevancy", "joint_success")
-LEGACY = ("legacy_bias_before", "legacy_bias")
-"""Metrics of methods whose reasoning is rated; they are named here because they are shown together, not one by one."""
-
 _HINTS = {
     "higher": "higher is better",
     "lower": "lower is better",
@@ -56,11 +52,6 @@ class View:
     def main_metrics(self) -> tuple[MetricInfo, ...]:
         """The headline and its guardrails."""
         return self.metrics[: 1 + len(set(self.study.guardrails) - {self.study.headline})]
-
-    @property
-    def reasoning_metrics(self) -> list[MetricInfo]:
-        """What was measured of the reasoning; empty where no method has it rated."""
-        return [metric for metric in self.metrics if metric.name in (*REASONING, *LEGACY)]
 
     def info(self, metric: str) -> MetricInfo:
         return next((m for m in self.metrics if m.name == metric), _unknown_metric(metric))

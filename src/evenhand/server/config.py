@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction
+from evenhand.methods import GUARD_METHOD
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,99}")
@@ -53,7 +54,7 @@ class RouteConfig(BaseModel):
     model_config = _STRICT
     model: str
     """A model spec, e.g. openai/gpt-4o-mini."""
-    method: str = "stardtox"
+    method: str = GUARD_METHOD
     """NAME or NAME:KEY=VALUE,…"""
     judge: str | None = None
     """The critics' model; the route's own where none is given."""

@@ -1,1 +1,1 @@
-"""Studies: arms of stored runs compared: estimates, paired effects, corrected p-values, verdicts."""
+"""Studies: arms of stored runs compared: estimates, paired effects, corrected p-values, conclusions."""

@@ -1,4 +1,4 @@
-"""What a study found, as plain values: the only thing that tables, verdicts and reports read."""
+"""What a study found, as plain values: the only thing that tables, conclusions and reports read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.benchmarks.judgement.findings import OverCorrection, PanelAudit
+from evenhand.benchmarks.base import Audit
 from evenhand.types import Status, Usage
 
 
@@ -72,8 +72,10 @@ class ArmResult:
     """After which iteration of the method; None for the final results."""
     unscored: Sequence[tuple[str, str, int]] = ()
     """Why answers have no score: (scorer, reason, count)."""
-    audit: PanelAudit | None = None
-    """What an audit of judges found."""
+    audit: Audit | None = None
+    """What the benchmark found in all its records at once, where it audits them."""
+    warnings: Sequence[str] = ()
+    """What its estimates warn of, by its benchmark."""
 
     def estimate(self, metric: str, group: str = "all") -> Estimate | None:
         return next((e for e in self.estimates if e.metric == metric and e.group == group), None)
@@ -155,11 +157,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A mitigation (`after`) beside the arm without it, and the gaps that it turned around."""
+    """A mitigation (`after`) beside the arm without it, and what it turned around."""
 
     before: str
     after: str
-    turned: Sequence[OverCorrection]
+    sentences: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class StudyResult:
     arms: Sequence[ArmResult]
     effects: Sequence[Effect]
     verdicts: Sequence[str]
-    """Whole sentences."""
+    """What follows, in whole sentences."""
     warnings: Sequence[str]
     provenance: Mapping[str, Any]
     """The plan, versions and hashes: how it was made."""
@@ -186,6 +188,10 @@ class StudyResult:
     by_iteration: Sequence[IterationResult] = ()
     agreements: Sequence[Agreement] = ()
     corrections: Sequence[Correction] = ()
+    report_sections: Sequence[str] = ()
+    """Sections that the benchmark adds to the report."""
+    position_advice: str = ""
+    """How the warning about a strong preference for a position ends."""
 
 
 @dataclass(frozen=True, slots=True)

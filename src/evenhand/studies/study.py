@@ -18,12 +18,12 @@ from evenhand.runs.scores import refined
 from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, steps_of, walk
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
-from evenhand.studies.audits import Audits, audit_verdicts, check_iterations, corrections
+from evenhand.studies.audits import Audits, check_iterations, corrections, foremost_findings, has_audit
+from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import compared
 from evenhand.studies.estimates import estimate, groups_of
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
 from evenhand.studies.tally import ALL, PairTally, Tally
-from evenhand.studies.verdict import verdicts, warnings_about
 from evenhand.types import Status, Usage
 
 
@@ -74,7 +74,7 @@ def _compute(
     width = 0
     main = {benchmark.headline, *benchmark.guardrails}
     watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
-    whole = [source for source in sources if source.iteration == FINAL and not audits.has_rounds]
+    whole = [source for source in sources if source.iteration == FINAL and not has_audit(benchmark)]
     steps = [step for source in whole for step in steps_of(source)]
     extra = [step for step in steps if step.id not in alone]
     alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
@@ -104,6 +104,7 @@ def _compute(
         )
         for source in sources
     ]
+    arms = [replace(arm, warnings=benchmark.warnings(arm.estimate)) if arm.iteration is None else arm for arm in arms]
     effects = compared(benchmark, metrics, reference.id, pairs, correction)
     result = StudyResult(
         title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
@@ -126,12 +127,14 @@ def _compute(
         scoring=sum((run.store.scoring() for run in runs), Usage()),
         by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
         agreements=agreements([run.store for run in runs]),
-        corrections=corrections(arms),
+        corrections=corrections(benchmark, arms),
+        report_sections=benchmark.report_sections,
+        position_advice=benchmark.position_advice,
     )
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
     return replace(
         result,
-        verdicts=[*audit_verdicts(arms), *verdicts(result)],
+        verdicts=[*foremost_findings(arms), *conclusions(result)],
         warnings=[*caveats, *warnings_about(result)],
     )
 

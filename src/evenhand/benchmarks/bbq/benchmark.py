@@ -20,7 +20,7 @@ import orjson
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection
 from evenhand.benchmarks.bbq.reasoning import (
     FIRST_METRICS,
     LEGACY_CAVEAT,
@@ -28,6 +28,7 @@ from evenhand.benchmarks.bbq.reasoning import (
     REASONING_METRICS,
     first_values,
     reasoning_values,
+    reasoning_warnings,
 )
 from evenhand.benchmarks.bbq.score import METRICS, answer_kind, position_counts
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
@@ -108,6 +109,10 @@ class BBQForm(Benchmark[Options_co]):
         "coverage",
     )
     followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
+    report_sections: ClassVar[tuple[str, ...]] = ("reasoning",)
+    position_advice: ClassVar[str] = (
+        "so these answers say little about the people in the question; --orders 3 averages it away"
+    )
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -185,6 +190,9 @@ class BBQForm(Benchmark[Options_co]):
 
     def caveats(self) -> Sequence[str]:
         return (LEGACY_CAVEAT,) if self.options.legacy else ()
+
+    def warnings(self, estimate: Lookup) -> Sequence[str]:
+        return reasoning_warnings(estimate)
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
         return None if record.grade is None else (record.grade["expected"], record.grade["kind"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Better, Metric, ratio
+from evenhand.benchmarks.base import Better, Lookup, Metric, ratio
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
 from evenhand.types import Answer, Outcome, Record, Sample
@@ -23,6 +23,8 @@ LEGACY_CAVEAT = (
     "judge calls biased; it is not the BBQ score, and once no reasoning is biased it is just −(1 − accuracy)"
 )
 
+_FEW_RATED = 10
+"""With fewer ratings a judge may just have seen few good reasonings."""
 _CONTEXTS = {"": "", "ambig": ", ambiguous", "disambig": ", disambiguated"}
 """Context → how a title says it; the empty one is both together."""
 
@@ -48,6 +50,17 @@ def reasoning_values(notes: Mapping[str, Any]) -> dict[str, Any]:
             "debiased_before": before.debiased,
         }
     return values
+
+
+def reasoning_warnings(estimate: Lookup) -> list[str]:
+    """Whether the judge calls every reasoning biased: then all are rewritten as often as allowed, whatever they say."""
+    debiased = estimate("debiased")
+    if debiased is None or debiased.value != 0 or debiased.n < _FEW_RATED:
+        return []
+    return [
+        "the judge rated no reasoning as free of bias, however often it was rewritten; "
+        "`evenhand doctor MODEL --as-judge` tells whether it can judge, and the bound for its scale."
+    ]
 
 
 def legacy_bias(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -69,6 +69,8 @@ class Framing(Benchmark[FramingOptions]):
         "coverage",
     )
     group_key: ClassVar[str] = "bias"
+    report_sections: ClassVar[tuple[str, ...]] = ("framing",)
+    position_advice: ClassVar[str] = "so these answers say little about the texts; --orders 3 averages it away"
     Options = FramingOptions
 
     @cached_property

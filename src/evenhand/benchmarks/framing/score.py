@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Better, Metric, share_metric
+from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Metric, share_metric
 from evenhand.types import Record
 
 FRAMINGS = ("own", "other", "competitor")
@@ -129,21 +129,6 @@ def _metrics() -> tuple[Metric, ...]:
 METRICS = _metrics()
 
 
-class EstimateLike(Protocol):
-    """An estimate with its interval, scaled for display."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def n(self) -> int: ...
-
-
-Lookup = Callable[[str], EstimateLike | None]
-"""A metric's name → what an arm has of it."""
 Holds = Literal["yes", "no", "undecided"]
 MEASURES = {"admitted": "Biases admitted, %", "chance": "P(yes) × 100", "rating": "Rating, 0–10"}
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection
 from evenhand.benchmarks.judgement import Form
-from evenhand.benchmarks.judgement.audit import audit
+from evenhand.benchmarks.judgement.audit import audit, over_correction
 from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
@@ -58,6 +58,7 @@ class Malibu(Benchmark[MalibuOptions]):
     headline: ClassVar[str] = "gap"
     # What a small gap may hide: all scores alike, winners by place, a discussion that widens it, few judgements.
     guardrails: ClassVar[tuple[str, ...]] = ("score", "first_wins", "amplification", "unread", "declined")
+    report_sections: ClassVar[tuple[str, ...]] = ("judges", "discussion", "scores", "coverage")
     group_key: ClassVar[str] = "category"
     Options = MalibuOptions
 
@@ -104,6 +105,11 @@ class Malibu(Benchmark[MalibuOptions]):
     def audit(self, records: Sequence[Record]) -> PanelAudit:
         """Everything that the records of one arm tell about whom its judges favour."""
         return audit(records)
+
+    def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
+        if not isinstance(before, PanelAudit) or not isinstance(after, PanelAudit):
+            return ()
+        return [each.sentence for each in over_correction(before, after)]
 
     def caveats(self) -> Sequence[str]:
         return (

@@ -41,6 +41,7 @@ from evenhand.benchmarks.debates.records import (
     roles_of,
 )
 from evenhand.methods.base import method
+from evenhand.methods.debate.calibrate import CALIBRATION
 from evenhand.methods.debate.debaters import TEACHER, Silence, speak
 from evenhand.methods.debate.options import check_options
 from evenhand.methods.debate.referee import REFEREE, Verdict, judge
@@ -55,6 +56,7 @@ _Turn = Statement | Silence | Verdict
     kinds={"debate"},
     roles=(BASE, TEACHER, REFEREE),
     check=check_options,
+    calibration=CALIBRATION,
     rounds=5,
     temperature=0.7,
     max_tokens=160,

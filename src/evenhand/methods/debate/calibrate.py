@@ -16,7 +16,7 @@ import yaml
 
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.data.debates import load_topics
-from evenhand.evaluators.calibration import Calibration, Contrast
+from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.referee import REFEREE, judge, odds_of
 from evenhand.scorers.rubric import Ratings
@@ -28,7 +28,7 @@ _SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}
 """The option `scoring` by the rating that speaks for it."""
 _SPEAKERS = ("one person", "another person")
 _BIASED, _FAIR = f"{REFEREE}/biased", f"{REFEREE}/fair"
-"""A verdict rates both statements, the one that should be high and the one that should be low."""
+"""One reply rates both statements, the one that should be high and the one that should be low."""
 _HIGHEST = WORST - 0.01
 """`evenhand pairs` takes thresholds below 10."""
 
@@ -84,15 +84,6 @@ def _rows() -> list[dict[str, str]]:
     return yaml.safe_load(Path(__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
 
 
-def merged(found: Sequence[Calibration]) -> list[Calibration]:
-    """The calibrations, with the two sides of the referee's verdicts as one."""
-    by_name = {each.rating: each for each in found}
-    biased, fair = by_name.pop(_BIASED), by_name.pop(_FAIR)
-    # What cannot be read is one reply, and has no score of either.
-    both = Calibration(REFEREE, biased.high, fair.low, biased.unscored)
-    return [*(each for name, each in by_name.items() if name != BY_ODDS), both, by_name[BY_ODDS]]
-
-
 def suggested_options(found: Sequence[Calibration]) -> dict[str, str]:
     """The debate's options for a referee with these calibrations; a referee at chance gives none."""
     best = _better(found)
@@ -105,7 +96,15 @@ def suggested_threshold(found: Sequence[Calibration]) -> float | None:
     return None if best is None or best.threshold is None else min(round(WORST * best.threshold, 2), _HIGHEST)
 
 
+def _commands(found: Sequence[Calibration]) -> list[str]:
+    threshold = suggested_threshold(found)
+    return [] if threshold is None else [f"evenhand pairs RUN --threshold {threshold:g}"]
+
+
 def _better(found: Sequence[Calibration]) -> Calibration | None:
     """The way to score that tells statements apart best; of equal ones numbers, which cost no further calls."""
     able = [each for each in found if each.rating in _SCORINGS and each.threshold is not None]
     return max(able, key=lambda each: each.auc or 0, default=None)
+
+
+CALIBRATION = JudgeTest("referee", contrasts, suggested_options, _commands)

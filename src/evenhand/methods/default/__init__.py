@@ -9,10 +9,15 @@ from evenhand.asking.completion import complete
 from evenhand.methods.base import method
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample
+from evenhand.types import Message, Outcome, Sample
 
 
-@method("default", kinds={"choice", "completion", "answer", "chat"})
+def plain_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:
+    """The conversation as it is."""
+    return plain_prompt("chat"), sample.messages
+
+
+@method("default", kinds={"choice", "completion", "answer", "chat"}, streams=plain_question)
 async def default(sample: Sample, session: Session) -> Outcome:
     """The model as it is: one question, with its passage where it has one, no mitigation."""
     prompt = load_prompt(__file__, sample.kind)

@@ -6,25 +6,26 @@ from evenhand.asking.chat import instructed, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
 from evenhand.methods.base import method
-from evenhand.prompts import load_prompt
+from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Sample
 
 
-@method("fair_prompt", kinds={"choice", "completion", "chat"})
+def fair_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:
+    """The conversation with the instruction in its system prompt."""
+    prompt = load_prompt(__file__, "chat")
+    [system] = prompt.render()
+    return prompt, instructed(sample.messages, system.content)
+
+
+@method("fair_prompt", kinds={"choice", "completion", "chat"}, streams=fair_question)
 async def fair_prompt(sample: Sample, session: Session) -> Outcome:
     """One question under an explicit instruction to be fair."""
     prompt = load_prompt(__file__, sample.kind)
     match sample.kind:
         case "chat":
-            return Outcome(await reply(session, prompt, fair_conversation(sample)))
+            return Outcome(await reply(session, *fair_question(sample)))
         case "completion":
             return Outcome((await complete(session, sample, prompt))[0])
         case _:
             return Outcome(await choose(session, sample, prompt))
-
-
-def fair_conversation(sample: Sample) -> tuple[Message, ...]:
-    """The conversation with the instruction in its system prompt."""
-    [system] = load_prompt(__file__, "chat").render()
-    return instructed(sample.messages, system.content)

@@ -42,6 +42,7 @@ from evenhand.methods.mabrf.agents import (
     solve,
     terminate,
 )
+from evenhand.methods.mabrf.calibrate import CALIBRATION
 from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import check_options
 from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
@@ -56,6 +57,7 @@ _SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "tempe
     kinds={"choice", "chat"},
     roles=(BASE, SOLVER, JUDGE, SEARCH, REPHRASER, TERMINATOR),
     check=check_options,
+    calibration=CALIBRATION,
     iterations=5,
     search="",
     results=3,

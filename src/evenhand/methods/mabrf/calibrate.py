@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.calibration import Calibration, Contrast, rated_by
+from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest, rated_by
 from evenhand.methods.mabrf.agents import BIAS, judge_messages, look, rubric, to_ten
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
@@ -94,3 +94,6 @@ def suggested_options(found: Sequence[Calibration]) -> dict[str, Any]:
     if best.rating == LOOK:
         return {"look": True, "accept": round(to_ten(max(best.threshold, 1 - best.threshold)), 2)}
     return {"accept": round(to_ten(best.threshold), 2)}
+
+
+CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options)

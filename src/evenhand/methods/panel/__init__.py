@@ -45,6 +45,7 @@ _PANEL: dict[str, Any] = {
     **_CALLS,
 }
 _ROLES = (BASE, *JUDGE_ROLES, CHAIR)
+_UNMITIGATED = ("panel", "judge")
 
 
 @method("judge", kinds={"judgement"}, check=check_options, **_CALLS)
@@ -61,13 +62,13 @@ async def panel(sample: Sample, session: Session) -> Outcome:
     return await _deliberate(session, case_of(sample))
 
 
-@method("fair_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, **_PANEL)
+@method("fair_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, baselines=_UNMITIGATED, **_PANEL)
 async def fair_panel(sample: Sample, session: Session) -> Outcome:
     """A panel whose judges are told that the author is no reason for a score."""
     return await _deliberate(session, case_of(sample, fair=True))
 
 
-@method("blind_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, **_PANEL)
+@method("blind_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, baselines=_UNMITIGATED, **_PANEL)
 async def blind_panel(sample: Sample, session: Session) -> Outcome:
     """A panel that is not told who the authors are."""
     return await _deliberate(session, case_of(sample, blind=True))

@@ -11,7 +11,7 @@ empty answer is asked for again like any other fault. An evaluator that cannot s
 named in the trace; where none can, the loop ends. In a conversation only what evaluators object to is revised, not a
 refusal, and a revision starts afresh as that of a text. For multiple choice the bias evaluator is a judge of how far
 the context supports the answer, or settles the question at all, and there is no performance evaluator. Thresholds are
-options; their right values depend on the judge, and `evenhand doctor MODEL --judge` finds them. Critiques carry no
+options; their right values depend on the judge, and `evenhand doctor MODEL --as-judge` finds them. Critiques carry no
 scores.
 """
 
@@ -26,10 +26,11 @@ from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.evaluators.toxicity import toxicity
-from evenhand.methods.base import method
-from evenhand.methods.default import plain_prompt
+from evenhand.methods.base import Revision, method
+from evenhand.methods.default import plain_prompt, plain_question
+from evenhand.methods.stardtox.calibrate import CALIBRATION
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
-from evenhand.methods.stardtox.options import evaluators_for
+from evenhand.methods.stardtox.options import add_evaluators, evaluators_for
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
@@ -38,11 +39,22 @@ from evenhand.untrusted import fenced
 __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 
 
+_REVISION = Revision(
+    evaluators=evaluators_for,
+    add_evaluators=add_evaluators,
+    most=lambda options: int(options["iterations"]),
+    prompt=lambda: load_prompt(__file__, "revise_chat"),
+)
+
+
 @method(
     "stardtox",
     kinds={"choice", "completion", "chat"},
     roles=("base", "judge"),
     check=evaluators_for,
+    streams=plain_question,
+    revision=_REVISION,
+    calibration=CALIBRATION,
     iterations=2,
     performance=True,
     bias="rule",

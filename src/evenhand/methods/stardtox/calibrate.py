@@ -16,7 +16,7 @@ import yaml
 
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.calibration import Calibration, Contrast, rated_by
+from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest, rated_by
 from evenhand.evaluators.support import support_messages, support_rubric
 from evenhand.reading.text import abstains
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
@@ -86,3 +86,6 @@ def suggested_options(found: Sequence[Calibration]) -> dict[str, float]:
         # One threshold for three scales: the lowest, so that a good text can pass on all of them.
         options["quality"] = round(100 * min(value for value in qualities if value is not None), 1)
     return options
+
+
+CALIBRATION = JudgeTest("judge for stardtox", contrasts, suggested_options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenhand.errors import PlanError
@@ -25,13 +25,23 @@ def evaluators_for(kind: SampleKind, options: Mapping[str, Any]) -> list[Evaluat
     names = ["support"] if kind == "choice" else ["bias" if options["bias"] == "llm" else "toxicity"]
     if options["performance"] and kind == "completion":
         names.append("performance")
-    added: Any = options["evaluators"] or ()
-    names += added.split("+") if isinstance(added, str) else list(added)
+    names += _added(options)
     found = [EVALUATORS.get(name.strip()) for name in dict.fromkeys(names)]
     for each in found:
         if kind not in each.kinds:
             raise PlanError(f"The evaluator {each.name} does not look at {kind!r} samples.")
     return found
+
+
+def add_evaluators(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The given options with more evaluators; `bias` without `toxicity` takes the place of the toxicity evaluator."""
+    options = {**given, "evaluators": tuple(dict.fromkeys((*_added(given), *names)))}
+    return {"bias": "llm", **options} if "bias" in names and "toxicity" not in names else options
+
+
+def _added(options: Mapping[str, Any]) -> list[str]:
+    added: Any = options.get("evaluators") or ()
+    return added.split("+") if isinstance(added, str) else list(added)
 
 
 def _check(options: Mapping[str, Any]) -> None:

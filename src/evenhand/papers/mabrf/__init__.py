@@ -15,9 +15,9 @@ from evenhand.papers.mabrf.searched import search_warnings
 from evenhand.papers.mabrf.tables import ACCURACIES, table_five, table_four, table_three
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
 from evenhand.runs.searching import OPTIONS
+from evenhand.studies.conclusions import conclusions
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
-from evenhand.studies.verdict import verdicts
 
 CHOICES, ANSWERS = "bbq", "squad"
 FULL_SIZES = {CHOICES: 110, ANSWERS: 100}
@@ -110,7 +110,7 @@ def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> l
             arms=[arm for arm in compared.arms if arm.id in ids],
             effects=[effect for effect in compared.effects if effect.after in ids],
         )
-        sentences += verdicts(part)
+        sentences += conclusions(part)
     return sentences
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
 from evenhand.papers.malibu.arms import NAME, PANEL, AuditedModel
 from evenhand.papers.malibu.claims import claim_notes
@@ -57,7 +58,11 @@ PAPERS.register(NAME)(MALIBU())
 
 
 def _audited(found: StudyResult) -> list[AuditedModel]:
-    return [AuditedModel(arm.models["base"], arm.method, arm.audit) for arm in found.arms if arm.audit is not None]
+    return [
+        AuditedModel(arm.models["base"], arm.method, arm.audit)
+        for arm in found.arms
+        if isinstance(arm.audit, PanelAudit)
+    ]
 
 
 def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
@@ -79,6 +84,6 @@ def _turned(studies: Mapping[str, StudyResult]) -> list[tuple[str, str]]:
     for found in studies.values():
         labels = {arm.id: arm.label for arm in found.arms}
         for each in found.corrections:
-            said = " ".join(turned.sentence for turned in each.turned) or "No gap was turned around."
+            said = " ".join(each.sentences) or "No gap was turned around."
             notes.append((f"Over-correction: {labels[each.before]} → {labels[each.after]}", said))
     return notes

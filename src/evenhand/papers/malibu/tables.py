@@ -8,7 +8,7 @@ from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.malibu.arms import NAME, Arms, paper_models
-from evenhand.reports.sections.panels.parts import PERCENT, as_estimate, identity_name, scale_of, scaled
+from evenhand.reports.sections.panels.elements import PERCENT, as_estimate, identity_name, scale_of, scaled
 from evenhand.studies.results import Estimate
 
 _DISTANCE = "largest_distance"

@@ -13,8 +13,8 @@ from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.format import estimate_text, finite, number
 from evenhand.reports.html import page as whole_page
 from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.elements import estimate_cell, nothing, scrolling, section, table
 from evenhand.reports.sections.panels.scores import shade
-from evenhand.reports.sections.parts import estimate_cell, nothing, scrolling, section, table
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.view import view_of
 

@@ -24,9 +24,9 @@ from evenhand.papers.rldf.tables import (
     table_two,
 )
 from evenhand.papers.studies import BUILTIN
+from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
-from evenhand.studies.verdict import verdicts, warnings_about
 
 Runs = Mapping[str, Mapping[str, Path]]
 """Benchmark, or what was ablated → arm → folder of its run."""
@@ -77,7 +77,7 @@ PAPERS.register(NAME)(RLDF())
 
 
 def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[Table]:
-    said = {name: verdicts(found) for name, found in studies.items()}
+    said = {name: conclusions(found) for name, found in studies.items()}
     return [
         table_one(bbq, said.get(CHOICES, [])),
         table_two(read_ratings(out / FILE)),

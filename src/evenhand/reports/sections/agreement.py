@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenhand.reports.format import count, number, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import section, table
+from evenhand.reports.sections.elements import section, table
 from evenhand.reports.tables.cells import cell_chart
 from evenhand.reports.tables.scores import AGREEMENT_COLUMNS, agreement_cells
 from evenhand.reports.view import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenhand.reports.charts import arm_class, bar
 from evenhand.reports.format import count, number, p_statement, plural, share
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import arm_name, scrolling, section
+from evenhand.reports.sections.elements import arm_name, scrolling, section
 from evenhand.reports.view import View
 from evenhand.studies.results import ArmResult, PositionBias
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenhand.reports.format import count, plural
 from evenhand.reports.markup import Html, Node, embedded_json, tag
-from evenhand.reports.sections.parts import nothing, section
+from evenhand.reports.sections.elements import nothing, section
 from evenhand.reports.view import PALETTE_SIZE, View, planned
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.story import Step, first_answer, story

@@ -6,7 +6,7 @@ from evenhand.reports.charts import Lane, legend_mark, strip, tick_labels
 from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.format import DASH, count, finite, interval, limits, p_value, signed
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import nothing, section, table
+from evenhand.reports.sections.elements import nothing, section, table
 from evenhand.reports.view import ALL, View, direction_is_good, group_label, metric_hint, metric_title
 from evenhand.studies.results import Effect, MetricInfo
 

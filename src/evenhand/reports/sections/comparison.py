@@ -7,7 +7,7 @@ from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.charts.scatter import Point, scatter
 from evenhand.reports.format import DASH, estimate_text, finite, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import arm_name, lane_for, legend, nothing, section, table
+from evenhand.reports.sections.elements import arm_name, lane_for, legend, nothing, section, table
 from evenhand.reports.view import ALL, View, group_label, metric_hint, metric_title
 from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 

@@ -1,12 +1,35 @@
-"""Whether a model admits fewer biases in what is said to be its own text, in sentences: RLDF's Figure 1."""
+"""Whether a model admits fewer biases in a text that is said to be its own, in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, EstimateLike, Ordering, ordering
+from evenhand.benchmarks.base import EstimateLike
+from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
 from evenhand.reports.format import finite, interval, limits, signed
-from evenhand.studies.results import ArmResult
+from evenhand.reports.markup import Html, tag
+from evenhand.reports.sections.base import Section, add_section
+from evenhand.reports.sections.elements import arm_name, section
+from evenhand.reports.view import View
+from evenhand.studies.results import ArmResult, StudyResult
+
+
+def framings(view: View) -> Html | None:
+    """The sentences of every arm."""
+    lead = "The same texts, said to be by the model itself, by a language model, or by one that competes with it."
+    told = [(arm, sentences) for arm in view.arms if (sentences := framing_sentences(arm))]
+    if not told:
+        return None
+    return section("framing", "Framings", lead, [_block(view, arm, sentences) for arm, sentences in told])
+
+
+def _block(view: View, arm: ArmResult, sentences: Sequence[str]) -> Html:
+    items = [tag("li", sentence) for sentence in sentences]
+    return tag("div", tag("h3", arm_name(view, arm)), tag("ul", items, class_="sentences"), class_="findings")
+
+
+def _sentences(study: StudyResult) -> Iterator[str]:
+    return (f"{arm.label}: {sentence}" for arm in study.arms for sentence in framing_sentences(arm))
 
 
 def framing_sentences(arm: ArmResult) -> list[str]:
@@ -61,3 +84,6 @@ def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
 
 def _change(found: EstimateLike, digits: int) -> str:
     return f"{signed(found.value, digits)} {limits(found.low, found.high, digits)}"
+
+
+add_section(Section("framing", "Framings", framings, sentences=_sentences))

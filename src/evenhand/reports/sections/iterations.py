@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evenhand.reports.format import count, share
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import arm_name, estimate_cell, section, table
+from evenhand.reports.sections.elements import arm_name, estimate_cell, section, table
 from evenhand.reports.view import View, metric_hint, metric_title
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo
 

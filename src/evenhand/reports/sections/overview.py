@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenhand.reports.format import count, duration, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
+from evenhand.reports.sections.elements import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
 from evenhand.reports.view import View, metric_hint, metric_title, planned, total_usage
 from evenhand.studies.results import ArmResult
 from evenhand.types import Usage

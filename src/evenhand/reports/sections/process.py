@@ -9,7 +9,7 @@ from typing import Any, cast
 from evenhand.reports.charts import Segment, arm_class, bar, stacked
 from evenhand.reports.format import count, duration, plural, share
 from evenhand.reports.markup import Html, Node, plain, tag
-from evenhand.reports.sections.parts import arm_name, money_cell, nothing, section, table
+from evenhand.reports.sections.elements import arm_name, money_cell, nothing, section, table
 from evenhand.reports.view import View, finished, requests_per_sample, total_usage
 from evenhand.studies.results import ArmResult
 from evenhand.types import Status, Usage

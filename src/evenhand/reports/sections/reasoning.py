@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.parts import arm_name, estimate_cell, section, table
-from evenhand.reports.view import ALL, LEGACY, View, group_label
+from evenhand.reports.sections.base import Section, add_section
+from evenhand.reports.sections.elements import arm_name, estimate_cell, section, table
+from evenhand.reports.view import ALL, View, group_label
 from evenhand.studies.results import ArmResult
+
+_METRICS = ("reasoning_bias_before", "reasoning_bias", "relevancy_before", "relevancy", "joint_success")
+_LEGACY_METRICS = ("legacy_bias_before", "legacy_bias")
 
 Columns = Mapping[str, tuple[str, str]]
 """Metric without its context → (title, which way is better)."""
@@ -36,12 +40,14 @@ _LEGACY: Columns = {
 }
 
 
-def reasoning(view: View) -> Html:
-    """Ratings before and after, then what became of the answers."""
+def reasoning(view: View) -> Html | None:
+    """Ratings before and after, then what became of the answers; None if no method has its reasoning rated."""
+    if not any(metric.name in (*_METRICS, *_LEGACY_METRICS) for metric in view.metrics):
+        return None
     lead = "A judge rated the reasoning behind the answers from 1 to 10. Before: the first reasoning. After: the one "
     lead += "that the final answer rests on. Each sample is its own control in the columns of changes."
     arms = [arm for arm in view.arms if arm.estimate("reasoning_bias")]
-    has_legacy = any(metric.name in LEGACY for metric in view.metrics)
+    has_legacy = any(metric.name in _LEGACY_METRICS for metric in view.metrics)
     answers = {**_ANSWERS, **_LEGACY} if has_legacy else _ANSWERS
     return section(
         "reasoning",
@@ -79,3 +85,6 @@ def _heads(columns: Columns) -> list[Node]:
 
 def _cells(view: View, arm: ArmResult, names: Sequence[str], group: str) -> list[Node]:
     return [estimate_cell(arm.estimate(name, group), view.digits.get(name, 1)) for name in names]
+
+
+add_section(Section("reasoning", "Reasoning", reasoning, after="changes", metrics=(*_METRICS, *_LEGACY_METRICS)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.reports.format import count, duration, finite, limits, money, number, p_value, signed
 from evenhand.reports.markup import clean
+from evenhand.reports.sections.base import sections_of
 from evenhand.reports.view import ALL, View, finished, metric_title, requests_per_sample, total_usage, view_of
 from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
 
@@ -28,14 +29,15 @@ _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
 
 
 def arm_table(study: StudyResult) -> Table:
-    """One column per arm: the headline and its guardrails with interval and n, the reasoning, and what they took."""
+    """One column per arm: the headline and its guardrails with interval and n, metrics of sections, and cost."""
     view = view_of(study)
     table = plain_table(study.title)
     table.add_column("", overflow="fold")
     for arm in study.arms:
         table.add_column(safe_text(arm.label), justify="right", overflow="fold")
     gap = " " if len(study.arms) <= _SIDE_BY_SIDE else "\n"
-    for metrics in (view.main_metrics, view.reasoning_metrics):
+    named = [name for section in sections_of(study) for name in section.metrics]
+    for metrics in (view.main_metrics, [metric for metric in view.metrics if metric.name in named]):
         for metric in metrics:
             digits = view.digits[metric.name]
             cells = [_estimate(arm.estimate(metric.name), digits, gap) for arm in study.arms]

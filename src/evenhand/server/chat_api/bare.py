@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.request import made_of, usage_in
+from evenhand.guards.request import raw_answer, usage_in
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.budget import FREE, Price
@@ -43,15 +43,15 @@ class Bare:
         choice = as_object(reply["choices"][0])
         if choice is None:
             raise UpstreamError(502, "The upstream sent no answer.")
-        made = made_of(choice, reply)
+        answer = raw_answer(choice, reply)
         used = usage_in(reply)
         took = perf_counter() - began
         return Guarded(
-            made.text,
-            made.message,
-            made.finish,
+            answer.text,
+            answer.message,
+            answer.finish,
             self._action,
-            first=made.text or made.refusal,
+            first=answer.text or answer.refusal,
             usage=replace(used, cost=self._price.of(used) if self._price else None),
             stages={"answer": took, "total": took},
             upstream=reply,

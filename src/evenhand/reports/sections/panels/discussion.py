@@ -9,7 +9,8 @@ from evenhand.reports.charts import Lane
 from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.format import DASH, count, limits, number, p_value
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.panels.parts import (
+from evenhand.reports.sections.elements import arm_name, legend, scrolling, section, table
+from evenhand.reports.sections.panels.elements import (
     PERCENT,
     POINTS,
     AuditedArm,
@@ -24,19 +25,15 @@ from evenhand.reports.sections.panels.parts import (
     scale_of,
     scaled,
 )
-from evenhand.reports.sections.parts import arm_name, legend, scrolling, section, table
 from evenhand.reports.view import View, group_label
 from evenhand.stats import Interval
 
 
-def discussed(view: View) -> bool:
-    """Whether any arm has rounds of discussion."""
-    return any(audit.rounds for _, audit in audited(view))
-
-
-def discussion(view: View) -> Html:
-    """Amplification per round, then influence."""
-    arms = [(arm, audit) for arm, audit in audited(view) if audit.rounds]
+def discussion(view: View) -> Html | None:
+    """Amplification per round, then influence, of the arms that discuss."""
+    arms = [(arm, audit) for arm, audit in audited(view.study) if audit.rounds]
+    if not arms:
+        return None
     lead = "How far the mean size of the gaps after each round is from that of the scores that judges gave "
     lead += "independently. Above 0 identities are further apart than before the discussion, below 0 they are closer. "
     lead += "Only judges who scored in both rounds count."

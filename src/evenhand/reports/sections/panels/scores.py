@@ -8,8 +8,8 @@ from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import CHI_SQUARE_CAVEAT, COMBINED, CONTROL, Distribution, PanelAudit
 from evenhand.reports.format import count, limits, number, p_value, plural, share, signed
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.panels import gap_table
-from evenhand.reports.sections.panels.parts import (
+from evenhand.reports.sections.elements import arm_name, estimate_cell, scrolling, section, table
+from evenhand.reports.sections.panels.elements import (
     PERCENT,
     POINTS,
     AuditedArm,
@@ -17,7 +17,7 @@ from evenhand.reports.sections.panels.parts import (
     audited,
     identity_name,
 )
-from evenhand.reports.sections.parts import arm_name, estimate_cell, scrolling, section, table
+from evenhand.reports.sections.panels.judges import gap_table
 from evenhand.reports.view import View, group_label
 from evenhand.stats import Interval
 from evenhand.studies.results import ArmResult
@@ -29,9 +29,11 @@ _LEAST_FULL = 0.1
 """Points at which a cell has its full colour, at least: smaller differences should look small."""
 
 
-def scores(view: View) -> Html:
+def scores(view: View) -> Html | None:
     """A block per arm that opens, the first one open."""
-    arms = audited(view)
+    arms = audited(view.study)
+    if not arms:
+        return None
     full = full_colour([each.interval for _, audit in arms for each in audit.matrix])
     lead = "Consensus scores from 0 to 10 of one candidate at a time (phase 1), unless it says otherwise."
     blocks = [_block(view, arm, audit, full, is_open=i == 0) for i, (arm, audit) in enumerate(arms)]
@@ -118,12 +120,13 @@ def _means(label: str, audit: PanelAudit) -> Html:
 
 
 def _distributions(label: str, audit: PanelAudit) -> list[Node]:
-    parts: list[Node] = [_levels(f"{label}: all metrics", audit, METRICS)]
-    for metric in METRICS:
-        content = _levels(f"{label}: {metric}", audit, (metric,))
-        parts.append(tag("details", tag("summary", _metric(metric)), content))
+    together = _levels(f"{label}: all metrics", audit, METRICS)
+    each_metric = [
+        tag("details", tag("summary", _metric(metric)), _levels(f"{label}: {metric}", audit, (metric,)))
+        for metric in METRICS
+    ]
     note = "Per cent of the scores of an identity, rounded to whole points; all four metrics together, then each."
-    return [parts[0], tag("p", note, class_="footnote"), *parts[1:]]
+    return [together, tag("p", note, class_="footnote"), *each_metric]
 
 
 def _levels(label: str, audit: PanelAudit, metrics: Sequence[str]) -> Html:
@@ -188,9 +191,11 @@ def _chi_square(label: str, audit: PanelAudit) -> list[Node]:
 # --- coverage ---
 
 
-def coverage(view: View) -> Html:
+def coverage(view: View) -> Html | None:
     """What was asked for, what came back, and who never changed a score."""
-    arms = audited(view)
+    arms = audited(view.study)
+    if not arms:
+        return None
     lead = "A judgement that could not be read, or that a judge declined to give, is missing; it is never a number. "
     lead += "Judges that end with the scores they began with have not taken part in the discussion."
     head: list[Node] = ["Arm", "Samples", "Graded", "Refused", "Unscored", "Failed", "Judgements", "Unread", "Declined"]

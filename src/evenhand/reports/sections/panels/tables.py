@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from evenhand.benchmarks.judgement.findings import ALL, MEASURES, Amplification, Coverage, Gap, PanelAudit
 from evenhand.reports.format import count, number, p_value, share
-from evenhand.reports.sections.panels.parts import (
+from evenhand.reports.sections.panels.elements import (
     PERCENT,
     POINTS,
+    audited,
     difference_text,
     digits_of,
     identity_name,
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 
 
 def audit_sentences(study: StudyResult) -> Iterator[str]:
-    """What was found beyond the foremost, which is among the verdicts; then what mitigations turned around."""
-    for arm in study.arms:
-        for sentence in arm.audit.sentences[FOREMOST:] if arm.audit else ():
+    """Findings beyond the foremost, which are among the conclusions; then what mitigations turned around."""
+    for arm, audit in audited(study):
+        for sentence in audit.sentences[FOREMOST:]:
             yield f"{arm.label}: {sentence}"
     labels = {arm.id: arm.label for arm in study.arms}
     for each in study.corrections:
-        for turned in each.turned:
-            yield f"{labels[each.before]} → {labels[each.after]}: {turned.sentence}"
+        for sentence in each.sentences:
+            yield f"{labels[each.before]} → {labels[each.after]}: {sentence}"
 
 
 def audit_tables(study: StudyResult) -> Iterator[Table]:
     """The gaps that were found, what the discussion did, and coverage; nothing without an audit."""
-    audits = [(arm.label, arm.audit) for arm in study.arms if arm.audit is not None]
+    audits = [(arm.label, audit) for arm, audit in audited(study)]
     if not audits:
         return
     yield _gaps(audits)

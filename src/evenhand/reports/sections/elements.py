@@ -1,4 +1,4 @@
-"""Pieces that several sections use."""
+"""Elements of the page that several sections use: headings, tables, cells, lanes of charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces that the sections on judges share: audited arms, names of identities, intervals as cells and lanes."""
+"""What the sections on judges share: audited arms, names of identities, intervals as cells and lanes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.reports.format import DASH, finite, limits, signed
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.view import View
 from evenhand.stats import Interval
-from evenhand.studies.results import ArmResult, Estimate
+from evenhand.studies.results import ArmResult, Estimate, StudyResult
 
 AuditedArm = tuple[ArmResult, PanelAudit]
 
@@ -20,9 +20,9 @@ POINTS = 2
 PERCENT = 100.0
 
 
-def audited(view: View) -> list[AuditedArm]:
-    """The arms that have an audit, with it."""
-    return [(arm, arm.audit) for arm in view.arms if arm.audit is not None]
+def audited(study: StudyResult) -> list[AuditedArm]:
+    """The arms that have an audit of judges, with it."""
+    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, PanelAudit)]
 
 
 def identity_name(identity: str) -> str:

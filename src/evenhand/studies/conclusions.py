@@ -1,4 +1,4 @@
-"""The verdict in words: what a method did to the bias, how sure that is, and at what price. Pure functions."""
+"""The conclusions in words: what a method did to the bias, how sure that is, and at what price. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from evenhand.types import Usage
 
 DASH = "–"
 MANY_UNGRADED = 0.05
-FEW_RATED = 10
-"""Ratings below which a judge may just have met few good reasonings."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance of the chosen positions from a uniform choice."""
 
 
-def verdicts(study: StudyResult) -> list[str]:
+def conclusions(study: StudyResult) -> list[str]:
     """One sentence per comparison, or one per arm when there is nothing to compare."""
     headline = next(metric for metric in study.metrics if metric.name == study.headline)
     arms = {arm.id: arm for arm in _whole(study)}
@@ -131,23 +129,11 @@ def warnings_about(study: StudyResult) -> list[str]:
             )
     if swayed := [f"{arm.label} {_favourite(arm):.0%}" for arm in study.arms if _is_swayed(arm)]:
         found.append(
-            f"Strong position bias: one letter is chosen whatever it stands for ({', '.join(swayed)} of the time), so "
-            "these answers say little about the people in the question; --orders 3 averages it away."
+            f"Strong position bias: one letter is chosen whatever it stands for ({', '.join(swayed)} of the time)"
+            f"{f', {study.position_advice}' if study.position_advice else ''}."
         )
-    return found + _never_debiased(study) + _at_chance(study)
-
-
-def _never_debiased(study: StudyResult) -> list[str]:
-    """Arms whose judge calls every reasoning biased: all is rewritten, as often as may be, whatever it says."""
-    found: list[str] = []
-    for arm in _whole(study):
-        free = arm.estimate("debiased")
-        if free is not None and free.value == 0 and free.n >= FEW_RATED:
-            found.append(
-                f"{arm.label}: the judge rated no reasoning as free of bias, however often it was rewritten; "
-                "`evenhand doctor MODEL --judge` tells whether it can judge, and the bound for its scale."
-            )
-    return found
+    found += [f"{arm.label}: {warning}" for arm in _whole(study) for warning in arm.warnings]
+    return found + _at_chance(study)
 
 
 def _is_swayed(arm: ArmResult) -> bool:

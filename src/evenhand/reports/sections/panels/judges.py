@@ -1,0 +1,209 @@
+"""What an audit of judges found: in sentences, gap by gap, who wins, and what a mitigation turned around."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenhand.benchmarks.judgement.findings import COMBINED, MEASURES, Gap, Measure, PanelAudit, Win
+from evenhand.reports.charts import Lane
+from evenhand.reports.charts.axis import axis_for
+from evenhand.reports.format import count, interval, number, p_statement, p_value, plural
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.elements import arm_name, legend, nothing, section, table
+from evenhand.reports.sections.panels.elements import (
+    PERCENT,
+    POINTS,
+    AuditedArm,
+    audited,
+    difference_cell,
+    difference_text,
+    digits_of,
+    drawn,
+    interval_lane,
+    pair_name,
+    plot,
+    scale_of,
+    scaled,
+)
+from evenhand.reports.view import View
+from evenhand.studies.results import ArmResult, Correction
+
+_EVEN = 50.0
+_UNITS: dict[Measure, str] = {
+    "score_1": "points of 10, one candidate at a time",
+    "score_2": "points of 10, two candidates side by side",
+    "wins_2": "win rate of the first less that of the second, in per cent",
+}
+
+
+def judges(view: View) -> Html | None:
+    """Findings, gaps, win rates, over-correction and coverage."""
+    arms = audited(view.study)
+    if not arms:
+        return None
+    size = arms[0][1]
+    lead = "Judges scored responses said to be by people of different identities. The text is the same for all, so a "
+    lead += "difference comes from the label. "
+    lead += f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}; intervals and tests take "
+    lead += "whole professions as independent."
+    return section(
+        "judges",
+        "Judges",
+        lead,
+        [_findings(view, arm, audit) for arm, audit in arms],
+        tag("h3", "Gaps between identities", class_="part-name"),
+        _gaps(view, arms),
+        tag("h3", "Win rates", class_="part-name"),
+        _wins(view, arms),
+        tag("h3", "Position", class_="part-name"),
+        _position(view, arms),
+        [tag("h3", "Over-correction", class_="part-name"), _turned(view)] if view.study.corrections else None,
+    )
+
+
+def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
+    sentences = [tag("li", sentence) for sentence in audit.sentences]
+    return tag("div", tag("h3", arm_name(view, arm)), tag("ul", sentences, class_="sentences"), class_="findings")
+
+
+# --- gaps ---
+
+
+def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
+    """A chart per measure with all arms in it, and the numbers of each arm as a table."""
+    note = "Above 0 the identity named first gets more. The adjusted p-value is by Holm over all these gaps of an arm; "
+    note += "a gap is found where it is under 0.05. dz is the mean difference in units of its spread over scenarios."
+    charts = [_gap_chart(view, arms, measure) for measure in MEASURES]
+    tables: list[Node] = [
+        tag(
+            "details",
+            tag("summary", f"{arm.label}: the numbers as a table"),
+            gap_table(f"{arm.label}: gaps", audit.gaps),
+        )
+        for arm, audit in arms
+    ]
+    return [legend(view), *charts, tag("p", note, class_="footnote"), *tables]
+
+
+def _gap_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html | None:
+    gaps = [(arm, gap) for arm, audit in arms for gap in audit.gaps if gap.measure == measure]
+    known = [(arm, gap) for arm, gap in gaps if gap.n]
+    if not known:
+        return None
+    scale, digits = scale_of(measure), digits_of(measure)
+    axis = axis_for(drawn(scaled(gap.difference, scale) for _, gap in known), include_zero=True)
+    rows: list[tuple[str, str, list[Lane]]] = []
+    for name in dict.fromkeys(pair_name(gap) for _, gap in gaps):
+        lanes: list[Lane] = []
+        found: list[str] = []
+        for arm, gap in gaps:
+            if pair_name(gap) == name:
+                difference = scaled(gap.difference, scale)
+                text = f"{difference_text(difference, digits)}, adjusted {p_statement(gap.adjusted)}"
+                lanes.append(interval_lane(view, arm, difference, text))
+                found += [arm.label] if gap.found else []
+        rows.append((name, f"found: {', '.join(found)}" if found else "", lanes))
+    caption = tag("figcaption", tag("strong", MEASURES[measure]), f" – {_UNITS[measure]}")
+    return tag("figure", caption, plot(axis, rows, MEASURES[measure]), class_="gaps")
+
+
+def gap_table(label: str, gaps: Sequence[Gap]) -> Html:
+    """A row per gap, with its test."""
+    head: list[Node] = ["Pair", "Measure", "Difference", "Adjusted p", "p", "dz", "n", "Favours"]
+    return table(head, [_gap_row(gap) for gap in gaps], label, "numbers audit")
+
+
+def _gap_row(gap: Gap) -> list[Node]:
+    scale, digits = scale_of(gap.measure), digits_of(gap.measure)
+    unit = ",\u00a0%" if scale == PERCENT else ""
+    favours = gap.favours or "neither"
+    return [
+        pair_name(gap),
+        f"{MEASURES[gap.measure]}{unit}" + ("" if gap.metric == COMBINED else f", {gap.metric}"),
+        difference_cell(scaled(gap.difference, scale), digits),
+        tag("b", p_value(gap.adjusted), " ✓") if gap.found else p_value(gap.adjusted),
+        p_value(gap.p_value),
+        number(gap.effect, POINTS),
+        count(gap.n),
+        tag("b", favours) if gap.found else tag("span", favours, class_="n"),
+    ]
+
+
+# --- wins and position ---
+
+
+def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
+    found = [(arm, win) for arm, audit in arms for win in audit.wins]
+    if not found:
+        return [nothing("No pairs were compared.")]
+    axis = axis_for([*drawn(scaled(win.interval, PERCENT) for _, win in found), _EVEN], reference=_EVEN)
+    rows: list[tuple[str, str, list[Lane]]] = []
+    for category, identity in dict.fromkeys((win.category, win.identity) for _, win in found):
+        lanes = [
+            interval_lane(view, arm, scaled(win.interval, PERCENT), _win_text(win))
+            for arm, win in found
+            if (win.category, win.identity) == (category, identity)
+        ]
+        rows.append((identity, category, lanes))
+    note = "Per cent of comparisons within the category, a tie counting half. The dotted line is 50: no preference. In "
+    note += "the table, the Wilson interval takes all comparisons as independent, as the paper does."
+    head: list[Node] = ["Arm", "Identity", "Win rate,\u00a0%", "Wilson,\u00a0%", "n", "Effective n"]
+    body = [[arm_name(view, arm), win.identity, *_win_cells(win)] for arm, win in found]
+    return [
+        tag("figure", plot(axis, rows, "Win rate")),
+        tag("p", note, class_="footnote"),
+        tag("details", tag("summary", "The numbers as a table"), table(head, body, "Win rates", "numbers")),
+    ]
+
+
+def _win_text(win: Win) -> str:
+    rate = scaled(win.interval, PERCENT)
+    return f"{interval(rate.estimate, rate.low, rate.high)} %, n = {count(win.n)}"
+
+
+def _win_cells(win: Win) -> list[Node]:
+    by_base, wilson = scaled(win.interval, PERCENT), scaled(win.wilson, PERCENT)
+    return [
+        interval(by_base.estimate, by_base.low, by_base.high),
+        interval(wilson.estimate, wilson.low, wilson.high),
+        count(win.n),
+        number(win.effective_n, 0),
+    ]
+
+
+def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
+    rows: list[list[Node]] = []
+    for arm, audit in arms:
+        found = audit.position
+        share = scaled(found.first_wins, PERCENT)
+        rows.append(
+            [
+                arm_name(view, arm),
+                interval(share.estimate, share.low, share.high),
+                p_value(found.first_wins_p),
+                difference_text(found.score_gap, POINTS),
+                p_value(found.score_gap_p),
+                count(found.n),
+            ]
+        )
+    note = "What being shown first is worth. Every pair is shown in both orders, so this cannot make a gap, but a "
+    note += "judge that looks at places looks less at texts."
+    head: list[Node] = ["Arm", "First one wins,\u00a0%", "p", "First − second, points", "p", "n"]
+    return [table(head, rows, "Position", "numbers"), tag("p", note, class_="footnote")]
+
+
+# --- over-correction ---
+
+
+def _turned(view: View) -> list[Node]:
+    lead = "A gap in favour of a group is a gap. A mitigation over-corrects where it turns a gap around, or makes one "
+    lead += "in favour of whom the arm without it puts behind."
+    return [tag("p", lead, class_="footnote"), *(_turned_by(view, each) for each in view.study.corrections)]
+
+
+def _turned_by(view: View, correction: Correction) -> Html:
+    names = f"{view.arm_label(correction.before)} → {view.arm_label(correction.after)}"
+    if not correction.sentences:
+        return tag("p", tag("strong", names), ": no gap was turned around.")
+    items = [tag("li", sentence) for sentence in correction.sentences]
+    return tag("div", tag("p", tag("strong", names), ":"), tag("ul", items, class_="sentences"))
