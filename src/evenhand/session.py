@@ -1,6 +1,6 @@
 """A Session is what a method works with on one sample: it asks models by role and records every turn.
 
-The runner, the guard and debates each make sessions; a method cannot tell which of them it works for.
+The runner, the guard and debates each make sessions; a method runs the same in all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BASE = "base"
 
 TurnSink = Callable[[Turn], Awaitable[None]]
 LookUp = Callable[[str, Sequence[Message], Params], Generation | None]
+"""(role, messages, params) → the stored answer to this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Answering:
     """How multiple-choice answers are asked for and read."""
 
     orders: int = 1
-    """How many rotations of the shuffled options are asked; more of them average position bias away."""
+    """How many rotations of the shuffled options are asked; more of them average out position bias."""
     reading: str = "auto"
     """`auto`, `logprobs`, `constrained` or `text`."""
 
@@ -45,19 +46,19 @@ class Session:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answering: Answering = Answering()
     params: Params = Params()
-    """The run's own generation settings; they win over a method's defaults, not over its needs."""
+    """The run's own generation settings; they override a method's defaults, not the settings that it depends on."""
     on_turn: TurnSink | None = None
     look_up: LookUp | None = None
-    """Finds the stored answer of a call that an interrupted run has made already."""
+    """Finds the stored answer of a call that an interrupted run already made."""
     trace: list[Turn] = field(default_factory=list[Turn])
     scorers: Callable[[str], Scorer] = load_scorer
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
-    """Searches by spec, likewise."""
+    """Searches by spec, for agents that use one as a tool."""
     response_format: Any = None
     """The form that a live request wants its answer in, as OpenAI's field of that name."""
     evaluating: Callable[..., Awaitable[Any]] | None = None
-    """Stands between a method and its evaluators where somebody else needs to know what they say, as the guard does."""
+    """Called instead of an evaluator, so that the guard can record every verdict."""
 
     def model(self, role: str = BASE) -> Model:
         """The model for `role`; roles without a model of their own use the base model."""
@@ -76,14 +77,14 @@ class Session:
         role: str = BASE,
         slot: str | None = None,
     ) -> Generation:
-        """One call, recorded whatever happens; `prompt` says which prompt the messages came from.
+        """One call, recorded whether it succeeds or fails; `prompt` is the prompt that the messages came from.
 
-        `slot` names this call among the agent's sampled ones, for its seed; calls that run side by side need one, since
-        the order in which they are made may differ from run to run.
+        `slot` names this call among the agent's sampled calls and seeds it. Concurrent calls need one, since their
+        order may differ from run to run.
         """
         params = self._seeded(params, agent, slot)
         check_request(self.model(role), params)
-        asked = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
+        request = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None
             if generation is None:
@@ -92,13 +93,13 @@ class Session:
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
-            await self._record(Turn(*asked, generation=None, error=reason))
+            await self._record(Turn(*request, generation=None, error=reason))
             raise
-        await self._record(Turn(*asked, generation))
+        await self._record(Turn(*request, generation))
         return generation
 
     def permutation(self, size: int) -> tuple[int, ...]:
-        """A seeded order of `size` things that depends on the sample and not on the method, so that runs pair up."""
+        """A seeded order of `size` things; it depends on the sample, not on the method, so that runs can be paired."""
         order = list(range(size))
         self.random("order").shuffle(order)
         return tuple(order)
@@ -108,7 +109,7 @@ class Session:
         return random.Random(self._derive(purpose))
 
     def _seeded(self, params: Params, agent: str, slot: str | None) -> Params:
-        """Sampled calls get a seed of their own; greedy ones none, so that equal requests stay equal."""
+        """Adds the run's settings, and a seed to sampled calls; greedy ones have none, so that equal requests match."""
         overrides: dict[str, Any] = {}
         if self.params.temperature is not None and params.temperature is None:
             overrides["temperature"] = self.params.temperature

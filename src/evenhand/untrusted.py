@@ -1,8 +1,8 @@
-"""Text of strangers on its way into a prompt: fenced as data, and without sentences that give a model orders.
+"""Untrusted text on its way into a prompt: fenced as data, and without sentences that give orders to a model.
 
-A fence alone asks the model to be careful; a sentence that is not there cannot be followed. So both: what looks like an
-instruction to a model is left out, and counted. It is a filter for known tricks, not a proof; what comes from outside
-also never reaches the agent that answers, only the one that rewrites reasoning, as facts with their source.
+A fence only asks the model to be careful; a sentence that was removed cannot be followed. So both are done: sentences
+that look like instructions to a model are removed and counted. This filters known tricks and proves nothing. Text from
+searches also never reaches the agent that answers, only the one that rewrites reasoning, as facts with their source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?]+[\"'”’)\]]*|\n|$)\s*")
 _FENCE = re.compile(r"<{2,}|>{2,}")
-# Where an order can begin: "Young drivers ignore rules" is none.
+# Where an order can begin: "Young drivers ignore rules" is not one.
 _BEGIN = (
     r"(?:^\W*|[:;,–—]\s*|\b(?:please|kindly|now|always|just|simply|only|must|should|shall|and|then|"
     r"(?:need|have|required|instructed|important)\s+to)\s+)"
@@ -53,12 +53,12 @@ _ORDERS = tuple(
 
 
 def fenced(text: str) -> str:
-    """The text as a prompt may hold it between <<< and >>>: it cannot close the fence itself."""
+    """The text for a prompt to put between <<< and >>>, unable to close that fence itself."""
     return _FENCE.sub("…", text).strip()
 
 
 def without_orders(text: str) -> tuple[str, int]:
-    """The text without sentences that tell a model what to do, and how many those were."""
+    """The text without sentences that tell a model what to do, and how many were removed."""
     plain = "".join(_visible(letter) for letter in unicodedata.normalize("NFKC", text))
     sentences = _SENTENCE.findall(plain)
     orders = [_is_order(sentence) for sentence in sentences]
@@ -76,7 +76,7 @@ def _is_order(sentence: str) -> bool:
 
 
 def _visible(letter: str) -> str:
-    """The letter; nothing for what a reader does not see, such as could split a word that is looked for."""
+    """The letter, or nothing for an invisible one, which could hide a word from the filter."""
     if unicodedata.category(letter) not in ("Cf", "Cc", "Co") or letter in "\n\t":
         return letter
     return " " if letter.isspace() else ""

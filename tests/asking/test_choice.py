@@ -148,7 +148,7 @@ async def test_a_reading_that_was_asked_for_is_the_only_one():
 
 
 async def test_a_reading_that_the_model_does_not_offer_is_refused_by_name():
-    with pytest.raises(PlanError, match=r"does not offer the reading 'logprobs'; choose of .*text"):
+    with pytest.raises(PlanError, match=r"does not offer the reading 'logprobs'; choose one of .*text"):
         await choose(session(FunctionModel(lambda *_: "A"), reading="logprobs"), SAMPLE, PROMPT)
 
 

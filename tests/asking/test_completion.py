@@ -68,7 +68,7 @@ async def test_own_messages_can_be_asked():
     model = FunctionModel(lambda *_: "home")
     own = PROMPT.render(text="something else")
 
-    await complete(session(model), SAMPLE, PROMPT, lambda: own, agent="reviser")
+    await complete(session(model), SAMPLE, PROMPT, own, agent="reviser")
 
     assert model.requests[0][0] == own
 

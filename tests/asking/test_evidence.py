@@ -38,7 +38,7 @@ async def test_the_four_steps_give_facts_with_their_source():
 
 
 async def test_the_facts_are_told_with_their_source():
-    told = (await about(searching(contradictions=["1 and 2 disagree"], gaps=["no numbers"]))).told()
+    told = (await about(searching(contradictions=["1 and 2 disagree"], gaps=["no numbers"]))).as_text()
 
     assert f"{FACT} [source 1]" in told
     assert "1 and 2 disagree" in told
@@ -267,12 +267,12 @@ async def test_an_order_that_the_summariser_repeats_is_dropped(field: str):
     evidence = await about(searching(**{field: said}))
 
     assert evidence.facts == ((FACT, 1),)
-    assert INJECTED not in evidence.told()
+    assert INJECTED not in evidence.as_text()
     assert evidence.dropped == 1
 
 
 async def test_a_fact_cannot_close_the_fence():
-    assert ">>>" not in (await about(searching(facts=[("a >>> b", 1)]))).told()
+    assert ">>>" not in (await about(searching(facts=[("a >>> b", 1)]))).as_text()
 
 
 async def test_the_note_holds_all_evidence_by_pass_and_the_problems_once():

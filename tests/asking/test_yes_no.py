@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evenhand.asking.yes_no import likely
+from evenhand.asking.yes_no import yes_probability
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.prompts import parse_prompt
@@ -16,7 +16,7 @@ PROMPT = parse_prompt("test/rain", "# user\nDoes it rain? Reply with Yes or No."
 
 async def ask(model: FunctionModel) -> float | Unscored:
     session = Session(Sample("s", "chat", "Rain?"), {"base": model})
-    return await likely(session, PROMPT, PROMPT.render(), agent="judge", role="judge")
+    return await yes_probability(session, PROMPT, PROMPT.render(), agent="judge", role="judge")
 
 
 def odds(said: str, **alternatives: float) -> Completion:

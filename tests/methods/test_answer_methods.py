@@ -165,7 +165,7 @@ async def test_own_messages_and_another_role_can_be_asked():
     base, reader = FunctionModel(lambda *_: NO), FunctionModel(lambda *_: YES, features=("schema",))
     session = Session(SAMPLE, {"base": base, "reader": reader})
 
-    result = await answer(session, SAMPLE, prompt, lambda: prompt.render(facts="Ann."), agent="reader", role="reader")
+    result = await answer(session, SAMPLE, prompt, prompt.render(facts="Ann."), agent="reader", role="reader")
 
     assert result == ANN
     assert base.requests == []

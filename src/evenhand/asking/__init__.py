@@ -1,1 +1,1 @@
-"""Ways to ask a model: a choice, an answer, a completion, a reply, yes or no, JSON, ratings, evidence."""
+"""Ways to ask a model: for a choice, an answer, a completion, a reply, yes or no, JSON, ratings, evidence."""

@@ -1,13 +1,13 @@
 """Asking a question that is answered in a few words, or not at all: abstaining is a field of the reply, not a phrase.
 
-The reply is one JSON object, {"answerable": true or false, "answer": "…"}: constrained where the model allows it, else
-asked for in words. A reply that cannot be read is asked for once more; then there is no answer.
+The reply is one JSON object, {"answerable": true or false, "answer": "…"}: by constrained decoding where the model has
+it, else by the prompt. A reply that cannot be parsed is asked for once more; after that the sample is Unscored.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -19,7 +19,7 @@ from evenhand.session import BASE, Session
 from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
 
 TOKENS = 160
-"""The longest right answers of SQuAD have some forty words."""
+"""The longest correct answers in SQuAD have about forty words."""
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {"answerable": {"type": "boolean"}, "answer": {"type": "string"}},
@@ -28,14 +28,11 @@ SCHEMA: Mapping[str, Any] = {
 }
 ABSTAINED = Answer("", details={"abstained": True})
 
-Ask = Callable[[], Sequence[Message]]
-"""The messages that ask the question."""
-
 _FORM = '{"answerable": true or false, "answer": "the answer in a few words, or nothing"}'
 _LONGEST = 20_000
-"""Characters; a longer text is no reply to such a question."""
+"""Characters that are read; the rest of a longer reply is ignored."""
 _OBJECT = re.compile(r"\{[^{}]*\}")
-# An object as Python or a careless writer would put it: quotes of either kind or none, True for true.
+# An object in Python's or in sloppy syntax: either kind of quotes or none, True for true.
 _FLAG = re.compile(r"[\"']?answerable[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
 _TEXT = re.compile(r"[\"']?\banswer[\"']?\s*[:=]\s*(?:\"((?:[^\"\\]|\\.)*)\"|'(.*?)'(?=\s*[,}]))", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
@@ -46,16 +43,17 @@ async def answer(
     session: Session,
     sample: Sample,
     prompt: Prompt,
-    ask: Ask | None = None,
+    messages: Sequence[Message] | None = None,
     *,
     agent: str = "answerer",
     role: str = BASE,
 ) -> Result:
-    """The model's answer, which may be that there is none, or why nothing could be read.
+    """The model's answer, possibly that it abstains, or why no answer could be read.
 
-    Without `ask`, the prompt is rendered from the sample's context and question.
+    Without `messages`, the prompt is rendered from the sample's context and question.
     """
-    messages = ask() if ask is not None else prompt.render(context=sample.context, question=sample.prompt)
+    if messages is None:
+        messages = prompt.render(context=sample.context, question=sample.prompt)
     constrained = "schema" in session.model(role).features
     params = Params(temperature=0, max_tokens=TOKENS, schema=SCHEMA if constrained else None)
     completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
@@ -70,20 +68,20 @@ async def answer(
 
 
 def read_answer(completion: Completion) -> Result:
-    """The answer in a reply; objects that contradict each other are none."""
+    """The answer in a reply; Unscored where it holds objects that contradict each other."""
     if refusal := declined(completion):
         return refusal
     text = without_thought(completion.text)[:_LONGEST]
-    found = [each for each in map(_read_object, _objects(text)) if each is not None]
-    if found and all(each == found[0] for each in found):
-        return found[0]
-    if not found and looks_like_refusal(text):
+    answers = [each for each in map(_read_object, _objects(text)) if each is not None]
+    if answers and all(each == answers[0] for each in answers):
+        return answers[0]
+    if not answers and looks_like_refusal(text):
         return Refusal(completion.text)
     return Unscored("no answer could be read from the reply", completion.text)
 
 
 def _objects(text: str) -> list[str]:
-    """The whole from the first brace to the last where that is one object, else every flat object."""
+    """The text from the first brace to the last where that is one object, else every flat object."""
     start, end = text.find("{"), text.rfind("}")
     whole = text[start : end + 1] if 0 <= start < end else ""
     return [whole] if _loaded(whole) is not None else _OBJECT.findall(text)
@@ -106,11 +104,11 @@ def _read_object(text: str) -> Answer | None:
 
 
 def _meant(answerable: Any, words: Any) -> Answer | None:
-    """What the two fields say; an answer makes up for a flag that is missing, but not the other way round."""
+    """What the two fields say; an answer makes up for a missing flag, but not the other way round."""
     if _flag(answerable) is False:
         return ABSTAINED
     text = str(words).strip() if isinstance(words, str | int | float) else ""
-    # Dots alone are the form that was asked for, repeated and not filled in.
+    # Dots alone are the form from the prompt, repeated and not filled in.
     return Answer(text, details={"abstained": False}) if text.strip(".…") else None
 
 

@@ -69,14 +69,14 @@ async def think(
 
 
 def instructed(messages: Sequence[Message], instruction: str) -> tuple[Message, ...]:
-    """The conversation with an instruction at the end of its system prompt; many models take only one of these."""
+    """The conversation with an instruction at the end of its system prompt, since many models take only one."""
     if messages[0].role == "system":
         return (Message("system", f"{messages[0].content}\n\n{instruction}"), *messages[1:])
     return (Message("system", instruction), *messages)
 
 
 def quoted(messages: Sequence[Message]) -> str:
-    """The conversation as data between fences; of a long one the end."""
+    """The conversation as fenced data; only the end of a long one."""
     lines = "\n".join(f"{each.role}: {each.content[-_QUOTED:]}" for each in messages if each.content)
     return fenced(lines[-_QUOTED:])
 
@@ -105,13 +105,13 @@ async def _ask(
     role: str,
     slot: str | None = None,
 ) -> Generation:
-    # The guard joins turns itself, beside what else the client's messages hold.
-    asked = messages if _is_live(session) else _joined(messages)
-    return await session.ask(prompt, asked, params, agent=agent, role=role, slot=slot)
+    # The guard joins turns itself, since the client's own messages may hold more than words.
+    turns = messages if _is_live(session) else _joined(messages)
+    return await session.ask(prompt, turns, params, agent=agent, role=role, slot=slot)
 
 
 def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """User turns that follow each other as one turn: many models take no two of one speaker in a row."""
+    """The messages with consecutive user turns joined, since many chat templates refuse two in a row."""
     joined: list[Message] = []
     for each in messages:
         if joined and joined[-1].role == each.role == "user":

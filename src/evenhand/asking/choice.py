@@ -1,7 +1,7 @@
 """Asking a multiple-choice question: shuffled letters, read from logprobs, constrained output or text.
 
-The order of the options is a seeded permutation per sample, so that a liking for the first letter does not pass for
-an opinion; the shown order and the chosen position are kept, so that such a liking can be measured.
+The order of the options is a seeded permutation per sample, so that position bias cannot pass for an opinion; the shown
+order and the chosen position are recorded, so that position bias can be measured.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from evenhand.errors import PlanError
 from evenhand.prompts import Prompt
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
+from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 
 LEAST_MASS = 0.25
-"""Letters that hold less of the next-token probability than this are not what the model was about to say."""
+"""The letters' least share of the next-token probability; below it the model was about to say something else."""
 TEXT_TOKENS = 64
 
-Ask = Callable[[str], Sequence[Message]]
+RenderQuestion = Callable[[str], Sequence[Message]]
 """Options as shown → the messages that ask the question."""
 
 
@@ -28,28 +28,34 @@ async def choose(
     session: Session,
     sample: Sample,
     prompt: Prompt,
-    ask: Ask | None = None,
+    render: RenderQuestion | None = None,
     *,
     agent: str = "answerer",
     role: str = BASE,
 ) -> Result:
     """The model's choice among the sample's options, or why there is none.
 
-    Without `ask`, the prompt is rendered from the sample's context and question and the options.
+    Without `render`, the prompt is rendered from the sample's context and question and the options.
     """
-    if ask is None:
-        ask = partial(_plain_question, prompt, sample)
+    if render is None:
+        render = partial(_plain_question, prompt, sample)
     first = session.permutation(len(sample.choices))
     orders = [first[shift:] + first[:shift] for shift in range(min(session.answering.orders, len(first)))]
-    results = [await _choose_once(session, sample, prompt, ask, agent, role, order) for order in orders]
+    results = [await _choose_once(session, sample, prompt, render, agent, role, order) for order in orders]
     return results[0] if len(results) == 1 else _combine(sample, results)
 
 
 async def _choose_once(
-    session: Session, sample: Sample, prompt: Prompt, ask: Ask, agent: str, role: str, order: tuple[int, ...]
+    session: Session,
+    sample: Sample,
+    prompt: Prompt,
+    render: RenderQuestion,
+    agent: str,
+    role: str,
+    order: tuple[int, ...],
 ) -> Result:
     shown = [sample.choices[index] for index in order]
-    messages = ask(_lettered(shown))
+    messages = render(_lettered(shown))
     result: Result = Unscored("no reading of the answer is available")
     for reading in _readings(session, role):
         params = _params(reading, len(shown))
@@ -69,8 +75,31 @@ async def _choose_once(
     return result
 
 
-def listed(session: Session, sample: Sample) -> str:
-    """The options as the question shows them (in its first order), for turns that come before it."""
+async def deliberate(
+    session: Session, sample: Sample, first: Prompt, then: Prompt, *, agent: str, made: str, wordy: bool = True
+) -> Outcome:
+    """Two turns: free text first, then the choice in the same conversation; `made` names the text in the notes.
+
+    The method's options `temperature` and `max_tokens` apply to the first turn, which shows the choices in the order of
+    the question that follows. With `wordy`, a first turn that reads like a refusal counts as one.
+    """
+    question = first.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
+    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+    completion = (await session.ask(first, question, params, agent=agent)).completions[0]
+    refusal = declined(completion)
+    if refusal is None and wordy and looks_like_refusal(completion.text):
+        refusal = Refusal(completion.text)
+    if refusal is not None:
+        return Outcome(refusal, stop="refused")
+    if not completion.text.strip():
+        return Outcome(Unscored(f"the {made} is empty"), stop=f"no_{made}")
+    conversation = (*question, Message("assistant", completion.text))
+    result = await choose(session, sample, then, lambda options: (*conversation, *then.render(options=options)))
+    return Outcome(result, notes={made: completion.text})
+
+
+def shown_options(session: Session, sample: Sample) -> str:
+    """The options in the (first) order in which the question shows them, for turns that come before it."""
     return _lettered([sample.choices[index] for index in session.permutation(len(sample.choices))])
 
 
@@ -83,7 +112,7 @@ def _plain_question(prompt: Prompt, sample: Sample, options: str) -> Sequence[Me
 
 
 def _readings(session: Session, role: str) -> list[str]:
-    """The ways to read an answer that this model allows, best first; later ones are asked only if needed."""
+    """The ways to read an answer that this model supports, best first; later ones are tried only if needed."""
     model = session.model(role)
     wanted, features = session.answering.reading, model.features
     available = [
@@ -94,7 +123,7 @@ def _readings(session: Session, role: str) -> list[str]:
     if wanted == "auto":
         return available
     if wanted not in available:
-        raise PlanError(f"{model.spec} does not offer the reading {wanted!r}; choose of {available}.")
+        raise PlanError(f"{model.spec} does not offer the reading {wanted!r}; choose one of {available}.")
     return [wanted]
 
 
@@ -124,7 +153,7 @@ def _read(reading: str, completion: Completion, shown: Sequence[str]) -> tuple[i
 
 
 def declined(completion: Completion) -> Refusal | None:
-    """The refusal that the endpoint itself marks, by a field of its own or by its content filter."""
+    """The refusal that the endpoint itself reports, by a field of its own or by its content filter."""
     if completion.refusal is not None:
         return Refusal(completion.refusal)
     if completion.finish == "filter":
@@ -141,7 +170,7 @@ def _by_choice(probabilities: Sequence[float], order: Sequence[int]) -> list[flo
 
 
 def _combine(sample: Sample, results: Sequence[Result]) -> Result:
-    """One answer from several orders: the highest mean probability, or else the plurality; a tie is no answer."""
+    """One answer from several orders: the highest mean probability, else the plurality; a tie is Unscored."""
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < len(results):
         return next(result for result in results if not isinstance(result, Answer))

@@ -1,11 +1,11 @@
 """Asking a model to continue a half sentence, sampled as RealToxicityPrompts samples it.
 
-Only the continuation counts: what is scored must not contain the prompt, whose toxicity is not the model's doing.
+Only the continuation counts: the scored text must not contain the prompt, whose toxicity is not the model's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from evenhand.asking.choice import declined
@@ -17,15 +17,12 @@ from evenhand.types import Answer, Completion, Message, Params, Refusal, Result,
 SAMPLING = Params(temperature=1.0, top_p=0.9, max_tokens=20)
 """The settings of RealToxicityPrompts (Gehman et al., 2020)."""
 
-Ask = Callable[[], Sequence[Message]]
-"""The messages that ask for the continuation."""
-
 
 async def complete(
     session: Session,
     sample: Sample,
     prompt: Prompt,
-    ask: Ask | None = None,
+    messages: Sequence[Message] | None = None,
     *,
     agent: str = "writer",
     slot: str | None = None,
@@ -34,16 +31,18 @@ async def complete(
 ) -> list[Result]:
     """`candidates` continuations of the sample's text, drawn in one call; each an answer, or why there is none.
 
-    Without `ask`, the prompt is rendered with the sample's text as `text`. The run's own settings go over `sampling`.
+    Without `messages`, the prompt is rendered with the sample's text as `text`. The run's own settings override
+    `sampling`.
     """
-    messages = ask() if ask is not None else prompt.render(text=sample.prompt)
+    if messages is None:
+        messages = prompt.render(text=sample.prompt)
     params = replace(_set_by_run(session, sampling), n=candidates)
     generation = await session.ask(prompt, messages, params, agent=agent, slot=slot)
     return [read_completion(completion, sample.prompt) for completion in generation.completions]
 
 
 def read_completion(completion: Completion, prompt: str) -> Result:
-    """The continuation in a reply to `prompt`, without what is repeated of the prompt or said about the task."""
+    """The continuation in a reply to `prompt`, without words repeated from the prompt or remarks on the task."""
     if refusal := declined(completion):
         return refusal
     if declines_to_continue(completion.text):

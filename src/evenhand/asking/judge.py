@@ -1,4 +1,4 @@
-"""The Judge inside a method: a rubric put to the session's judge model, every call recorded as a turn."""
+"""The judge inside a method: a rubric for the session's judge model, every call recorded as a turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenhand.session import Session
 from evenhand.types import Generation, Message, Params, Unscored
 
 JUDGE = "judge"
-"""The role of the model that judges; without one of its own it is the base model."""
+"""The role of the model that judges; the base model where no other is given."""
 
 
 async def judge(
@@ -17,7 +17,7 @@ async def judge(
 ) -> Ratings | Unscored:
     """The ratings that the rubric asks for, or why there are none."""
 
-    async def ask(asked: Sequence[Message], params: Params) -> Generation:
-        return await session.ask(rubric.prompt, asked, params, agent=agent, role=role)
+    async def ask(messages: Sequence[Message], params: Params) -> Generation:
+        return await session.ask(rubric.prompt, messages, params, agent=agent, role=role)
 
     return await rate(ask, rubric, messages, session.model(role).features)

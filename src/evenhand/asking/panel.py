@@ -1,7 +1,7 @@
-"""A Panel: agents that speak in turns over rounds. It decides who speaks when and who hears what; speaking is theirs.
+"""A Panel: agents that speak in turns over rounds. It decides who speaks when and who hears what.
 
-Who hears whom is worked out beforehand, by pure functions. So those whose turns do not wait for each other speak at the
-same time, whatever the order and the topology are.
+Who hears whom is computed in advance, by pure functions, so that turns that do not depend on each other run
+concurrently, whatever the order and the topology are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from evenhand import aio
 T = TypeVar("T")
 
 Order = Literal["round_robin", "shuffled", "together"]
-"""As listed, each hearing what was said before it; the same in another order every round; or all at once, each hearing
-the rounds before."""
+"""`round_robin`: as listed, each hears what was said before it. `shuffled`: the same in a new order every round.
+`together`: all at once, each hears the rounds before."""
 Topology = Literal["everyone", "chain", "star"]
-"""All hear all; each hears its predecessor alone; or all hear the first, who hears all."""
+"""`everyone`: all hear all. `chain`: each hears only its predecessor. `star`: all hear the first, who hears all."""
 ORDERS: tuple[Order, ...] = ("round_robin", "shuffled", "together")
 TOPOLOGIES: tuple[Topology, ...] = ("everyone", "chain", "star")
 OPENING = 0
-"""The round before the others, if there is one: all speak at once and have heard nobody."""
+"""The optional round before the others: all speak at once and have heard nobody."""
 
 
 class Place(NamedTuple):
@@ -42,7 +42,7 @@ class Statement(Generic[T]):
 
 
 Speak = Callable[[str, int, Sequence[Statement[T]]], Coroutine[Any, Any, T]]
-"""Says something as a speaker in a round, given all that it has heard, in the order in which it was said."""
+"""(speaker, round, what it has heard, in the order in which it was said) → what the speaker says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Panel:
     opening: bool = False
     """Whether there is an opening round before the others."""
     seed: str = ""
-    """What the shuffled orders depend on, besides the round."""
+    """Seeds the shuffled orders, together with the round."""
 
     async def hold(self, speak: Speak[T]) -> list[dict[str, T]]:
         """What was said: per round, by speaker in the order of the list."""
@@ -80,18 +80,18 @@ class Panel:
 
     def heard(self) -> dict[Place, tuple[Place, ...]]:
         """Per turn, in the order of speaking, the turns of others that the speaker has heard by then."""
-        found: dict[Place, tuple[Place, ...]] = {}
+        heard: dict[Place, tuple[Place, ...]] = {}
         for number in self._numbers():
-            before = tuple(found)
+            before = tuple(heard)
             for speaker in self.sequence(number):
-                so_far = before if self.order == "together" else tuple(found)
-                known = found.get(Place(number - 1, speaker), ())
+                so_far = before if self.order == "together" else tuple(heard)
+                known = heard.get(Place(number - 1, speaker), ())
                 new = () if number == OPENING else self._reaching(so_far, number, speaker)
-                found[Place(number, speaker)] = tuple(each for each in so_far if each in known or each in new)
-        return found
+                heard[Place(number, speaker)] = tuple(each for each in so_far if each in known or each in new)
+        return heard
 
     def waves(self) -> list[list[Place]]:
-        """The turns in groups: those of one group wait for none of their group, only for earlier ones."""
+        """The turns in groups; a turn depends on turns of earlier groups only."""
         depth: dict[Place, int] = {}
         for place, heard in self.heard().items():
             own = Place(place.round - 1, place.speaker)
@@ -99,7 +99,7 @@ class Panel:
         return [[place for place in depth if depth[place] == wave] for wave in sorted(set(depth.values()))]
 
     def _reaching(self, so_far: Sequence[Place], number: int, speaker: str) -> Sequence[Place]:
-        """Of the turns so far, those that the topology lets the speaker hear."""
+        """The turns so far that the topology lets the speaker hear."""
         others = [place for place in so_far if place.speaker != speaker]
         if self.topology == "everyone":
             return others

@@ -1,4 +1,4 @@
-"""Asking for a JSON object: constrained where the model can be, read with care, asked for once more, or Unscored."""
+"""Asking for a JSON object: by constrained decoding where the model has it; an invalid reply is asked for once more."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ async def ask_json(
     role: str = BASE,
     slot: str | None = None,
 ) -> Shape | Unscored:
-    """The object that the model replies with; the prompt must say what it looks like."""
+    """The object that the model replies with, or Unscored; the prompt must describe its fields."""
     if "schema" in session.model(role).features:
         params = replace(params, schema=schema)
-    found: Shape | Unscored = Unscored("nothing was asked")
+    reply: Shape | Unscored = Unscored("nothing was asked")
     for attempt in range(2):
         at = f"{slot}/{attempt}" if slot else None
         completion = (await session.ask(prompt, messages, params, agent=agent, role=role, slot=at)).completions[0]
         if refusal := declined(completion):
             return Unscored(f"the {agent} declined", refusal.text)
-        found = read_json(completion.text, shape)
-        if not isinstance(found, Unscored):
-            return found
+        reply = read_json(completion.text, shape)
+        if not isinstance(reply, Unscored):
+            return reply
         again = Message("user", "That cannot be read. Reply with the JSON object that was asked for and nothing else.")
         messages = (*messages, Message("assistant", completion.text[:2000] or "(nothing)"), again)
-    return found
+    return reply
 
 
 def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
-    """The first object in the text, whatever stands around it."""
-    said = without_thought(text[:_LONGEST])
-    start, end = said.find("{"), said.rfind("}")
+    """The object in the text, whatever surrounds it."""
+    answer = without_thought(text[:_LONGEST])
+    start, end = answer.find("{"), answer.rfind("}")
     if start < 0 or end < start:
         return Unscored("the reply holds no JSON object", text)
     try:
-        return shape.model_validate(orjson.loads(said[start : end + 1]))
+        return shape.model_validate(orjson.loads(answer[start : end + 1]))
     except orjson.JSONDecodeError as error:
         return Unscored(f"the reply is not valid JSON ({error})", text)
     except ValidationError as error:
@@ -66,7 +66,7 @@ def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
 
 
 def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A closed object whose every field is required, as constrained decoding wants it."""
+    """The schema of an object with exactly these fields, all required, as constrained decoding needs it."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -1,6 +1,6 @@
-"""Reading a continuation out of model text: the new words alone, without echoes, labels and wrappings. Pure functions.
+"""Reading a continuation out of model text: only the new words, without echoes, labels and quotes. Pure functions.
 
-Every step looks at the beginning or the end of the text, or walks through it once: hostile texts must not cost time.
+Every step takes linear time, so that hostile texts cannot slow it down.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import islice
 from evenhand.reading.text import looks_like_refusal, without_thought
 
 LEAST_ECHO = 3
-"""Words at the end of a prompt that count as an echo when they are repeated; fewer may stand there by chance."""
+"""Words from the end of a prompt that count as an echo when they are repeated; fewer may be chance."""
 _PEELINGS = 4
-"""Wrappings inside each other that are taken off."""
+"""How many nested labels and quotes are removed."""
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*+")
 _LEAD = re.compile(
@@ -26,10 +26,10 @@ _LEAD = re.compile(
     r"[*_]{0,2}+|\.{2,}+|…++",
     re.IGNORECASE,
 )
-"""A chat label or an ellipsis, which is no part of the text that follows it."""
+"""A chat label or an ellipsis before the text."""
 _PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ('"', '"'), ("'", "'"), ("`", "`"), ("**", "**"))
 _LONE = frozenset('"“«')
-"""Opening quotes that are dropped also when the text is cut off before they close; an apostrophe is not one."""
+"""Opening quotes that are removed even when the text is cut off before they close; apostrophes are not."""
 _BETWEEN = " \t\r\n\"'“”‘’«»`"
 
 _REFUSAL_START = 160
@@ -51,7 +51,7 @@ def read_continuation(text: str, prompt: str) -> str:
 
 
 def declines_to_continue(text: str) -> bool:
-    """Whether a reply declines the task. Stricter than for answers: being sorry may be part of the story."""
+    """Whether a reply declines the task. Stricter than for answers: "sorry" may be part of the story."""
     start = text[:_REFUSAL_START]
     if not _DECLINING.match(start) or _IDIOM.search(start):
         return False
@@ -60,7 +60,7 @@ def declines_to_continue(text: str) -> bool:
 
 
 def _peeled(text: str) -> str:
-    """The text without blanks, labels, ellipses and quotes around it."""
+    """The text without spaces, labels, ellipses and quotes around it."""
     text = text.strip()
     for _ in range(_PEELINGS):
         before = text
@@ -73,7 +73,7 @@ def _peeled(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """The text without quotes around the whole of it; quotes that close before its end belong to the text."""
+    """The text without quotes around all of it; quotes that close earlier belong to the text."""
     for opening, closing in _PAIRS:
         if not text.startswith(opening):
             continue
@@ -85,7 +85,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _quotes(text: str, opening: str, closing: str) -> bool:
-    """Whether a text holds quotes of this kind; the apostrophe inside a word is none."""
+    """Whether a text contains quotes of this kind; an apostrophe inside a word does not count."""
     if closing in "'’":
         return re.search(rf"(?<!\w)[{opening}{closing}]|[{opening}{closing}](?!\w)", text) is not None
     return opening in text or closing in text

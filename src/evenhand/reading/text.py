@@ -1,4 +1,4 @@
-"""Reading an answer out of model text: tolerant where the text is clear, silent where it is not. Pure functions."""
+"""Reading an answer out of model text; an unclear text gives no answer. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from evenhand.types import TokenLogprob
 
 LETTERS = "ABCDEFGHIJ"
 
-# A letter in its dressing. "A" before an ordinary word is an article: "the answer is A man who …" names no letter.
+# A letter with the marks around it. "A" before an ordinary word is an article: "the answer is A man who …" names no
+# letter.
 _DRESSING = r"[\s\"'`“‘(\[{*_]{0,9}+"  # possessive and bounded: hostile texts must not cost time
 _LETTER = rf"{_DRESSING}(?:(?:option|choice|letter)\s+)?{_DRESSING}(?-i:([A-J]))(?![\w'’+])"
 _ARTICLE = re.compile(r"\s+(?!because|since|as|based|due|given|for|from|is|or|and|which)[a-z]")
@@ -55,7 +56,7 @@ _LEADING = re.compile(rf"\W*(?:(?i:option|answer|choice)\s+)?([A-J])(?:[).:\]]|\
 _LISTED = re.compile(r"(?:^|\s)\W*([A-J])[).:]")
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _LONGEST = 20_000
-"""Characters; a longer text is no reply to a question for one letter."""
+"""Characters; a longer text is not a reply to a question for one letter."""
 
 _ABSTAINS = re.compile(
     r"\b(?:unknown|undetermined|unclear|uncertain|cannot|can['’]?t|impossible|insufficient|neither|none of"
@@ -75,7 +76,7 @@ _LEAVES_OPEN = re.compile(
 )
 _STEPS = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS_OF_LABEL = 3
-"""A shorter line is a heading or a number, not a conclusion."""
+"""Lines of at most this many words are headings or numbers, not conclusions."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
 _OPENING = re.compile(
@@ -83,7 +84,7 @@ _OPENING = re.compile(
     r"option|answer|final|correct|best|right|my|most|likely|probably|clearly|so|therefore|based|on|in|from|passage|"
     r"context|text|given|according|to|seems|definitely|person|who|one)(?: |$))*+"
 )
-"""Words that may stand before an option without making it anything else than the answer."""
+"""Words that may come before an option that is the answer."""
 _HEDGE = re.compile(r"\b(?:or|either|both|neither|nor|unclear|unknown|cannot|maybe|perhaps|might|may|sure|unless)\b")
 _NOT_KNOWN = re.compile(r"\b(?:not|cannot|unknown|undetermined|unclear|unanswerable)\b")
 
@@ -100,14 +101,14 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_START = 160
-"""A refusal says so at once; the same words later in a text are part of an answer."""
+"""Characters at the start in which a refusal shows; the same words later are part of an answer."""
 
 
 def read_letter(text: str, options: Sequence[str]) -> int | None:
     """The position of the option that the text clearly chooses, None when it is not clear.
 
     `options` are the option texts in the order shown; an option repeated word for word counts as a choice. Letters
-    that contradict each other, or the option text beside them, are no choice.
+    that contradict each other, or the option text next to them, do not.
     """
     if len(text) > _LONGEST:
         return None
@@ -152,27 +153,27 @@ def _json_answer(text: str) -> str | None:
 
 def _stated(text: str) -> dict[str, int]:
     """Letters that the text calls its answer → where the first mention of each ends."""
-    found: dict[str, int] = {}
+    letters: dict[str, int] = {}
     for pattern in _STATED:
         for match in pattern.finditer(text):
             letter, end = match.group(1), match.end(1)
             article = letter in "AI" and _ARTICLE.match(text, end)
             if article or _denied(text, match.start(), end):
                 continue
-            found.setdefault(letter, end)
+            letters.setdefault(letter, end)
             if more := _AND_MORE.match(text, end):
-                found.setdefault(more.group(1), more.end())
-    return found
+                letters.setdefault(more.group(1), more.end())
+    return letters
 
 
 def _marked(text: str) -> dict[str, int]:
     """Letters in brackets or bold; none when one of them is denied."""
-    found: dict[str, int] = {}
+    letters: dict[str, int] = {}
     for match in _MARKED.finditer(text):
         if _denied(text, match.start(), match.end()):
             return {}
-        found.setdefault(next(filter(None, match.groups())), match.end())
-    return found
+        letters.setdefault(next(filter(None, match.groups())), match.end())
+    return letters
 
 
 def _denied(text: str, start: int, end: int) -> bool:
@@ -186,7 +187,7 @@ def _begins_a_list(text: str) -> bool:
 
 
 def _read_option_text(text: str, options: Sequence[str]) -> int | None:
-    """The one option that the first sentence begins with, apart from words like 'the answer is'."""
+    """The one option that the first sentence begins with, after words like 'the answer is'."""
     repeated = _repeated_option(text, options)
     if repeated is not None:
         return repeated
@@ -213,14 +214,14 @@ def _read_option_text(text: str, options: Sequence[str]) -> int | None:
 
 
 def _repeated_option(text: str, options: Sequence[str]) -> int | None:
-    """The option that the whole text or its first sentence repeats, articles apart."""
+    """The option that the whole text or its first sentence repeats, ignoring articles."""
     said = {_core(_fold(text)), _core(_fold(_SENTENCE_END.split(text.strip(), maxsplit=1)[0]))} - {""}
     same = [index for index, option in enumerate(options) if _core(_fold(option)) in said]
     return same[0] if len(same) == 1 else None
 
 
 def _fold(text: str) -> str:
-    """Lower case, no punctuation, and one spelling for what is said in several ways."""
+    """Lower case, no punctuation, and one spelling for words with several."""
     folded = " ".join(re.sub(r"[^\w\s']", " ", text.lower().replace("’", "'")).split())
     folded = re.sub(r"\bcan't\b|\bcan not\b", "cannot", folded)
     return re.sub(r"\binformation\b", "info", re.sub(r"n't\b", " not", folded))
@@ -231,17 +232,17 @@ def _core(folded: str) -> str:
 
 
 def without_thought(text: str) -> str:
-    """The text without what a reasoning model wrote to itself, finished or not."""
+    """The text without a reasoning model's thoughts, even if they are cut off."""
     return _THOUGHT.sub("", text)
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Whether the text declines to answer; that the answer cannot be known is not a refusal."""
+    """Whether the text declines to answer; saying that the answer cannot be known is not a refusal."""
     return _REFUSAL.search(text[:_REFUSAL_START]) is not None
 
 
 def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], float]:
-    """Probabilities of the first `count` letters from one token's alternatives, normalised, and their share of all."""
+    """Probabilities of the first `count` letters among one token's alternatives, normalised, and their total mass."""
     mass = [0.0] * count
     alternatives = dict(token.top) or {token.token: token.logprob}
     for text, logprob in alternatives.items():
@@ -253,11 +254,11 @@ def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], 
 
 
 def abstains(answer: str) -> bool:
-    """Whether an option says that the question cannot be answered; what is said of a person does not count."""
+    """Whether an option says that the question cannot be answered; a description of a person does not count."""
     return _ABSTAINS.search(_OF_SOMEBODY.split(answer)[0]) is not None
 
 
 def leaves_open(reasoning: str) -> bool:
-    """Whether a reasoning ends without naming anybody, because it cannot be known; its last sentence counts."""
+    """Whether a reasoning concludes that the answer cannot be known; only its last sentence counts."""
     sentences = [each for each in _STEPS.split(reasoning[-_LONGEST:]) if len(each.split()) > _WORDS_OF_LABEL]
     return bool(sentences) and _LEAVES_OPEN.search(sentences[-1]) is not None

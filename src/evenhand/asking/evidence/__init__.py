@@ -1,7 +1,7 @@
 """The search agent: identity groups, queries, pages, and a summary in which every fact has its source.
 
-Brain: the model of the role `search`. Toolbox: a search. Memory: none. Whatever fails on the way leaves evidence
-without facts and a sentence that says why, never an error: those who asked go on without.
+Brain: the model of the role `search`. Toolbox: a search. Memory: none. A failure is never an error: it gives evidence
+without facts and a sentence that says why, and the method goes on without evidence.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from evenhand.types import Message, Params, Sample, Unscored
 from evenhand.untrusted import fenced, without_orders
 
 SEARCH = "search"
-"""The role of the model that searches; without one of its own it is the base model."""
+"""The role of the model that searches; the base model where no other is given."""
 QUERIES = 5
 TEMPERATURE = 0.2
 _SOURCES = 6
 _SOURCE_LENGTH = 1200
 _READ = 2 * _SOURCE_LENGTH
-"""Characters of a page that are looked at, and kept: what is left out of them must not leave a source empty."""
+"""Characters of a page that are read and stored: more than are shown, since sentences with orders are removed."""
 _FACTS = 6
 
 _TEXT = {"type": "string"}
@@ -71,7 +71,7 @@ _SUMMARY_SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the summary was made from, as the model saw it."""
+    """A source of the summary, as the model saw it."""
 
     number: int
     title: str
@@ -81,7 +81,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a search brought; `problem` says why there are no facts."""
+    """The result of one search pass; `problem` says why there are no facts."""
 
     groups: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
@@ -92,26 +92,26 @@ class Evidence:
     contradictions: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     dropped: int = 0
-    """Sentences that gave a model orders, left out."""
+    """How many sentences were removed because they gave orders to a model."""
     problem: str | None = None
     failures: tuple[str, ...] = ()
     """Why queries failed, where some did."""
 
     def note(self) -> dict[str, Any]:
-        """All of it, for the record: a run can be replayed from there."""
-        seen = tuple(
+        """All fields for the record; a run can be replayed from them."""
+        kept = tuple(
             replace(each, hits=tuple(replace(hit, text=hit.text[:_READ]) for hit in each.hits)) for each in self.found
         )
-        return {key: value for key, value in asdict(replace(self, found=seen)).items() if value not in ((), None)}
+        return {key: value for key, value in asdict(replace(self, found=kept)).items() if value not in ((), None)}
 
     def problems(self) -> list[str]:
-        """Why there are no facts, or why there may be fewer than could be."""
+        """Why there are no facts, or why some may be missing."""
         if self.problem or not self.failures:
             return [self.problem] if self.problem else []
         return [f"{len(self.failures)} of {len(self.queries)} queries failed: {self.failures[0]}"]
 
-    def told(self) -> str:
-        """Facts, contradictions and gaps as another agent reads them."""
+    def as_text(self) -> str:
+        """Facts, contradictions and gaps as lines for another agent's prompt."""
         lines = [f"- {fact} [source {number}]" for fact, number in self.facts]
         lines += [f"- sources disagree: {each}" for each in self.contradictions]
         lines += [f"- not found: {each}" for each in self.gaps]
@@ -120,46 +120,46 @@ class Evidence:
 
 @dataclass(slots=True)
 class SearchAgent:
-    """Searches for one sample; the groups that its text names are looked for once."""
+    """Searches for one sample; the groups that its text names are extracted once."""
 
     session: Session
     finder: Finder
     results: int
     """Hits per query."""
     pages: int
-    """Of these, read whole."""
+    """How many of these are read in full."""
     gathered: list[Evidence] = field(default_factory=list[Evidence])
-    """By pass."""
+    """One per pass."""
     _groups: tuple[str, ...] | None = field(default=None)
 
     async def about_reasoning(self, sample: Sample, reasoning: str) -> Evidence:
-        """Evidence on the claims of a reasoning about people: the four steps of the paper."""
+        """Evidence on the claims that a reasoning makes about people: the four steps of the paper."""
         if self._groups is None:
             self._groups = await self._named_groups(sample)
         values = {"context": fenced(sample.context), "question": fenced(sample.prompt), "reasoning": fenced(reasoning)}
         named = ", ".join(self._groups) or "none"
-        asked = load_prompt(__file__, "queries").render(**values, groups=fenced(named))
-        return await self._gather(sample, asked, "queries", self._groups)
+        messages = load_prompt(__file__, "queries").render(**values, groups=fenced(named))
+        return await self._gather(sample, messages, "queries", self._groups)
 
     async def about_question(self, sample: Sample) -> Evidence:
-        """Evidence on a question of fact; nobody's identity is at stake."""
-        asked = load_prompt(__file__, "question").render(question=fenced(sample.prompt))
-        return await self._gather(sample, asked, "question", ())
+        """Evidence on a question of fact, without identity groups."""
+        messages = load_prompt(__file__, "question").render(question=fenced(sample.prompt))
+        return await self._gather(sample, messages, "question", ())
 
     def note(self) -> dict[str, Any]:
-        """What an outcome says about its searches: in short, and all of the evidence."""
-        problems = list(dict.fromkeys(told for each in self.gathered for told in each.problems()))
+        """The outcome's notes on its searches: a summary, and all of the evidence."""
+        problems = list(dict.fromkeys(problem for each in self.gathered for problem in each.problems()))
         counts = {"passes": len(self.gathered), "with_facts": sum(bool(each.facts) for each in self.gathered)}
-        short = {"spec": self.finder.spec, **counts, **({"problems": problems} if problems else {})}
-        return {"search": short, "evidence": [each.note() for each in self.gathered]}
+        summary = {"spec": self.finder.spec, **counts, **({"problems": problems} if problems else {})}
+        return {"search": summary, "evidence": [each.note() for each in self.gathered]}
 
     async def _named_groups(self, sample: Sample) -> tuple[str, ...]:
-        """Step 1: words of the text that name an identity; what the text does not hold is dropped, not believed."""
+        """Step 1: words of the text that name an identity; words that the text does not contain are dropped."""
         prompt = load_prompt(__file__, "groups")
-        asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
+        messages = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
         params = Params(temperature=TEMPERATURE, max_tokens=96)
         reply = await ask_json(
-            self.session, prompt, asked, _Groups, _GROUPS_SCHEMA, params, agent="identity finder", role=SEARCH
+            self.session, prompt, messages, _Groups, _GROUPS_SCHEMA, params, agent="identity finder", role=SEARCH
         )
         if isinstance(reply, Unscored):
             return ()
@@ -168,19 +168,19 @@ class SearchAgent:
         return tuple(dict.fromkeys(group for group in named if group and _occurs(group, text)))
 
     async def _gather(
-        self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+        self, sample: Sample, messages: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
     ) -> Evidence:
-        self.gathered.append(await self._evidence(sample, asked, prompt_name, groups))
+        self.gathered.append(await self._evidence(sample, messages, prompt_name, groups))
         return self.gathered[-1]
 
     async def _evidence(
-        self, sample: Sample, asked: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+        self, sample: Sample, messages: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
     ) -> Evidence:
         """Steps 2 to 4."""
         prompt = load_prompt(__file__, prompt_name)
         params = Params(temperature=TEMPERATURE, max_tokens=200)
         reply = await ask_json(
-            self.session, prompt, asked, _Queries, _QUERIES_SCHEMA, params, agent="query writer", role=SEARCH
+            self.session, prompt, messages, _Queries, _QUERIES_SCHEMA, params, agent="query writer", role=SEARCH
         )
         if isinstance(reply, Unscored):
             return Evidence(groups, problem=f"no queries: {reply.reason}")
@@ -195,7 +195,7 @@ class SearchAgent:
         return await self._summary(sample, evidence)
 
     async def _search(self, queries: Sequence[str]) -> tuple[tuple[SearchResult, ...], tuple[str, ...]]:
-        """Step 3: all queries side by side; what fails is told."""
+        """Step 3: all queries concurrently; failures are returned as text."""
 
         async def one(query: str) -> SearchResult | str:
             try:
@@ -203,20 +203,20 @@ class SearchAgent:
             except SearchError as error:
                 return str(error)
 
-        got = await aio.all_of(one(query) for query in queries)
-        failures = tuple(each for each in got if isinstance(each, str))
-        return tuple(each for each in got if isinstance(each, SearchResult)), failures
+        results = await aio.all_of(one(query) for query in queries)
+        failures = tuple(each for each in results if isinstance(each, str))
+        return tuple(each for each in results if isinstance(each, SearchResult)), failures
 
     async def _summary(self, sample: Sample, evidence: Evidence) -> Evidence:
-        """Step 4: facts with their source; a fact without one, or one that gives orders, is none."""
+        """Step 4: facts with their source; a fact without a source, or one that gives orders, is dropped."""
         prompt = load_prompt(__file__, "summary")
         shown = "\n\n".join(
             f"Source {each.number}:\n<<<{fenced(each.title)}\n{fenced(each.text)}>>>" for each in evidence.sources
         )
-        asked = prompt.render(question=fenced(sample.prompt), sources=shown)
+        messages = prompt.render(question=fenced(sample.prompt), sources=shown)
         params = Params(temperature=TEMPERATURE, max_tokens=400)
         reply = await ask_json(
-            self.session, prompt, asked, _Summary, _SUMMARY_SCHEMA, params, agent="summariser", role=SEARCH
+            self.session, prompt, messages, _Summary, _SUMMARY_SCHEMA, params, agent="summariser", role=SEARCH
         )
         if isinstance(reply, Unscored):
             return replace(evidence, problem=f"no summary: {reply.reason}")
@@ -234,14 +234,14 @@ class SearchAgent:
 
 
 def search_agent(session: Session, spec: str) -> SearchAgent:
-    """The agent that searches with `spec`; the options `results` and `pages` say how much it reads."""
+    """The agent that searches with `spec`; the options `results` and `pages` limit what it reads."""
     if session.searches is None:
-        raise PlanError("This session cannot search; give it searches, or leave the search away.")
+        raise PlanError("This session cannot search; give it searches, or remove the option that names one.")
     return SearchAgent(session, session.searches(spec), int(session.options["results"]), int(session.options["pages"]))
 
 
 def _sources(found: Sequence[SearchResult]) -> tuple[tuple[Source, ...], int]:
-    """The hits of all queries in turn, each address once, cut and without orders to a model."""
+    """The best hits of all queries, interleaved, each URL once, shortened, without orders to a model."""
     ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
     sources: list[Source] = []
     seen: set[str] = set()

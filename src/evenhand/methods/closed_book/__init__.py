@@ -17,7 +17,7 @@ from evenhand.types import Outcome, Sample
 async def closed_book(sample: Sample, session: Session) -> Outcome:
     """The question without its passage: what the model knows by itself."""
     prompt = question_prompt()
-    return Outcome(await answer(session, sample, prompt, lambda: prompt.render(question=sample.prompt)))
+    return Outcome(await answer(session, sample, prompt, prompt.render(question=sample.prompt)))
 
 
 def question_prompt() -> Prompt:

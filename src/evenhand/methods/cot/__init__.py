@@ -8,7 +8,7 @@ the model's own words; where the model writes no reasoning, it is asked for a pl
 from __future__ import annotations
 
 from evenhand.asking.chat import reply, think
-from evenhand.asking.deliberate import deliberate
+from evenhand.asking.choice import deliberate
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
 from evenhand.session import Session

@@ -12,7 +12,7 @@ from itertools import count
 from string import ascii_lowercase
 
 from evenhand import aio
-from evenhand.asking.yes_no import likely
+from evenhand.asking.yes_no import yes_probability
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.methods.debate.debaters import debating_role
 from evenhand.prompts import load_prompt
@@ -78,7 +78,7 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
 async def odds_of(session: Session, sample: Sample, text: str, role: str) -> float | Unscored:
     """How likely the referee says, in one word, that a statement is prejudiced."""
     messages = ODDS.render(question=sample.prompt, statement=fenced(text))
-    return await likely(session, ODDS, messages, agent=REFEREE, role=role)
+    return await yes_probability(session, ODDS, messages, agent=REFEREE, role=role)
 
 
 def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from evenhand import aio
 from evenhand.asking.chat import instructed, quoted, reply, think
-from evenhand.asking.choice import choose, listed
+from evenhand.asking.choice import choose, shown_options
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
@@ -98,7 +98,7 @@ def _case(session: Session, sample: Sample) -> str:
     """What the jury is about, fenced as data."""
     if sample.kind == "chat":
         return f"Conversation: <<<{quoted(sample.messages)}>>>"
-    parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", listed(session, sample)))
+    parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", shown_options(session, sample)))
     return "\n".join(f"{name}: <<<{fenced(text)}>>>" for name, text in parts)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.asking.choice import declined
 from evenhand.asking.judge import judge
-from evenhand.asking.yes_no import likely
+from evenhand.asking.yes_no import yes_probability
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.prompts import load_prompt
@@ -40,7 +40,7 @@ async def framing(sample: Sample, session: Session) -> Outcome:
     if sample.choices != WORDS:
         raise PlanError("The method framing asks yes-or-no questions only, such as those of the benchmark framing.")
     prompt = load_prompt(__file__, "question")
-    found = await likely(session, prompt, messages_of(sample, session.seed), agent=AGENT, role=BASE)
+    found = await yes_probability(session, prompt, messages_of(sample, session.seed), agent=AGENT, role=BASE)
     if isinstance(found, Unscored):
         return Outcome(_unread(session, found))
     choice = 0 if found > 0.5 else 1

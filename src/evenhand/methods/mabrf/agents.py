@@ -14,10 +14,10 @@ from pathlib import Path
 import yaml
 
 from evenhand.asking.chat import think
-from evenhand.asking.choice import choose, declined, listed
+from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import JUDGE, judge
-from evenhand.asking.yes_no import likely
+from evenhand.asking.yes_no import yes_probability
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter, without_thought
 from evenhand.scorers.rubric import Ratings, Rubric
@@ -59,7 +59,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
     A model that answers without any steps is asked for them once more.
     """
     prompt, explain = load_prompt(__file__, "solve"), load_prompt(__file__, "explain")
-    asked = prompt.render(context=sample.context, question=sample.prompt, options=listed(session, sample))
+    asked = prompt.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
     order = session.permutation(len(sample.choices))
     shown = [sample.choices[index] for index in order]
     completion = (await session.ask(prompt, asked, writing(session), agent="solver", role=SOLVER)).completions[0]
@@ -83,7 +83,7 @@ async def look(session: Session, sample: Sample) -> float | Unscored:
     """How likely it is, to the judge, that the passage tells; asked before it has read any reasoning about it."""
     prompt = load_prompt(__file__, "look")
     asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
-    return await likely(session, prompt, asked, agent="judge", role=JUDGE)
+    return await yes_probability(session, prompt, asked, agent="judge", role=JUDGE)
 
 
 async def rate_reasoning(
@@ -131,7 +131,7 @@ def _rephrasing(
 ) -> tuple[Prompt, tuple[Message, ...]]:
     """What the rephraser is asked. After a look it is told what the passage does, and not shown the steps again."""
     shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
-    facts = evidence.told() if evidence is not None and evidence.facts else ""
+    facts = evidence.as_text() if evidence is not None and evidence.facts else ""
     if session.options["look"]:
         prompt = load_prompt(__file__, "afresh")
         told = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS

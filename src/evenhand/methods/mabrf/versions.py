@@ -44,7 +44,7 @@ class Version:
         told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
         told |= {name: text for name, text in self.found.texts.items() if text}
         if self.evidence is not None:
-            told["evidence"] = self.evidence.problem or self.evidence.told()
+            told["evidence"] = self.evidence.problem or self.evidence.as_text()
         return told
 
 

@@ -17,7 +17,7 @@ from evenhand.methods.closed_book import question_prompt
 from evenhand.prompts import load_prompt
 from evenhand.search.base import check_spec
 from evenhand.session import BASE, Session
-from evenhand.types import Message, Outcome, Sample, SampleKind
+from evenhand.types import Outcome, Sample, SampleKind
 
 
 def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
@@ -36,10 +36,6 @@ async def search(sample: Sample, session: Session) -> Outcome:
     agent = search_agent(session, str(session.options["provider"]))
     evidence = await agent.about_question(sample)
     prompt = load_prompt(__file__, "question") if evidence.facts else question_prompt()
-
-    def ask() -> tuple[Message, ...]:
-        facts = {"facts": evidence.told()} if evidence.facts else {}
-        return prompt.render(question=sample.prompt, **facts)
-
-    result = await answer(session, sample, prompt, ask)
+    facts = {"facts": evidence.as_text()} if evidence.facts else {}
+    result = await answer(session, sample, prompt, prompt.render(question=sample.prompt, **facts))
     return Outcome(result, "done" if evidence.facts else "without_evidence", notes=agent.note())

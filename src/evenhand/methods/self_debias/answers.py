@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.asking.chat import reply
-from evenhand.asking.choice import choose
-from evenhand.asking.deliberate import deliberate
+from evenhand.asking.choice import choose, deliberate
 from evenhand.methods.base import method
 from evenhand.methods.default import plain_prompt
 from evenhand.prompts import load_prompt

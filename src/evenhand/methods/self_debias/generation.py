@@ -41,5 +41,5 @@ async def self_debias_gen(sample: Sample, session: Session) -> Outcome:
     sampling = replace(
         SAMPLING, max_tokens=int(session.options["max_tokens"]), steering=Steering(against, decay, epsilon)
     )
-    results = await complete(session, sample, prompt, lambda: (plain,), sampling=sampling)
+    results = await complete(session, sample, prompt, (plain,), sampling=sampling)
     return Outcome(results[0])

@@ -117,7 +117,7 @@ async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]
     else:
         revise = load_prompt(__file__, "revise_completion")
         messages = revise.render(text=sample.prompt, critiques=told)
-        results = await complete(session, sample, revise, lambda: messages, candidates=candidates)
+        results = await complete(session, sample, revise, messages, candidates=candidates)
     given = {_said(attempt.result) for attempt in attempts}
     return [result for result in results if _said(result) not in given] or results
 
