@@ -30,7 +30,7 @@ demo: $(VENV)/.core  ## the built-in model's bias under three methods, and its t
 test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin
 	$(MAKE) lint
-	$(PYTEST) -m 'not weights and not processes and not network'
+	$(PYTEST) -m 'not (weights or processes or training or network)'
 
 test-all: $(VENV)/.dev  ## the same and every test, with coverage
 	$(BIN)/evenhand models pull builtin

@@ -98,6 +98,7 @@ def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any,
     assert (other.code, "made with other options" in other.err) == (2, True)
 
 
+@pytest.mark.training
 def test_what_gives_nothing_to_learn_from_is_left_out_and_told(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
     small = ("--limit", "1", "--set", "debate.topics=4", *FAST)
 
@@ -149,6 +150,7 @@ def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, t
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.training
 def test_ablations_share_their_debates_and_ask_the_same_topics(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
     result = cli(*asked(tiny, "--ablate", "rounds=1,2", "--ablate", "pairs=4,8", "--set", "debate.topics=8", *FAST))
 

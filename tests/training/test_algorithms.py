@@ -34,6 +34,7 @@ def read_samples(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
 def test_the_reward_rises_significantly(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
     settings = {"algorithm": algorithm, "steps": 40, "batch": 8 if algorithm != "remax" else 32}
@@ -49,7 +50,7 @@ def test_the_reward_rises_significantly(tiny: str, pairs: Path, rewarding: Path,
 
 
 @pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
-@pytest.mark.parametrize("lora", [None, 4])
+@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
 def test_interrupted_and_resumed_is_the_same_bit_for_bit(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str, lora: int | None
 ):

@@ -43,7 +43,7 @@ def column(folder: Path, name: str) -> list[float]:
 
 
 @pytest.mark.usefixtures("liking_sun")
-@pytest.mark.parametrize(("lora", "rate"), [(None, 1e-3), (8, 1e-2)])
+@pytest.mark.parametrize(("lora", "rate"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
 def test_a_toy_reward_rises_significantly(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, rate: float
 ):
