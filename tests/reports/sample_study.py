@@ -8,6 +8,7 @@ from typing import Any
 
 from sample_traces import samples
 
+from evenhand.runs.plan import ArmKey
 from evenhand.studies.results import (
     ArmResult,
     Effect,
@@ -118,12 +119,11 @@ def _undefined(estimate: Estimate) -> Estimate:
 
 
 def arm(name: str, rng: random.Random) -> ArmResult:
+    reader = {"reader": "local/qwen2.5-3b"} if name == "cot" else {}
     return ArmResult(
         id=f"{name}-0",
         label=name,
-        method=name,
-        models={"base": "openai/gpt-4o-mini", **({"reader": "local/qwen2.5-3b"} if name == "cot" else {})},
-        seed=0,
+        key=ArmKey(name, {}, {"base": "openai/gpt-4o-mini", **reader}, 0),
         estimates=estimates(name, rng),
         statuses=_STATUSES[name],
         pending=81 if name == "cot" else 0,

@@ -158,3 +158,16 @@ def test_a_bad_file_is_told_with_its_name(tmp_path: Path, name: str, content: by
 def test_a_missing_file_is_told_with_its_name(tmp_path: Path):
     with pytest.raises(DataError, match=r"gone\.yaml: the plan cannot be read"):
         read_plan_file(tmp_path / "gone.yaml")
+
+
+def test_an_arm_is_found_by_its_fields_whatever_its_label_is():
+    methods = ["stardtox", {"name": "stardtox", "options": {"performance": False}}]
+    plan = make_plan({"models": ["fake/A", {"base": "fake/B", "judge": "fake/C"}], "methods": methods, "seeds": [7]})
+
+    keys = [arm.key for arm in plan.arms()]
+
+    assert [key.is_method("stardtox", performance=None) for key in keys] == [True, False, True, False]
+    assert [key.is_method("stardtox", performance=False) for key in keys] == [False, True, False, True]
+    assert not keys[0].is_method("default")
+    assert keys[2].models == {"base": "fake/B", "judge": "fake/C"}
+    assert {key.seed for key in keys} == {7}

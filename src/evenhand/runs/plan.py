@@ -109,6 +109,22 @@ class Plan(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class ArmKey:
+    """What an arm is, by fields; its label only names it to people and depends on the rest of the plan."""
+
+    method: str
+    options: Mapping[str, Any]
+    """Those that the plan sets; others have the method's defaults."""
+    models: Mapping[str, str]
+    """Role → spec."""
+    seed: int
+
+    def is_method(self, name: str, **options: Any) -> bool:
+        """Whether it is the method with these options; None: the plan leaves that option at its default."""
+        return self.method == name and all(self.options.get(key) == value for key, value in options.items())
+
+
+@dataclass(frozen=True, slots=True)
 class Arm:
     """One method on one set of models with one seed."""
 
@@ -117,6 +133,11 @@ class Arm:
     method: MethodPlan
     seed: int
     label: str
+
+    @property
+    def key(self) -> ArmKey:
+        specs = {role: model.spec for role, model in self.models.items()}
+        return ArmKey(self.method.name, self.method.options, specs, self.seed)
 
 
 def make_plan(values: Mapping[str, Any]) -> Plan:

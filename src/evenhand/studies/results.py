@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.benchmarks.base import Audit
+from evenhand.runs.plan import ArmKey
 from evenhand.types import Status, Usage
 
 
@@ -52,9 +53,7 @@ class ArmResult:
 
     id: str
     label: str
-    method: str
-    models: Mapping[str, str]
-    seed: int
+    key: ArmKey
     estimates: Sequence[Estimate]
     statuses: Mapping[Status, int]
     pending: int
@@ -76,6 +75,19 @@ class ArmResult:
     """What the benchmark found in all its records at once, where it audits them."""
     warnings: Sequence[str] = ()
     """What its estimates warn of, by its benchmark."""
+
+    @property
+    def method(self) -> str:
+        return self.key.method
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """Role → spec."""
+        return self.key.models
+
+    @property
+    def seed(self) -> int:
+        return self.key.seed
 
     def estimate(self, metric: str, group: str = "all") -> Estimate | None:
         return next((e for e in self.estimates if e.metric == metric and e.group == group), None)

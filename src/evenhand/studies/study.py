@@ -176,9 +176,7 @@ def _arm_result(
     return ArmResult(
         id=source.id,
         label=source.label,
-        method=source.arm.method.name,
-        models={role: model.spec for role, model in source.arm.models.items()},
-        seed=source.arm.seed,
+        key=source.arm.key,
         estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
         statuses=dict(statuses),
         pending=(store.get("samples") or 0) - sum(statuses.values()),

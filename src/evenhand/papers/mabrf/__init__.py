@@ -102,7 +102,7 @@ def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> l
     sentences: list[str] = []
     for model in models_in(arms):
         own = [arm for arm in arms if arm.model == model]
-        baseline = next((arm for arm in own if arm.method == "default"), own[0])
+        baseline = next((arm for arm in own if arm.key.method == "default"), own[0])
         compared = found if len(own) == len(arms) else study([folder], baseline=baseline.id)
         ids = {arm.id for arm in own}
         part = replace(

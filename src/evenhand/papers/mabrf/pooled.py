@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evenhand.benchmarks.base import Metric
+from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources, walk
 from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
@@ -19,12 +19,14 @@ class PooledArm:
     """One arm of a run: what it ran, and its metrics by group."""
 
     id: str
-    model: str
-    """The spec of the base model."""
-    method: str
-    options: Mapping[str, Any]
+    key: ArmKey
     metrics: Mapping[str, Metric]
     tally: Tally
+
+    @property
+    def model(self) -> str:
+        """The spec of the base model."""
+        return self.key.models["base"]
 
     def estimate(self, metric: str, group: str = ALL) -> Estimate | None:
         """None where no sample counts in the metric."""
@@ -45,17 +47,7 @@ def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> li
                 tallies[source_id].add(record)
         for tally in tallies.values():
             tally.finish()
-        return [
-            PooledArm(
-                source.id,
-                source.arm.models["base"].spec,
-                source.arm.method.name,
-                source.arm.method.options,
-                metrics,
-                tallies[source.id],
-            )
-            for source in sources
-        ]
+        return [PooledArm(source.id, source.arm.key, metrics, tallies[source.id]) for source in sources]
 
 
 def models_in(arms: Sequence[PooledArm]) -> list[str]:
@@ -63,6 +55,6 @@ def models_in(arms: Sequence[PooledArm]) -> list[str]:
     return list(dict.fromkeys(arm.model for arm in arms))
 
 
-def find_arm(arms: Sequence[PooledArm], model: str, fits: Callable[[PooledArm], bool]) -> PooledArm | None:
+def find_arm(arms: Sequence[PooledArm], model: str, fits: Callable[[ArmKey], bool]) -> PooledArm | None:
     """The model's arm that `fits`."""
-    return next((arm for arm in arms if arm.model == model and fits(arm)), None)
+    return next((arm for arm in arms if arm.model == model and fits(arm.key)), None)

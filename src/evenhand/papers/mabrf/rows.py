@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenhand.papers.base import Cell, Column, Row, published
 from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
+from evenhand.runs.plan import ArmKey
 
 NAME = "mabrf"
 NOT_RUN = "not run"
@@ -25,9 +26,9 @@ class Setting:
     method: str
     searches: bool = False
 
-    def fits(self, arm: PooledArm) -> bool:
-        searches = arm.method == NAME and bool(arm.options.get("search"))
-        return arm.method == self.method and searches == self.searches
+    def fits(self, key: ArmKey) -> bool:
+        searches = key.method == NAME and bool(key.options.get("search"))
+        return key.method == self.method and searches == self.searches
 
 
 SIDES = {WITHOUT: Setting("MABRF without search", NAME), WITH: Setting("MABRF with search", NAME, searches=True)}

@@ -27,6 +27,7 @@ from evenhand.papers.base import (
 )
 from evenhand.papers.stardtox.refined import refined_shares
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
@@ -40,8 +41,21 @@ NEEDS_LOGITS = "needs logits: hf/ models"
 NOT_RUN = "not run"
 TEXTS, CHOICES = "realtoxicity", "bbq"
 
-WITH, WITHOUT = "stardtox", "stardtox(performance=False)"
-"""Labels of the two arms on texts."""
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """An arm of the paper's runs."""
+
+    method: str
+    performance: bool | None = None
+    """As the plan sets it; None: the method's default, which rates performance too."""
+
+    def fits(self, key: ArmKey) -> bool:
+        return key.is_method(self.method, performance=self.performance)
+
+
+WITH, WITHOUT = _Arm(NAME), _Arm(NAME, performance=False)
+STEERED = _Arm("self_debias_gen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +64,21 @@ class _Line:
 
     method: str
     setting: str
-    arm: str | None
+    arm: _Arm | None
     published_as: str
     iteration: int | None = None
 
 
-def _iterations(method: str, arm: str, published_as: str) -> list[_Line]:
+def _iterations(method: str, arm: _Arm, published_as: str) -> list[_Line]:
     return [_Line(method, f"Iter. {k}", arm, f"{published_as}, Iter. {k}", k) for k in ITERATIONS]
 
 
-_DEFAULT = _Line("Default", "", "default", "GPT-3.5 Default")
-_FAIR = _Line("Fairness-aware prompt", "", "fair_prompt", "GPT-3.5 + Fairness-aware Prompt")
+_DEFAULT = _Line("Default", "", _Arm("default"), "GPT-3.5 Default")
+_FAIR = _Line("Fairness-aware prompt", "", _Arm("fair_prompt"), "GPT-3.5 + Fairness-aware Prompt")
 _TEXT_LINES = (
     _DEFAULT,
     _FAIR,
-    _Line("Self-Debias (Gen)", "this model", "self_debias_gen", ""),
+    _Line("Self-Debias (Gen)", "this model", STEERED, ""),
     *(
         _Line("Self-Debias (Gen)", f"GPT-2 {size}", None, f"Self-Debias (Gen), {size}")
         for size in ("Standard", "Medium", "Large", "XL")
@@ -76,8 +90,8 @@ _CHOICE_LINES = (
     _DEFAULT,
     _FAIR,
     *_iterations("StarDTox", WITH, "STARDTOX"),
-    _Line("Self-Debias (QA)", "Explanation", "self_debias_explain", "Self-Debias (QA), Explanation"),
-    _Line("Self-Debias (QA)", "Reprompting", "self_debias_reprompt", "Self-Debias (QA), Reprompting"),
+    _Line("Self-Debias (QA)", "Explanation", _Arm("self_debias_explain"), "Self-Debias (QA), Explanation"),
+    _Line("Self-Debias (QA)", "Reprompting", _Arm("self_debias_reprompt"), "Self-Debias (QA), Reprompting"),
 )
 _TEXT_COLUMNS = (
     Column("toxicity", "Toxicity", "lower is better"),
@@ -187,7 +201,7 @@ def _row(line: _Line, found: StudyResult | None, columns: Sequence[Column], grou
 
 def _arm(found: StudyResult, line: _Line) -> ArmResult | None:
     """The arm of a line; an iteration that no item needed leaves every result as it was, which is final."""
-    of_line = [arm for arm in found.arms if arm.label.removesuffix(f" · iteration {arm.iteration}") == line.arm]
+    of_line = [arm for arm in found.arms if line.arm is not None and line.arm.fits(arm.key)]
     at = [arm for arm in of_line if arm.iteration == line.iteration]
     return next(iter(at or [arm for arm in of_line if arm.iteration is None]), None)
 
@@ -195,7 +209,7 @@ def _arm(found: StudyResult, line: _Line) -> ArmResult | None:
 def _note(line: _Line, found: StudyResult | None, arm: ArmResult | None) -> str:
     if arm is not None or line.arm is None:
         return ""
-    missing_logits = found is not None and line.arm == "self_debias_gen"
+    missing_logits = found is not None and line.arm == STEERED
     return NEEDS_LOGITS if missing_logits else NOT_RUN
 
 
@@ -215,14 +229,14 @@ def _figure_three(bars: Sequence[Bar]) -> Figure:
 
 def _bars(name: str, folder: Path) -> list[Bar]:
     """One bar per data set and arm that iterates; as in the paper data set by data set, not arm by arm."""
-    settings = {WITH: "w/ performance", WITHOUT: "w/o performance"} if name == TEXTS else {WITH: ""}
+    settings = {"w/ performance": WITH, "w/o performance": WITHOUT} if name == TEXTS else {"": WITH}
     key, names = ("band", {band: band for band in BANDS}) if name == TEXTS else (None, {ALL: "BBQ"})
-    shares = refined_shares(folder, list(settings), key, ITERATIONS)
+    shares = refined_shares(folder, {setting: arm.fits for setting, arm in settings.items()}, key, ITERATIONS)
     return [
-        Bar(title, setting, shares[arm][group])
+        Bar(title, setting, shares[setting][group])
         for group, title in names.items()
-        for arm, setting in settings.items()
-        if group in shares.get(arm, {})
+        for setting in settings
+        if group in shares.get(setting, {})
     ]
 
 

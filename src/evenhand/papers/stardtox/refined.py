@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from evenhand.benchmarks.base import ratio
+from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
 from evenhand.stats import cluster_bootstrap, wilson
 from evenhand.studies.results import Estimate
@@ -19,9 +20,9 @@ Reached = tuple[str, str, int]
 
 
 def refined_shares(
-    folder: Path, arms: Sequence[str], group_key: str | None, iterations: Sequence[int]
+    folder: Path, arms: Mapping[str, Callable[[ArmKey], bool]], group_key: str | None, iterations: Sequence[int]
 ) -> Mapping[str, Mapping[str, Sequence[Estimate]]]:
-    """Arm label → group → the share refined in each iteration, for those of the arms that the run has.
+    """Name → group → the share refined in each iteration, for those of the arms (name → which it is) that the run has.
 
     Groups are the values of the metadata `group_key`; without one, all items are one group. Items that failed on the
     way have no outcome and do not count.
@@ -34,14 +35,13 @@ def refined_shares(
             for number, sample in store.samples()
         }
         groups = {group for group, _ in places.values()}
-        for source in sources:
-            if source.label not in arms:
-                continue
+        named = ((name, source) for name, fits in arms.items() for source in sources if fits(source.arm.key))
+        for name, source in named:
             reached = [
                 (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
                 for number, outcome in store.answers(source.arm.number)
             ]
-            shares[source.label] = {
+            shares[name] = {
                 group: [share_refined(reached, group, iteration) for iteration in iterations] for group in groups
             }
     return shares
