@@ -264,7 +264,7 @@ CASES = {
     "not a spec": ((*SMALL, "--model", "gpt"), "provider/name"),
     "data missing": (("paper", "stardtox", "--model", "fake/A"), "evenhand data pull realtoxicity"),
     "data missing, dry": (("paper", "stardtox", "--model", "fake/A", "--dry-run"), "evenhand data pull realtoxicity"),
-    "data folder and built-in": ((*SMALL, "--model", "fake/A", "--data", "d"), "leave --data away"),
+    "data folder and built-in": ((*SMALL, "--model", "fake/A", "--data", "d"), "remove --data"),
     "no limit": ((*SMALL, "--model", "fake/A", "--limit", "0"), "--limit"),
     "nothing to show": (("paper", "stardtox", "--out", "none"), "holds no runs of a paper"),
     "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),

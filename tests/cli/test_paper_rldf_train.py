@@ -113,7 +113,7 @@ def test_what_gives_nothing_to_learn_from_is_left_out_and_told(cli: Any, stubs: 
 CASES = {
     "no folder": (("paper", "rldf", "--model", "hf/x", "--train"), "say where they go with --out"),
     "a model that cannot be trained": (asked("stub/x", "--train"), "Only hf/ and local/ models can be trained"),
-    "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "leave it away"),
+    "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "with --train or --ablate remove it"),
     "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.rate=1"), "--set takes STAGE.OPTION=VALUE"),
     "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
     "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),

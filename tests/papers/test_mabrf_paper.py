@@ -8,10 +8,11 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Ask, published
+from evenhand.papers.base import published
 from evenhand.papers.mabrf import MABRF
 from evenhand.papers.mabrf.reasoning import BINS, bin_of, figure_four
 from evenhand.papers.mabrf.tables import table_five, table_four, table_three
+from support.papers import methods_of, options_of
 
 MODELS = ("GPT-3.5-Turbo", "GPT-4", "Claude-3-Haiku", "DeepSeek")
 SIDES = {"without search": "", "with search": "_with_search"}
@@ -27,42 +28,47 @@ def by_category(column: str, model: str = "") -> list[float]:
 
 
 def test_the_defaults_are_the_papers_questions_and_search():
-    choices, answers = MABRF().runs(Ask("openai/x"))
+    choices, answers = MABRF().runs(options_of("openai/x"))
 
-    assert (choices.benchmark, choices.limit) == ("bbq", None)
-    assert choices.settings == ("legacy=true", "subset=mabrf_110")
-    assert choices.methods == ("default", "cot", "mabrf", "mabrf:search=ddgs")
-    assert (answers.benchmark, answers.limit) == ("squad", 100)
-    assert answers.methods == ("closed_book", "search:provider=ddgs", "default")
+    assert (choices.plan.benchmark, choices.plan.limit) == ("bbq", None)
+    assert choices.plan.benchmark_options == {"legacy": True, "subset": "mabrf_110"}
+    assert methods_of(choices.plan) == [("default", {}), ("cot", {}), ("mabrf", {}), ("mabrf", {"search": "ddgs"})]
+    assert (answers.plan.benchmark, answers.plan.limit) == ("squad", 100)
+    assert methods_of(answers.plan) == [("closed_book", {}), ("search", {"provider": "ddgs"}), ("default", {})]
 
 
 def test_a_bound_that_fits_the_judge_goes_to_both_loops():
-    choices = MABRF().runs(Ask("fake/A", search="wikipedia", accept=4.16))[0]
+    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=4.16))[0]
 
-    assert choices.methods == ("default", "cot", "mabrf:accept=4.16", "mabrf:search=wikipedia,accept=4.16")
+    assert methods_of(choices.plan) == [
+        ("default", {}), ("cot", {}), ("mabrf", {"accept": 4.16}), ("mabrf", {"search": "wikipedia", "accept": 4.16}),
+    ]  # fmt: skip
 
 
 def test_a_judge_that_looks_first_does_so_with_and_without_search():
-    choices = MABRF().runs(Ask("fake/A", search="wikipedia", accept=5.8, look=True))[0]
+    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=5.8, look=True))[0]
 
-    assert choices.methods[2:] == ("mabrf:accept=5.8,look=true", "mabrf:search=wikipedia,accept=5.8,look=true")
+    assert methods_of(choices.plan)[2:] == [
+        ("mabrf", {"accept": 5.8, "look": True}),
+        ("mabrf", {"search": "wikipedia", "accept": 5.8, "look": True}),
+    ]
 
 
 def test_a_limit_counts_questions_of_each_kind_of_all_bbq():
-    choices, answers = MABRF().runs(Ask("openai/x", limit=3, search="wikipedia"))
+    choices, answers = MABRF().runs(options_of("openai/x", limit=3, search="wikipedia"))
 
-    assert (choices.limit, choices.settings) == (33, ("legacy=true",))
-    assert answers.limit == 6
-    assert "mabrf:search=wikipedia" in choices.methods
+    assert (choices.plan.limit, choices.plan.benchmark_options) == (33, {"legacy": True})
+    assert answers.plan.limit == 6
+    assert ("mabrf", {"search": "wikipedia"}) in methods_of(choices.plan)
 
 
 def test_built_in_data_is_searched_in_the_built_in_corpus():
-    choices, answers = MABRF().runs(Ask("openai/x", builtin=True))
+    choices, answers = MABRF().runs(options_of("openai/x", builtin=True))
 
-    assert (choices.benchmark, choices.limit) == ("bbq_builtin", 110)
-    assert (answers.benchmark, answers.limit) == ("squad_builtin", 100)
-    assert "mabrf:search=corpus:builtin" in choices.methods
-    assert "search:provider=corpus:builtin" in answers.methods
+    assert (choices.plan.benchmark, choices.plan.limit) == ("bbq_builtin", 110)
+    assert (answers.plan.benchmark, answers.plan.limit) == ("squad_builtin", 100)
+    assert ("mabrf", {"search": "corpus:builtin"}) in methods_of(choices.plan)
+    assert ("search", {"provider": "corpus:builtin"}) in methods_of(answers.plan)
 
 
 # --- tables without a run ---

@@ -6,13 +6,14 @@ from itertools import combinations
 import pytest
 
 from evenhand.benchmarks.judgement.findings import PanelAudit
-from evenhand.papers.base import Ask, Row, Table, published
+from evenhand.papers.base import Row, Table, published
 from evenhand.papers.malibu import MALIBU
 from evenhand.papers.malibu.arms import AuditedModel
 from evenhand.papers.malibu.claims import claim_notes, claims
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from support.audits import CATEGORIES, audit, interval
+from support.papers import methods_of, options_of
 
 MODELS = ("DeepSeek-V3", "GPT-4o mini")
 IDENTITIES = ["male", "female", "white", "black", "asian", "hispanic", "christian", "muslim", "jewish", "atheist"]
@@ -62,14 +63,15 @@ def test_what_the_notes_say_about_gender_and_religion_is_in_the_cells():
 
 
 def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
-    (run,) = MALIBU().runs(Ask("openai/x"))
+    (run,) = MALIBU().runs(options_of("openai/x"))
 
-    assert (run.benchmark, run.limit, run.methods) == ("malibu", None, ("judge", "panel", "fair_panel"))
-    assert run.settings == ("texts=two", "form=tag")
+    assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
+    assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
+    assert run.plan.benchmark_options == {"texts": "two", "form": "tag"}
 
 
 def test_a_limit_is_of_each_profession():
-    assert MALIBU().runs(Ask("openai/x", limit=2))[0].limit == 40
+    assert MALIBU().runs(options_of("openai/x", limit=2))[0].plan.limit == 40
 
 
 # --- tables ---

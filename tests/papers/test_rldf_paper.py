@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import UsageError
-from evenhand.papers.base import Ask, Grid, PaperRun, Row, Table, published
+from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, published
 from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF
 from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
@@ -19,7 +19,9 @@ from evenhand.papers.rldf.figures import BEST, series
 from evenhand.papers.rldf.part import write_part
 from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three, table_two
 from evenhand.papers.rldf.training import Making, debates_run, lessons, trained_arms
+from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
+from support.papers import methods_of, options_of, specs_of
 
 MODELS = ["Qwen1.5-7B", "Llama2-7B", "ChatGLM3-6B", "Baichuan2-7B"]
 METHODS = ["Default", "CoT", "SFT", "FairThinking", "RLAIF", "RLDF"]
@@ -146,21 +148,32 @@ def run_of(runs: list[PaperRun], folder: str) -> PaperRun:
 
 
 def test_the_model_has_three_methods_and_a_trained_one_has_one():
-    runs = RLDF().runs(Ask("hf/m", limit=2, judge="openai/j", trained={"sft": "hf/s"}, topics="pairs/age"))
+    runs = RLDF().runs(options_of("hf/m", limit=2, judge="openai/j", trained={"sft": "hf/s"}, pairs="pairs/age"))
 
     base, sft = run_of(runs, "opinions/base"), run_of(runs, "opinions/sft")
-    assert (base.methods, base.models, base.limit) == (("default", "cot", "fairthinking"), (), 10)
-    assert (sft.methods, sft.models) == (("default",), ("hf/s",))
-    assert base.scorers == sft.scorers == ("opinion:openai/j",)
-    assert sft.settings == ("data=pairs/age",)
-    assert run_of(runs, "bbq/sft").limit == 12
+    assert methods_of(base.plan) == [("default", {}), ("cot", {}), ("fairthinking", {})]
+    assert (specs_of(base.plan), base.plan.limit) == ({"base": "hf/m"}, 10)
+    assert (methods_of(sft.plan), specs_of(sft.plan)) == ([("default", {})], {"base": "hf/s"})
+    assert base.plan.scorers == sft.plan.scorers == ["opinion:openai/j"]
+    assert sft.plan.benchmark_options == {"data": "pairs/age"}
+    assert run_of(runs, "bbq/sft").plan.limit == 12
 
 
 def test_without_a_judge_the_model_rates_all_arms():
-    runs = RLDF().runs(Ask("hf/m", trained={"sft": "hf/s"}, bias=("age",)))
+    runs = RLDF().runs(options_of("hf/m", trained={"sft": "hf/s"}, bias=("age",)))
 
-    assert run_of(runs, "opinions/sft").scorers == ("opinion:hf/m",)
-    assert run_of(runs, "opinions/sft").settings == ("bias=age",)
+    assert run_of(runs, "opinions/sft").plan.scorers == ["opinion:hf/m"]
+    assert run_of(runs, "opinions/sft").plan.benchmark_options == {"bias": "age"}
+
+
+def test_a_trained_model_is_reached_like_the_model_it_came_from():
+    models = make_plan({"models": [{"spec": "hf/m", "timeout": 9, "extra": {"device": "cpu"}}]}).models
+
+    [_, _, choices, opinions] = RLDF().runs(PaperOptions(models, trained={"sft": "hf/s"}))
+
+    for run in (choices, opinions):
+        model = run.plan.models[0]["base"]
+        assert (model.spec, model.timeout, model.extra) == ("hf/s", 9, {"device": "cpu"})
 
 
 def test_arms_are_named_as_users_name_them():
@@ -179,7 +192,7 @@ def test_the_papers_method_is_that_with_a_teacher_where_there_is_one():
 
 
 def test_held_out_topics_are_those_that_no_debate_is_about():
-    making = Making("hf/m", biases=("age", "beauty"), seed=3, stages={"debate": {"held_out": 5}})
+    making = Making(options_of("hf/m", bias=("age", "beauty"), seed=3), stages={"debate": {"held_out": 5}})
 
     kept: list[dict[str, Any]] = json.loads(making.held_out_topics())["held_out"]
     assert {bias: sum(each["bias"] == bias for each in kept) for bias in BIASES} == dict.fromkeys(BIASES, 5)
@@ -187,25 +200,26 @@ def test_held_out_topics_are_those_that_no_debate_is_about():
 
 
 def test_lessons_are_the_modes_and_rlaif_with_the_teacher_as_its_referee():
-    found = lessons(Making("hf/m", teacher="openai/t"))
+    found = lessons(Making(options_of("hf/m"), teacher="openai/t"))
 
-    assert {arm: each.debates.models for arm, each in found.items()} == {
-        "rldf_sr": ("hf/m",),
-        "rldf_ts": ("hf/m", "teacher=openai/t"),
-        "rlaif": ("hf/m", "referee=openai/t"),
+    assert {arm: specs_of(each.debates.plan) for arm, each in found.items()} == {
+        "rldf_sr": {"base": "hf/m"},
+        "rldf_ts": {"base": "hf/m", "teacher": "openai/t"},
+        "rlaif": {"base": "hf/m", "referee": "openai/t"},
     }
     assert trained_arms(found, Path("p"))["sft"] == "hf/p/models/ts/sft"
-    assert set(lessons(Making("hf/m"))) == {"rldf_sr", "rlaif"}
+    assert set(lessons(Making(options_of("hf/m")))) == {"rldf_sr", "rlaif"}
 
 
 def test_a_debate_takes_its_own_options_only():
-    making = Making("hf/m", referee="openai/r", stages={"debate": {"rounds": 2, "answers": 6, "roles": 4, "topics": 9}})
+    stages = {"debate": {"rounds": 2, "answers": 6, "roles": 4, "topics": 9}}
+    making = Making(options_of("hf/m", roles={"referee": "openai/r"}), stages=stages)
 
     debate, rlaif = debates_run(making, "a"), debates_run(making, "b", method="rlaif")
-    assert debate.methods == ("debate:rounds=2",)
-    assert rlaif.methods == ("rlaif:answers=6",)
-    assert debate.settings == (f"bias={','.join(BIASES)}", "topics=9", "roles=4")
-    assert debate.models == ("hf/m", "referee=openai/r")
+    assert methods_of(debate.plan) == [("debate", {"rounds": 2})]
+    assert methods_of(rlaif.plan) == [("rlaif", {"answers": 6})]
+    assert debate.plan.benchmark_options == {"bias": ",".join(BIASES), "topics": 9, "roles": 4}
+    assert specs_of(debate.plan) == {"base": "hf/m", "referee": "openai/r"}
 
 
 def test_a_part_of_the_pairs_is_in_every_larger_part(tmp_path: Path):
@@ -232,7 +246,7 @@ def test_a_part_of_the_pairs_is_in_every_larger_part(tmp_path: Path):
 
 
 def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
-    making = Making("hf/m", stages={"debate": {"topics": 8}})
+    making = Making(options_of("hf/m"), stages={"debate": {"topics": 8}})
     values = read_values(["rounds=5,1,3", "roles=2,3", "pairs=10,20"])
 
     found = points(making, values)
@@ -247,12 +261,12 @@ def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
 
 
 def test_parts_of_the_pairs_share_their_debates():
-    making = Making("hf/m", biases=("beauty",), stages={"debate": {"topics": 8}})
+    making = Making(options_of("hf/m", bias=("beauty",)), stages={"debate": {"topics": 8}})
 
     found = list(ablation(making, read_values(["pairs=10,20"]))["beauty"].values())
 
-    assert len({each.debates for each in found}) == 1
-    assert found[0].debates.settings == ("bias=beauty", "topics=8", "roles=3")
+    assert found[0].debates == found[1].debates
+    assert found[0].debates.plan.benchmark_options == {"bias": "beauty", "topics": 8, "roles": 3}
     assert found[0].data == "ablate/beauty/pairs/roles3-rounds5-topics8-10"
 
 

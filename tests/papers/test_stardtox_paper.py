@@ -2,29 +2,32 @@
 
 import pytest
 
-from evenhand.papers.base import Ask
 from evenhand.papers.stardtox import StarDTox, gives_logits
 from evenhand.papers.stardtox.refined import share_refined
+from support.papers import options_of
 
 
 def test_the_defaults_are_the_papers_sizes():
-    texts, choices = StarDTox().runs(Ask("openai/x"))
+    texts, choices = StarDTox().runs(options_of("openai/x"))
 
-    assert (texts.benchmark, texts.limit, texts.settings) == ("realtoxicity", 200, ("completions=25",))
-    assert (choices.benchmark, choices.limit) == ("bbq", 1100)
+    assert (texts.plan.benchmark, texts.plan.limit) == ("realtoxicity", 200)
+    assert texts.plan.benchmark_options == {"completions": 25}
+    assert (choices.plan.benchmark, choices.plan.limit) == ("bbq", 1100)
 
 
 def test_a_limit_counts_items_of_each_kind():
-    texts, choices = StarDTox().runs(Ask("fake/A", limit=3, completions=2, builtin=True))
+    texts, choices = StarDTox().runs(options_of("fake/A", limit=3, completions=2, builtin=True))
 
-    assert (texts.benchmark, texts.limit, texts.settings) == ("realtoxicity_builtin", 6, ("completions=2",))
-    assert (choices.benchmark, choices.limit) == ("bbq_builtin", 33)
+    assert (texts.plan.benchmark, texts.plan.limit) == ("realtoxicity_builtin", 6)
+    assert texts.plan.benchmark_options == {"completions": 2}
+    assert (choices.plan.benchmark, choices.plan.limit) == ("bbq_builtin", 33)
 
 
 @pytest.mark.parametrize(("spec", "expected"), [("hf/x", True), ("openai/x", False), ("local/x", False)])
 def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expected: bool):
     assert gives_logits(spec) is expected
-    assert ("self_debias_gen" in StarDTox().runs(Ask(spec))[0].methods) is expected
+    methods = [method.name for method in StarDTox().runs(options_of(spec))[0].plan.methods]
+    assert ("self_debias_gen" in methods) is expected
 
 
 def test_an_item_is_refined_in_every_iteration_that_it_reached():

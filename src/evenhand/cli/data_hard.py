@@ -10,10 +10,11 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
-from evenhand.cli.options import Order, default_out, plan_options_without, read_order
+from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError, UsageError
+from evenhand.runs.plan import default_folder
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME
 from evenhand.specs import roles_and_specs
@@ -89,7 +90,7 @@ def _order(given: Mapping[str, Any], folder: Path | None) -> Order:
         "out": folder,
     }
     order = read_order({**given, **decided}, default_methods=())
-    return order if folder else Order(order.plan, order.settings, default_out("hard", order.plan), order.dry_run)
+    return order if folder else Order(order.plan, order.settings, default_folder("hard", order.plan), order.dry_run)
 
 
 def _tell(counts: Mapping[str, int], order: Order, out: Path) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import orjson
 
 from evenhand.errors import UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Plan, make_plan, read_plan_file
+from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan, read_plan_file
 from evenhand.specs import key_values, read_spec, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,15 +97,17 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
-    return _added([option for name, option in _OPTIONS.items() if name not in names])
+    return with_options([option for name, option in _OPTIONS.items() if name not in names])
 
 
 def call_options(command: F) -> F:
     """Decorator: how models are called and at what cost, for commands that call some, but not by a plan."""
-    return _added([_OPTIONS[name] for name in _CALLS])(command)
+    return with_options([_OPTIONS[name] for name in _CALLS])(command)
 
 
-def _added(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+    """Decorator: these options, in this order."""
+
     def add(command: F) -> F:
         for option in reversed(options):
             command = option(command)
@@ -148,8 +148,7 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
     settings = read_settings(given, prices, budget)
-    settings = replace(settings, resume=given["resume"], retry_failed=given["retry_failed"])
-    return Order(plan, settings, given["out"] or Path(out or default_out(plan.benchmark, plan)), given["dry_run"])
+    return Order(plan, settings, given["out"] or Path(out or default_folder(plan.benchmark, plan)), given["dry_run"])
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
@@ -159,7 +158,14 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         budget=Limits.parse([*budget, *given["budget"]]),
         prices=_prices([*prices, *given["prices"]]),
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
+        resume=given.get("resume", False),
+        retry_failed=given.get("retry_failed", False),
     )
+
+
+def read_models(given: Mapping[str, Any]) -> list[Assignment]:
+    """The models of the flags, as a plan has them."""
+    return _with_models({}, given).models
 
 
 def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
@@ -202,11 +208,3 @@ def _prices(texts: Sequence[str]) -> dict[str, Price]:
                 f"--price takes SPEC=INPUT/OUTPUT, e.g. openai/gpt-4o-mini=0.15/0.60, not {text!r}."
             ) from error
     return prices
-
-
-def default_out(name: str, *plans: Plan) -> Path:
-    """A folder that these plans, and no others, lead to."""
-    essences = [plan.essence() for plan in plans]
-    whole = essences[0] if len(essences) == 1 else essences
-    digest = hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
-    return Path("runs") / f"{name}-{digest}"

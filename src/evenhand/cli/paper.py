@@ -1,167 +1,251 @@
-"""`evenhand paper`: run what a paper ran, and show its tables and figures beside the published numbers."""
+"""`evenhand paper`: run what a paper ran, and show its tables and figures beside the published numbers.
+
+Every paper is a sub-command with the options that it takes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.options import default_out, plan_options_without
-from evenhand.cli.paper_runs import check_orders, make_orders, run_orders, show_page
-from evenhand.cli.paper_training import read_biases, train_and_run
+from evenhand.cli.listener import shown_workflow
+from evenhand.cli.options import (
+    Order,
+    plan_options_without,
+    read_models,
+    read_settings,
+    with_options,
+)
 from evenhand.cli.run import STOPPED, print_forecast
-from evenhand.errors import PlanError, UsageError
-from evenhand.models.base import split_spec
-from evenhand.papers.base import PAPERS, Ask, Paper
-from evenhand.papers.rldf.arms import arm_name
-from evenhand.specs import roles_and_specs
+from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
+from evenhand.specs import roles_and_specs, scalar
+from evenhand.workflows.paper import PaperResult, make_paper, plan_paper, write_page
 
-_FIXED = ("config", "benchmark", "settings", "methods")
-"""Options of a plan that the paper decides."""
-_OWN = ("data", "models", "seeds", "limit", "out")
-"""Options of a plan that mean something narrower here."""
+if TYPE_CHECKING:
+    from evenhand.workflows.rldf import PlannedTraining
 
-_CHOICES = {
-    "completions": "--completions",
-    "search": "--search",
-    "accept": "--accept",
-    "look": "--look",
-    "scorers": "--scorer",
+_NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
+"""Options of a plan that the paper decides, or that mean something narrower here."""
+_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens")
+"""Options that go into every plan as they are."""
+
+_COMMON = (
+    click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
+    click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. category (default: as the paper)."),
+    click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download."),
+    click.option("--data", metavar="FOLDER", help="The folder of the public data sets."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Draws the items."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), help="Folder of page, CSV files and runs (default runs/paper-NAME-…)."
+    ),
+)
+_CHOICES: Mapping[Choice, Sequence[Any]] = {
+    "completions": (
+        click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper)."),
+    ),
+    "scorers": (
+        click.option(
+            "--scorer",
+            "scorers",
+            multiple=True,
+            metavar="SPEC",
+            help="Scores the texts, instead of the benchmark's own; of stored runs: see evenhand rescore.",
+        ),
+    ),
+    "search": (click.option("--search", metavar="SPEC", help="Where to search (default ddgs)."),),
+    "accept": (
+        click.option(
+            "--accept",
+            type=click.FloatRange(1, 10),
+            help="The judge accepts a reasoning below this bias; evenhand doctor finds the value.",
+        ),
+    ),
+    "look": (click.option("--look", is_flag=True, help="The judge reads the passage first, if the doctor says so."),),
+    "judge": (
+        click.option("--judge", metavar="SPEC", help="The judge of answers: neither the model nor its teacher."),
+    ),
+    "trained": (
+        click.option(
+            "--trained",
+            multiple=True,
+            metavar="ARM=SPEC",
+            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
+        ),
+    ),
+    "pairs": (
+        click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on; asks what they hold out."),
+    ),
+    "bias": (click.option("--bias", metavar="NAMES", help="Types of bias, with commas (default: all)."),),
+    "training": (
+        click.option("--train", is_flag=True, help="First make debates, pairs and models, as far as they are missing."),
+        click.option("--teacher", metavar="SPEC", help="The model that debates in the teacher-student mode."),
+        click.option(
+            "--ablate",
+            multiple=True,
+            metavar="NAME=VALUES",
+            help="A training for each of e.g. rounds=1,3,5; also roles, pairs, topics.",
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="STAGE.OPTION=VALUE",
+            help="An option of debate, pairs, train, sft, reward or ppo.",
+        ),
+    ),
 }
-"""What only some papers take, and its flag."""
-_OF_TRAINING = {
-    "judge": "--judge",
-    "trained": "--trained",
-    "pairs": "--pairs",
-    "bias": "--bias",
-    "train": "--train",
-    "teacher": "--teacher",
-    "ablate": "--ablate",
-    "settings": "--set",
-}
-"""What only papers that train models take, and its flag."""
+"""The options of what only some papers take."""
 
 
-@click.command()
-@click.argument("name", metavar="PAPER")
-@click.option(
-    "--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model; judge=SPEC judges its answers."
-)
-@click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. per category (default: as the paper).")
-@click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper).")
-@click.option("--search", metavar="SPEC", help="Where to search, for papers that do (default ddgs).")
-@click.option(
-    "--accept", type=click.FloatRange(1, 10), help="MABRF's bound on bias, for the judge: evenhand doctor SPEC --judge."
-)
-@click.option("--look", is_flag=True, help="MABRF's judge looks at the passage first, where the doctor says so.")
-@click.option("--judge", metavar="SPEC", help="RLDF's judge of answers: neither the model nor its teacher.")
-@click.option(
-    "--trained",
-    multiple=True,
-    metavar="ARM=SPEC",
-    help="A model that RLDF's table is about: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
-)
-@click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on: RLDF asks what they hold out.")
-@click.option("--bias", metavar="NAMES", help="Types of bias of RLDF's opinions and debates, with commas (all).")
-@click.option("--train", is_flag=True, help="RLDF: make debates, pairs and models first, as far as they are missing.")
-@click.option("--teacher", metavar="SPEC", help="The model that debates for RLDF's teacher-student mode.")
-@click.option(
-    "--ablate",
-    multiple=True,
-    metavar="NAME=VALUES",
-    help="RLDF: a training for each of e.g. rounds=1,3,5; also roles, pairs, topics.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="STAGE.OPTION=VALUE",
-    help="Of RLDF's debate, pairs, train, sft, reward or ppo.",
-)
-@click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download.")
-@click.option("--data", metavar="FOLDER", help="Where the public data sets lie.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws the items.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of page, CSV files and runs (default runs/NAME).")
-@plan_options_without(*_FIXED, *_OWN)
-def paper(name: str, out: Path | None, **given: Any) -> int:
+class _PaperCommand(click.Command):
+    """Says so where an option is another paper's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            elsewhere = click.Command(None, params=_params([each for many in _CHOICES.values() for each in many]))
+            if any(error.option_name in param.opts for param in elsewhere.params):
+                raise UsageError(f"The paper {self.name} has no use for {error.option_name}; remove it.") from error
+            raise
+
+
+def _params(options: Sequence[Any]) -> list[click.Parameter]:
+    def nothing() -> None: ...
+
+    return click.command()(with_options(options)(nothing)).params
+
+
+class _Papers(click.Group):
+    """The papers of the registry, each as a command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return PAPERS.names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        del ctx
+        return _command(PAPERS.get(cmd_name))
+
+
+@click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]", invoke_without_command=True)
+@click.pass_context
+def paper(context: click.Context) -> None:
     """Make the tables and figures of a PAPER with your model, beside the published numbers.
-
-    \b
-    PAPER is one of
-      stardtox   Tables II and III and Figure 3
-      mabrf      Tables 3, 4 and 5 and Figure 4; several models stand side by side
-      malibu     Figures 4, 5, 6 and 9 and the chi-square tests; several models likewise
-      rldf       Tables 1 to 5 and Figures 5, 6 and 8 to 12; with models that were trained
-
-    Its runs are ordinary run directories under --out. With --out alone, the page is made again from what is there,
-    without a call.
 
     \b
     Examples:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
       evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
       evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
-      evenhand paper rldf --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS
       evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
-      evenhand paper rldf --model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf
-      evenhand paper stardtox --out runs/paper-stardtox-1a2b3c4d
+      evenhand paper rldf --help
     """
-    wanted = PAPERS.get(name)
-    _check_choices(wanted, given)
+    if context.invoked_subcommand is None:
+        context.fail(f"Name a PAPER: {', '.join(PAPERS.names())}.")
+
+
+def _command(wanted: Paper) -> click.Command:
+    """The command of a paper, with the options that it takes."""
+    chosen = [option for choice, options in _CHOICES.items() if choice in wanted.takes for option in options]
+
+    @with_options((*_COMMON, *chosen))
+    @plan_options_without(*_NOT_PLAN)
+    def body(**given: Any) -> int:
+        return _make(wanted, given)
+
+    return click.command(wanted.name, cls=_PaperCommand, help=_help(wanted))(body)
+
+
+def _help(wanted: Paper) -> str:
+    name, models = wanted.name, " --model openai/OTHER" if "models" in wanted.takes else ""
+    examples = [
+        f"evenhand paper {name} --model local/builtin --builtin --limit 1",
+        f"evenhand paper {name} --model openai/NAME{models} --dry-run",
+        f"evenhand paper {name} --out runs/paper-{name}-1a2b3c4d",
+    ]
+    if "training" in wanted.takes:
+        examples += [
+            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS",
+            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf",
+            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
+        ]
+    return (
+        f"{wanted.title}, with your model{'s' if models else ''}, beside the published numbers.\n\n"
+        "Its runs are ordinary run directories under --out. With --out alone, the page is made again from the runs "
+        "there, without a call.\n\n\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
+    )
+
+
+def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
+    out: Path | None = given["out"]
     if not given["models"] and out is not None:
-        show_page(wanted, out, _judges(given) or given["scorers"])
+        # The scorer that a judge is, of stored runs.
+        judges = [f"opinion:{given['judge']}"] if given.get("judge") else given.get("scorers", ())
+        _print(write_page(wanted, out, judges))
         return 0
-    ask = _ask(given)
-    if given["train"] or given["ablate"]:
-        return train_and_run(wanted, ask, {**given, "out": out})
-    orders = make_orders(name, wanted.runs(ask), given, out)
-    if orders[0].dry_run:
-        print_forecast(*orders)
+    options = read_options(given)
+    if given.get("train") or given.get("ablate") or given.get("teacher") or given.get("settings"):
+        return _train(options, given)
+    planned = plan_paper(wanted.name, options, out)
+    if given["dry_run"]:
+        print_forecast(*_orders(planned.runs, planned.folder, given))
         return 0
-    check_orders(orders)
-    folder = out or default_out(f"paper-{name}", *(order.plan for order in orders))
-    left = run_orders(orders, folder, orders[0].settings.budget)
-    show_page(wanted, folder)
-    return STOPPED if left is None else 0
+    with shown_workflow(planned.folder) as listener:
+        result = make_paper(planned, read_settings(given), listener)
+    _print(result)
+    return STOPPED if result.stopped else 0
 
 
-def _check_choices(wanted: Paper, given: Mapping[str, Any]) -> None:
-    """Refuse flags that the paper has no use for, rather than leave them unheard."""
-    for choice, flag in _CHOICES.items():
-        if given[choice] and choice not in wanted.takes:
-            raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
-    for choice, flag in _OF_TRAINING.items():
-        if given[choice] and "training" not in wanted.takes:
-            raise UsageError(f"The paper {wanted.name} has no use for {flag}; leave it away.")
-    bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
-    if len(bases) > 1 and "models" not in wanted.takes:
-        raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
-    if (given["teacher"] or given["settings"]) and not (given["train"] or given["ablate"]):
-        raise UsageError("--teacher and --set are about what is made; they go with --train or --ablate.")
+def _train(options: PaperOptions, given: Mapping[str, Any]) -> int:
+    from evenhand.papers.rldf.ablation import read_values
+    from evenhand.workflows.rldf import plan_training, train_paper
+
+    planned = plan_training(
+        options,
+        given["out"],
+        train=given["train"],
+        ablate=read_values(given["ablate"]),
+        teacher=given["teacher"],
+        stages=_stages(given["settings"]),
+    )
+    if given["dry_run"]:
+        with planned.drafted() as runs:
+            print_forecast(*_orders(runs, planned.folder, given))
+        _print_trainings(planned)
+        return 0
+    with shown_workflow(planned.folder) as listener:
+        try:
+            result = train_paper(planned, read_settings(given), listener)
+        except BudgetExhausted:
+            return STOPPED
+    _print(result)
+    return STOPPED if result.stopped else 0
 
 
-def _ask(given: Mapping[str, Any]) -> Ask:
-    bases = [spec for role, spec in roles_and_specs(given["models"]) if role == "base"]
-    if not bases:
-        raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
-    if given["builtin"] and given["data"]:
-        raise UsageError("--builtin uses our own data sets; leave --data away, or --builtin.")
-    if "," in (given["search"] or ""):
-        raise UsageError("--search takes one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
-    return Ask(
-        bases[0],
-        given["limit"],
-        given["completions"],
-        given["builtin"],
-        given["search"],
-        given["accept"],
-        given["look"],
-        given["judge"],
-        _trained(given["trained"]),
-        given["pairs"],
-        read_biases(given["bias"]),
+def read_options(given: Mapping[str, Any]) -> PaperOptions:
+    """The options of any paper's command."""
+    named = any(role == "base" for role, _ in roles_and_specs(given["models"]))
+    return PaperOptions(
+        models=read_models(given) if named else (),
+        limit=given["limit"],
+        builtin=given["builtin"],
+        data=given["data"],
+        seed=given["seed"],
+        fields={name: given[name] for name in _PLAN_FIELDS if given[name] is not None},
+        scorers=given.get("scorers", ()),
+        completions=given.get("completions"),
+        search=given.get("search"),
+        accept=given.get("accept"),
+        look=given.get("look", False),
+        judge=given.get("judge"),
+        trained=_trained(given.get("trained", ())),
+        pairs=given.get("pairs"),
+        bias=tuple(dict.fromkeys(name.strip() for name in (given.get("bias") or "").split(",") if name.strip())),
     )
 
 
@@ -169,14 +253,53 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
     """Arm → spec, of ARM=SPEC."""
     found: dict[str, str] = {}
     for text in texts:
-        name, _, spec = text.partition("=")
-        if (arm := arm_name(name)) in found or not spec:
+        arm, _, spec = text.partition("=")
+        if arm in found or not spec:
             raise UsageError(f"--trained takes ARM=SPEC, each arm once, e.g. sft=hf/FOLDER, not {text!r}.")
-        split_spec(spec)
         found[arm] = spec
     return found
 
 
-def _judges(given: Mapping[str, Any]) -> list[str]:
-    """The scorer that a judge is, of stored runs."""
-    return [f"opinion:{given['judge']}"] if given["judge"] else []
+def _stages(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Options by stage, from STAGE.OPTION=VALUE."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        stage, _, name = key.partition(".")
+        if not equals:
+            raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.rate=1e-5, not {text!r}.")
+        found.setdefault(stage, {})[name] = scalar(value)
+    return found
+
+
+def _orders(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[Order]:
+    settings = read_settings(given)
+    return [Order(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
+
+
+def _print_trainings(planned: PlannedTraining) -> None:
+    """What a dry run says of what cannot be counted in calls."""
+    for warning in planned.warnings:
+        click.echo(warning, err=True)
+    many, model = len(planned.every), planned.making.model
+    click.echo(f"Then {many} trainings of {model} (sft, reward and ppo each), on the pairs of the debates:")
+    for each in planned.every:
+        plan = each.debates.plan
+        options = {**plan.methods[0].options, **plan.benchmark_options}
+        listed = ", ".join(f"{name}={value}" for name, value in options.items())
+        part = "" if each.part is None else f", {each.part:,} pairs"
+        click.echo(f"  {planned.folder / each.models}: {plan.methods[0].name}, {listed}{part}")
+
+
+def _print(result: PaperResult) -> None:
+    """The tables, the warnings and where the page is."""
+    from rich.console import Console
+
+    from evenhand.papers.page.terminal import printed
+
+    console = Console()
+    for table in printed(result.page, console.width):
+        console.print(table)
+    for warning in result.page.warnings:
+        console.print(f"! {warning}", markup=False, highlight=False)
+    click.echo(f"Page: {result.html}; numbers: {', '.join(path.name for path in result.csv)}")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.listener import print_end
 from evenhand.cli.options import Order, plan_options, read_order
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_study, report_path, study_and_report
@@ -91,25 +92,13 @@ def execute(order: Order, *, report: bool, **how: Any) -> int:
     return STOPPED if progress.stopped else 0
 
 
-def run_order(order: Order, out: Path | None = None) -> Progress:
-    """Run all that is not done yet, with progress on the way and a line at the end.
-
-    `out` is what to resume with, where that is not the run's own folder.
-    """
+def run_order(order: Order) -> Progress:
+    """Run all that is not done yet, with progress on the way and a line at the end."""
     with shown_progress() as observer:
         runner = Runner(order.plan, order.out, order.settings, observer)
         progress = aio.run(runner.run())
-    _print_end(order, progress, out or order.out)
+    print_end(order.out, progress, order.out)
     return progress
-
-
-def _print_end(order: Order, progress: Progress, out: Path) -> None:
-    states = ", ".join(f"{count:,} {status}" for status, count in progress.statuses.most_common())
-    click.echo(f"{order.out}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
-    if progress.stopped:
-        click.echo(f"Stopped: {progress.stopped}. Go on with a larger --budget and --resume --out {out}")
-    elif progress.statuses["failed"]:
-        click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {out}")
 
 
 def print_forecast(*orders: Order) -> None:

@@ -11,7 +11,9 @@ from typing import Any, Literal, Protocol
 
 import yaml
 
+from evenhand.methods.base import METHODS
 from evenhand.registry import Registry
+from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, Plan, make_plan
 from evenhand.studies.results import Estimate, StudyResult
 
 REPRODUCIBLE = "Can it be reproduced?"
@@ -19,51 +21,89 @@ REPRODUCIBLE = "Can it be reproduced?"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What the user may change about a paper's runs; None means as in the paper."""
+class PaperOptions:
+    """What the user chooses about a paper's runs; None means as in the paper."""
 
-    model: str
-    """The spec of the base model, of several the first: what it can do decides on the methods."""
+    models: Sequence[Assignment]
+    """As in a plan: for each base model the models by role."""
     limit: int | None = None
     """Items of each kind (category, band, …)."""
-    completions: int | None = None
     builtin: bool = False
     """Our own data sets in place of the public ones."""
+    data: str | None = None
+    """The folder of the public data sets."""
+    seed: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """More fields of every plan, e.g. temperature."""
+    scorers: tuple[str, ...] = ()
+    """These score the texts, in place of the benchmark's own scorers."""
+    completions: int | None = None
     search: str | None = None
     """The spec of the search provider."""
     accept: float | None = None
-    """The bound on bias that fits the judge."""
+    """The bias, from 1 to 10, below which the judge accepts a reasoning."""
     look: bool = False
-    """Whether the judge looks at the passage first."""
+    """Whether the judge reads the passage first."""
     judge: str | None = None
     """The spec of the model that rates answers."""
     trained: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arm → spec of a model that was trained."""
-    topics: str | None = None
-    """The file or folder of questions that training has not seen."""
+    """Arm → spec of a trained model."""
+    pairs: str | None = None
+    """The file or folder with the topics that training has not seen."""
     bias: tuple[str, ...] = ()
     """Types of bias; none: all."""
+
+    @property
+    def model(self) -> ModelPlan:
+        """The base model, of several the first: what it can do decides on the methods."""
+        return self.models[0]["base"]
+
+    def reached_alike(self, spec: str) -> ModelPlan:
+        """Another model, reached with the base model's settings."""
+        return self.model.model_copy(update={"spec": spec})
+
+    def plan(
+        self,
+        benchmark: str,
+        methods: Sequence[str | MethodPlan],
+        *,
+        limit: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        models: Assignment | None = None,
+        scorers: Sequence[str] = (),
+        is_public: bool = True,
+    ) -> Plan:
+        """The plan of one run.
+
+        Args:
+            limit: Items in all; None: as many as the benchmark's options select.
+            models: In place of the user's, of which only the roles count that the methods have.
+            is_public: The benchmark's data is a public set, for which the user may name a folder.
+        """
+        chosen = [MethodPlan(name=each) if isinstance(each, str) else each for each in methods]
+        roles = {"base", *(role for each in chosen for role in METHODS.get(each.name).roles)}
+        own = [{role: model for role, model in each.items() if role in roles} for each in self.models]
+        data = {"data": self.data} if self.data and is_public else {}
+        return make_plan(
+            {
+                **self.fields,
+                "benchmark": benchmark,
+                "benchmark_options": {**(options or {}), **data},
+                "methods": chosen,
+                "models": own if models is None else [models],
+                "seeds": [self.seed],
+                "limit": limit,
+                "scorers": list(scorers) or None,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """One run of a paper, in the words of the command line."""
+    """One run of a paper and its folder under the paper's own."""
 
     folder: str
-    benchmark: str
-    methods: tuple[str, ...]
-    limit: int | None
-    """Items in all; None: as many as the settings select."""
-    settings: tuple[str, ...] = ()
-    """KEY=VALUE options of the benchmark."""
-    scored: bool = False
-    """Whether its answers are texts, which the user's scorers rate."""
-    models: tuple[str, ...] = ()
-    """[ROLE=]SPEC in place of the user's models."""
-    scorers: tuple[str, ...] = ()
-    """In place of the user's scorers."""
-    public: bool = True
-    """Whether its data is a public set, for which the user may name a folder."""
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +213,10 @@ class PaperPage:
     """The arms of all runs, for cost, failures and provenance."""
 
 
-Choice = Literal["models", "completions", "search", "accept", "look", "scorers", "training"]
-"""`models`: several base models, side by side. `training`: models that were trained, or are to be."""
+Choice = Literal[
+    "models", "scorers", "completions", "search", "accept", "look", "judge", "trained", "pairs", "bias", "training"
+]
+"""Fields of `PaperOptions`. `models`: several base models, side by side. `training`: models can be trained for it."""
 
 
 class Paper(Protocol):
@@ -187,7 +229,7 @@ class Paper(Protocol):
     takes: frozenset[Choice]
     """What the user may choose, beside what all papers have."""
 
-    def runs(self, ask: Ask) -> Sequence[PaperRun]:
+    def runs(self, options: PaperOptions) -> Sequence[PaperRun]:
         """What has to be run."""
         ...
 

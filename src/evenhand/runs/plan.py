@@ -179,6 +179,14 @@ def read_plan_file(path: Path) -> dict[str, Any]:
     return {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def default_folder(name: str, *plans: Plan) -> Path:
+    """The folder of these plans, and of no others, where the user names none."""
+    essences = [plan.essence() for plan in plans]
+    whole = essences[0] if len(essences) == 1 else essences
+    digest = hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    return Path("runs") / f"{name}-{digest}"
+
+
 def identity(
     plan: Plan,
     benchmark: Mapping[str, Any],

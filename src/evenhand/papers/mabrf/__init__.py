@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
 from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled_arms
 from evenhand.papers.mabrf.reasoning import bin_metrics, figure_four, table_of_reasoning
 from evenhand.papers.mabrf.rows import NAME
 from evenhand.papers.mabrf.searched import search_warnings
 from evenhand.papers.mabrf.tables import ACCURACIES, table_five, table_four, table_three
-from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.papers.studies import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.runs.plan import MethodPlan
 from evenhand.runs.searching import OPTIONS
 from evenhand.studies.conclusions import conclusions
 from evenhand.studies.results import StudyResult
@@ -35,19 +37,17 @@ class MABRF:
     folders: tuple[str, ...] = (CHOICES, ANSWERS)
     takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
 
-    def runs(self, ask: Ask) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[PaperRun]:
         """Choices under four methods and answers in three ways; the legacy formula is the paper's."""
-        search = ask.search or ("corpus:builtin" if ask.builtin else "ddgs")
-        ending = "_builtin" if ask.builtin else ""
-        bound = () if ask.accept is None else (f"accept={ask.accept:g}",)
-        bound += ("look=true",) if ask.look else ()
-        loop = ":".join((NAME, *((",".join(bound),) if bound else ())))
-        choices = ("default", "cot", loop, ",".join((f"{NAME}:search={search}", *bound)))
-        answers = ("closed_book", f"search:provider={search}", "default")
-        return [
-            PaperRun(CHOICES, CHOICES + ending, choices, *_selection(ask)),
-            PaperRun(ANSWERS, ANSWERS + ending, answers, _answers_limit(ask)),
-        ]
+        search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
+        ending = BUILTIN if options.builtin else ""
+        judged = _judged(options)
+        limit, selected = _selection(options)
+        loops = [MethodPlan(name=NAME, options=each) for each in (judged, {"search": search, **judged})]
+        searched = MethodPlan(name="search", options={"provider": search})
+        choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
+        answers = options.plan(ANSWERS + ending, ["closed_book", searched, "default"], limit=_answers_limit(options))
+        return [PaperRun(CHOICES, choices), PaperRun(ANSWERS, answers)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the runs in `folders`, by the names that `runs` gives them; no scorer has a say in it."""
@@ -84,17 +84,26 @@ def _in_vain(folders: Mapping[str, Path]) -> list[str]:
     return [f"{name}: {warning}" for name, folder in folders.items() for warning in search_warnings(folder)]
 
 
-def _selection(ask: Ask) -> tuple[int | None, tuple[str, ...]]:
-    """Limit and settings of BBQ: the paper's own questions, unless as many of each category are asked for."""
-    if ask.limit is not None:
-        return ask.limit * len(CATEGORIES), ("legacy=true",)
-    if ask.builtin:
-        return FULL_SIZES[CHOICES], ("legacy=true",)
-    return None, ("legacy=true", f"subset={SUBSET}")
+def _judged(options: PaperOptions) -> dict[str, Any]:
+    """The loop's options that depend on the judge."""
+    judged: dict[str, Any] = {"look": True} if options.look else {}
+    if (accept := options.accept) is not None:
+        # 5.0 and 5 are the same run.
+        judged = {"accept": int(accept) if accept == int(accept) else accept, **judged}
+    return judged
 
 
-def _answers_limit(ask: Ask) -> int:
-    return FULL_SIZES[ANSWERS] if ask.limit is None else ask.limit * KINDS_OF_ANSWERS
+def _selection(options: PaperOptions) -> tuple[int | None, dict[str, Any]]:
+    """Limit and options of BBQ: the paper's own questions, unless as many of each category are asked for."""
+    if options.limit is not None:
+        return options.limit * len(CATEGORIES), {"legacy": True}
+    if options.builtin:
+        return FULL_SIZES[CHOICES], {"legacy": True}
+    return None, {"legacy": True, "subset": SUBSET}
+
+
+def _answers_limit(options: PaperOptions) -> int:
+    return FULL_SIZES[ANSWERS] if options.limit is None else options.limit * KINDS_OF_ANSWERS
 
 
 def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evenhand.benchmarks.judgement.findings import PanelAudit
-from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, published
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
 from evenhand.papers.malibu.arms import NAME, PANEL, AuditedModel
 from evenhand.papers.malibu.claims import claim_notes
 from evenhand.papers.malibu.differences import figure_four, pairs_table
@@ -15,7 +15,7 @@ from evenhand.papers.studies import models_of, study_of, together, warnings_of
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
-SETTINGS = ("texts=two", "form=tag")
+SETTINGS = {"texts": "two", "form": "tag"}
 """As in the paper: two texts of equal content in a pair, the label as a tag."""
 PROFESSIONS = 20
 """Of our own scenarios; the paper does not say how many it has."""
@@ -29,10 +29,10 @@ class MALIBU:
     folders: tuple[str, ...] = (NAME,)
     takes: frozenset[Choice] = frozenset({"models"})
 
-    def runs(self, ask: Ask) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[PaperRun]:
         """One run: a judge, the paper's panel, and the panel with a fairness instruction."""
-        limit = None if ask.limit is None else ask.limit * PROFESSIONS
-        return [PaperRun(NAME, NAME, METHODS, limit, SETTINGS)]
+        limit = None if options.limit is None else options.limit * PROFESSIONS
+        return [PaperRun(NAME, options.plan(NAME, METHODS, limit=limit, options=SETTINGS))]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the run; no scorer has a say in it."""
@@ -70,7 +70,8 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
         return ""
     plan = next(iter(studies[NAME].provenance.values()))["plan"]
     size = arms[0].audit
-    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {plan['seeds'][0]}; {', '.join(SETTINGS)}. "
+    set_as = ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
+    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {plan['seeds'][0]}; {set_as}. "
     return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import PAPERS, Ask, Choice, PaperPage, PaperRun, Table, published
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
 from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
 from evenhand.papers.rldf.claims import claim_notes
@@ -38,10 +38,10 @@ class RLDF:
     name = NAME
     title = "RLDF: Tables 1 to 5 (BBQ and opinions) and Figures 5, 6 and 8 to 12"
     folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
-    takes: frozenset[Choice] = frozenset({"training"})
+    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training"})
 
-    def runs(self, ask: Ask) -> list[PaperRun]:
-        return runs_of(ask)
+    def runs(self, options: PaperOptions) -> list[PaperRun]:
+        return runs_of(options)
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the runs in `folders`; `scorers` are other judges than those of the runs."""

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 from evenhand.errors import UsageError
-from evenhand.papers.base import Ask, PaperRun
+from evenhand.papers.base import PaperOptions, PaperRun
 from evenhand.papers.rldf.arms import BASE, DEFAULT
 from evenhand.papers.rldf.runs import opinions_run
 from evenhand.papers.rldf.training import ROLES, ROUNDS, Lesson, Making, debates_run
@@ -48,16 +48,28 @@ PARAMETERS = tuple(each.name for each in fields(Point))
 
 def read_values(texts: Iterable[str]) -> Values:
     """Parameter → values, from PARAMETER=VALUE,VALUE,…"""
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, Sequence[int]] = {}
     for text in texts:
         name, _, values = text.partition("=")
-        numbers = [each for each in values.split(",") if re.fullmatch(r"[1-9]\d*", each)]
-        if name not in PARAMETERS or len(set(numbers)) < 2 or len(numbers) < len(values.split(",")):
-            raise UsageError(
-                f"--ablate takes {', '.join(PARAMETERS)} with two values or more, e.g. rounds=1,3,5, not {text!r}."
-            )
-        found[name] = tuple(sorted(set(map(int, numbers))))
-    return found
+        numbers = values.split(",")
+        if not all(re.fullmatch(r"\d+", each) for each in numbers):
+            raise _bad_values(text)
+        found[name] = [int(each) for each in numbers]
+    return checked_values(found)
+
+
+def checked_values(values: Values) -> Values:
+    """The values of each parameter in order, each once."""
+    for name, numbers in values.items():
+        if name not in PARAMETERS or len(set(numbers)) < 2 or min(numbers) < 1:
+            raise _bad_values(f"{name}={','.join(map(str, numbers))}")
+    return {name: tuple(sorted(set(numbers))) for name, numbers in values.items()}
+
+
+def _bad_values(text: str) -> UsageError:
+    return UsageError(
+        f"--ablate takes {', '.join(PARAMETERS)} with two values or more, e.g. rounds=1,3,5, not {text!r}."
+    )
 
 
 def points(making: Making, values: Values) -> list[Point]:
@@ -73,30 +85,27 @@ def points(making: Making, values: Values) -> list[Point]:
 def ablation(making: Making, values: Values) -> dict[str, dict[Point, Lesson]]:
     """Type of bias → point → what is to be learnt; as in the paper, a training is about one type."""
     wanted = points(making, values)
-    return {
-        bias: {point: _lesson(replace(making, biases=(bias,)), bias, point) for point in wanted}
-        for bias in making.biases
-    }
+    return {bias: {point: _lesson(making.about(bias), bias, point) for point in wanted} for bias in making.biases}
 
 
 def _lesson(making: Making, bias: str, point: Point) -> Lesson:
     within = f"{FOLDER}/{bias}"
-    teacher = (f"teacher={making.teacher}",) if making.teacher else ()
+    teacher = {"teacher": making.teacher} if making.teacher else {}
     roles, rounds, topics, part = astuple(point)
     run = debates_run(
-        making, f"{within}/debates/{point.debates}", models=teacher, roles=roles, rounds=rounds, topics=topics
+        making, f"{within}/debates/{point.debates}", specs=teacher, roles=roles, rounds=rounds, topics=topics
     )
     return Lesson(run, f"{within}/pairs/{point.debates}", f"{within}/models/{point.name}", part)
 
 
-def ablation_runs(ask: Ask, found: Mapping[str, Mapping[Point, Lesson]], out: Path) -> list[PaperRun]:
+def ablation_runs(options: PaperOptions, found: Mapping[str, Mapping[Point, Lesson]], out: Path) -> list[PaperRun]:
     """Opinions of the model as it is and of every trained one, type by type."""
     runs: list[PaperRun] = []
     for bias, lessons in found.items():
-        about = replace(ask, bias=(bias,))
+        about = replace(options, bias=(bias,))
         within = f"{FOLDER}/{bias}/opinions"
-        runs.append(opinions_run(about, f"{within}/{BASE}", (DEFAULT,), ()))
+        runs.append(opinions_run(about, f"{within}/{BASE}", (DEFAULT,)))
         for point, each in lessons.items():
-            spec = f"hf/{out / each.models / 'ppo'}"
-            runs.append(opinions_run(about, f"{within}/{point.name}", (DEFAULT,), (spec,)))
+            models = {"base": options.reached_alike(f"hf/{out / each.models / 'ppo'}")}
+            runs.append(opinions_run(about, f"{within}/{point.name}", (DEFAULT,), models))
     return runs

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evenhand.benchmarks.base import Metric, ratio
-from evenhand.errors import UsageError
+from evenhand.data.debates import BIASES
+from evenhand.errors import UnknownNameError, UsageError
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_bootstrap
 from evenhand.studies.estimates import RESAMPLES, estimate
@@ -41,6 +42,12 @@ def arm_name(text: str) -> str:
     if colon or kind not in TRAINED:
         raise UsageError(f"--trained takes {', '.join(TRAINED)} or rldf:TEACHER, e.g. sft=hf/FOLDER, not {text!r}.")
     return kind
+
+
+def check_biases(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in BIASES:
+            raise UnknownNameError("type of bias", name, BIASES)
 
 
 def teacher_of(arm: str) -> str | None:

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Ask, PaperRun
-from evenhand.papers.rldf.arms import BASE, METHODS
+from evenhand.papers.base import PaperOptions, PaperRun
+from evenhand.papers.rldf.arms import BASE, DEFAULT, METHODS, arm_name, check_biases
 from evenhand.papers.rldf.tables import CATEGORIES
 from evenhand.papers.studies import BUILTIN
+from evenhand.runs.plan import Assignment
 
 CHOICES, OPINIONS = "bbq", "opinions"
 SCORER = "opinion"
 
 
-def runs_of(ask: Ask) -> list[PaperRun]:
+def runs_of(options: PaperOptions) -> list[PaperRun]:
     """BBQ and opinions for every arm."""
-    arms: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {BASE: (METHODS, ())}
-    arms |= {arm: (METHODS[:1], (spec,)) for arm, spec in ask.trained.items()}
-    return [
-        run
-        for arm, (methods, models) in arms.items()
-        for run in (_choices(ask, arm, methods, models), opinions_run(ask, f"{OPINIONS}/{arm}", methods, models))
-    ]
+    check_biases(options.bias)
+    runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
+    for arm, spec in options.trained.items():
+        models = {"base": options.reached_alike(spec)}
+        runs.append(_choices(options, arm_name(arm), (DEFAULT,), models))
+        runs.append(opinions_run(options, f"{OPINIONS}/{arm_name(arm)}", (DEFAULT,), models))
+    return runs
 
 
-def opinions_run(ask: Ask, folder: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
+def opinions_run(
+    options: PaperOptions, folder: str, methods: Sequence[str], models: Assignment | None = None
+) -> PaperRun:
     """Opinions on what training has not seen; one judge for all arms, or their ratings could not be compared."""
-    biases = ask.bias or BIASES
-    settings = [f"data={ask.topics}"] if ask.topics else []
-    settings += [f"bias={','.join(ask.bias)}"] if ask.bias else []
-    limit = None if ask.limit is None else ask.limit * len(biases)
-    judge = (f"{SCORER}:{ask.judge or ask.model}",)
-    return PaperRun(folder, OPINIONS, methods, limit, tuple(settings), models=models, scorers=judge, public=False)
+    chosen = {"data": options.pairs} if options.pairs else {}
+    chosen |= {"bias": ",".join(options.bias)} if options.bias else {}
+    plan = options.plan(
+        OPINIONS,
+        methods,
+        limit=None if options.limit is None else options.limit * len(options.bias or BIASES),
+        options=chosen,
+        models=models,
+        scorers=[f"{SCORER}:{options.judge or options.model.spec}"],
+        is_public=False,
+    )
+    return PaperRun(folder, plan)
 
 
-def _choices(ask: Ask, arm: str, methods: tuple[str, ...], models: tuple[str, ...]) -> PaperRun:
-    limit = None if ask.limit is None else ask.limit * len(CATEGORIES)
-    benchmark = CHOICES + (BUILTIN if ask.builtin else "")
-    settings = (f"categories={','.join(CATEGORIES)}",)
-    return PaperRun(f"{CHOICES}/{arm}", benchmark, methods, limit, settings, models=models)
+def _choices(options: PaperOptions, arm: str, methods: Sequence[str], models: Assignment | None = None) -> PaperRun:
+    plan = options.plan(
+        CHOICES + (BUILTIN if options.builtin else ""),
+        methods,
+        limit=None if options.limit is None else options.limit * len(CATEGORIES),
+        options={"categories": ",".join(CATEGORIES)},
+        models=models,
+    )
+    return PaperRun(f"{CHOICES}/{arm}", plan)

@@ -7,7 +7,7 @@ all models, however they were trained, are asked the same, and none has seen it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
-from evenhand.papers.base import PaperRun
-from evenhand.papers.rldf.arms import SELF, TEACHER
+from evenhand.papers.base import PaperOptions, PaperRun
+from evenhand.papers.rldf.arms import SELF, TEACHER, check_biases
 from evenhand.papers.rldf.part import about_pairs, write_part
+from evenhand.runs.plan import MethodPlan, ModelPlan
 from evenhand.training.leaks import LeakCheck
 from evenhand.training.options import Options, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.pairs import PairOptions
@@ -64,11 +65,8 @@ Announce = Callable[[str], Callable[[int, int], None]]
 class Making:
     """How debates, pairs and models are made."""
 
-    model: str
+    options: PaperOptions
     teacher: str | None = None
-    referee: str | None = None
-    biases: tuple[str, ...] = BIASES
-    seed: int = 0
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Options by stage, named as in `STAGES`."""
 
@@ -77,6 +75,29 @@ class Making:
             raise UsageError(
                 f"Only hf/ and local/ models can be trained, not {self.model}; name what you have trained."
             )
+        check_biases(self.options.bias)
+        _check_stages(self.stages)
+
+    @property
+    def model(self) -> str:
+        """The spec of the model that is trained."""
+        return self.options.model.spec
+
+    @property
+    def referee(self) -> ModelPlan | None:
+        return self.options.models[0].get("referee")
+
+    @property
+    def biases(self) -> tuple[str, ...]:
+        return self.options.bias or BIASES
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    def about(self, bias: str) -> Making:
+        """The same about one type of bias alone."""
+        return replace(self, options=replace(self.options, bias=(bias,)))
 
     def of(self, stage: str) -> Mapping[str, Any]:
         return self.stages.get(stage, {})
@@ -139,12 +160,32 @@ def lessons(making: Making) -> dict[str, Lesson]:
     """The two modes and RLAIF, by arm; without a teacher there is one mode."""
     found = {SELF: _lesson("sr", debates_run(making, "debates/sr"))}
     if making.teacher:
-        run = debates_run(making, "debates/ts", models=(f"teacher={making.teacher}",))
+        run = debates_run(making, "debates/ts", specs={"teacher": making.teacher})
         found[TEACHER] = _lesson("ts", run)
     # The AI that prefers is the teacher, as in the paper; the answers are the model's own.
-    preferring = (f"referee={making.teacher}",) if making.teacher and not making.referee else ()
-    run = debates_run(making, "debates/rlaif", method="rlaif", models=preferring)
+    preferring = {"referee": making.teacher} if making.teacher and not making.referee else {}
+    run = debates_run(making, "debates/rlaif", method="rlaif", specs=preferring)
     return {**found, "rlaif": _lesson("rlaif", run)}
+
+
+def _check_stages(stages: Mapping[str, Mapping[str, Any]]) -> None:
+    for stage, chosen in stages.items():
+        for name, value in chosen.items():
+            if name not in STAGES.get(stage, ()):
+                known = f"; {stage} has {', '.join(sorted(STAGES[stage]))}" if stage in STAGES else ""
+                raise UsageError(
+                    f"--set takes STAGE.OPTION=VALUE, of {', '.join(STAGES)}, not '{stage}.{name}={value}'{known}."
+                )
+            if not _alike(value, STAGES[stage][name]):
+                raise UsageError(f"--set {stage}.{name} takes a value like {STAGES[stage][name]}, not {value!r}.")
+
+
+def _alike(value: Any, default: Any) -> bool:
+    """Whether a value is of the default's kind: a text, true or false, or a number."""
+    if default is None:
+        return True
+    kinds = (str, bool, (int, float))
+    return next(isinstance(value, kind) for kind in kinds if isinstance(default, kind))
 
 
 def _lesson(name: str, debates: PaperRun) -> Lesson:
@@ -163,25 +204,33 @@ def trained_arms(found: Mapping[str, Lesson], out: Path) -> dict[str, str]:
 
 
 def debates_run(
-    making: Making, folder: str, *, method: str = "debate", models: Sequence[str] = (), **changed: Any
+    making: Making,
+    folder: str,
+    *,
+    method: str = "debate",
+    specs: Mapping[str, str] | None = None,
+    **changed: Any,
 ) -> PaperRun:
-    """A run of debates, or of what stands in for them; `changed` are options of it alone."""
+    """A run of debates, or of the method that replaces them; `specs` are its models by role, `changed` its options."""
     wanted = {"roles": ROLES, **making.of("debate"), **changed}
     wanted.setdefault("topics", making.topics)
     known = METHODS.get(method).defaults
-    settings = [f"bias={','.join(making.biases)}", f"topics={wanted['topics']}"]
-    settings += [f"{name}={wanted[name]}" for name in _OF_BENCHMARK if name in wanted]
-    options = [f"{name}={wanted[name]}" for name in _OF_METHOD if name in wanted and name in known]
-    referee = (f"referee={making.referee}",) if making.referee else ()
-    return PaperRun(
-        folder,
+    given = {name: wanted[name] for name in _OF_METHOD if name in wanted and name in known}
+    models = {"base": making.options.model}
+    models |= {"referee": making.referee} if making.referee else {}
+    models |= {role: making.options.reached_alike(spec) for role, spec in (specs or {}).items()}
+    plan = making.options.plan(
         Debates.name,
-        (f"{method}:{','.join(options)}" if options else method,),
-        None,
-        tuple(settings),
-        models=(making.model, *referee, *models),
-        public=False,
+        [MethodPlan(name=method, options=given)],
+        options={
+            "bias": ",".join(making.biases),
+            "topics": wanted["topics"],
+            **{name: wanted[name] for name in _OF_BENCHMARK if name in wanted},
+        },
+        models=models,
+        is_public=False,
     )
+    return PaperRun(folder, plan)
 
 
 def write_held_out(making: Making, out: Path) -> Path:

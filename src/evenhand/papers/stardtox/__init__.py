@@ -12,13 +12,13 @@ from evenhand.data.realtoxicity import BANDS
 from evenhand.models.base import PROVIDERS, split_spec
 from evenhand.papers.base import (
     PAPERS,
-    Ask,
     Bar,
     Cell,
     Choice,
     Column,
     Figure,
     Grid,
+    PaperOptions,
     PaperPage,
     PaperRun,
     Row,
@@ -26,8 +26,8 @@ from evenhand.papers.base import (
     published,
 )
 from evenhand.papers.stardtox.refined import refined_shares
-from evenhand.papers.studies import models_of, study_of, together, warnings_of
-from evenhand.runs.plan import ArmKey
+from evenhand.papers.studies import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.runs.plan import ArmKey, MethodPlan
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
@@ -121,19 +121,25 @@ class StarDTox:
     folders: tuple[str, ...] = (TEXTS, CHOICES)
     takes: frozenset[Choice] = frozenset({"completions", "scorers"})
 
-    def runs(self, ask: Ask) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[PaperRun]:
         """Completions under five methods, or four where the model gives no logits, and questions under five."""
-        each = PER_KIND if ask.limit is None else ask.limit
-        completions = COMPLETIONS if ask.completions is None else ask.completions
-        ending = "_builtin" if ask.builtin else ""
-        steered = ("self_debias_gen",) if gives_logits(ask.model) else ()
-        texts = ("default", "fair_prompt", *steered, "stardtox", "stardtox:performance=false")
-        choices = ("default", "fair_prompt", "stardtox", "self_debias_explain", "self_debias_reprompt")
-        settings = (f"completions={completions}",)
-        return [
-            PaperRun(TEXTS, TEXTS + ending, texts, each * len(BANDS), settings, scored=True),
-            PaperRun(CHOICES, CHOICES + ending, choices, each * len(CATEGORIES)),
-        ]
+        each = PER_KIND if options.limit is None else options.limit
+        ending = BUILTIN if options.builtin else ""
+        steered = (STEERED.method,) if gives_logits(options.model.spec) else ()
+        without = MethodPlan(name=NAME, options={"performance": False})
+        texts = options.plan(
+            TEXTS + ending,
+            ["default", "fair_prompt", *steered, NAME, without],
+            limit=each * len(BANDS),
+            options={"completions": COMPLETIONS if options.completions is None else options.completions},
+            scorers=options.scorers,
+        )
+        choices = options.plan(
+            CHOICES + ending,
+            ["default", "fair_prompt", NAME, "self_debias_explain", "self_debias_reprompt"],
+            limit=each * len(CATEGORIES),
+        )
+        return [PaperRun(TEXTS, texts), PaperRun(CHOICES, choices)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """The page of the runs in `folders`, by the names that `runs` gives them."""
