@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from evenhand import aio
-from evenhand.data.framing import Text, load_texts, read_text
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.errors import UsageError
 from evenhand.models.base import ModelOptions
 from evenhand.specs import key_values
-
-if TYPE_CHECKING:
-    from evenhand.reports.attention import Framed
+from evenhand.workflows.attention import find_text, framed_attention
 
 
 @click.command()
@@ -49,41 +44,11 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {out} should end in .html.")
-    shown = _find(text)
-    framed = _framed(spec, ModelOptions(extra=key_values(extra, "--model-option")), shown, seed)
+    shown = find_text(text)
+    framed = framed_attention(spec, shown, ModelOptions(extra=key_values(extra, "--model-option")), seed)
     title = "Attention under three framings"
     lead = f"Where the last token before the reply looks, over the prompts that ask {spec} about the text {shown.id}."
     write_page(render_attention(title, lead, framed, layers=layers), out)
     write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
     Console().print(passages_table(f"{title}: {spec}, {shown.id}", framed))
     click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")
-
-
-def _find(text: str) -> Text:
-    """The text of a file, or the built-in one of this id."""
-    path = Path(text).expanduser()
-    if path.suffix or path.is_file():
-        return read_text(path)
-    known = {each.id: each for each in load_texts()}
-    if text not in known:
-        raise UnknownNameError("text", text, known)
-    return known[text]
-
-
-def _framed(spec: str, options: ModelOptions, text: Text, seed: int) -> list[Framed]:
-    """The text under each framing, with the attention of the model."""
-    from evenhand.benchmarks.framing import WRITTEN, sample_of
-    from evenhand.methods.framing import messages_of
-    from evenhand.models.hf.attention import load_attentive
-    from evenhand.reports.attention import Framed
-    from evenhand.untrusted import fenced
-
-    model = load_attentive(spec, options)
-    try:
-        found: list[Framed] = []
-        for name, written in WRITTEN.items():
-            passages = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
-            found.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), passages))
-        return found
-    finally:
-        aio.run(model.aclose())

@@ -13,12 +13,10 @@ from evenhand.benchmarks.bbq.hard import SOURCES
 from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
-from evenhand.errors import PlanError, UsageError
+from evenhand.errors import PlanError
 from evenhand.runs.plan import default_folder
-from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME
-from evenhand.specs import roles_and_specs
-from evenhand.workflows.hard import METHOD, hard_list, write_list
+from evenhand.workflows.hard import check_models, find_hard, hard_fields
 
 _FIXED = ("config", "methods", "scorers")
 """Options of a plan that the filter decides."""
@@ -66,30 +64,22 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
         return 0
     if not order.settings.resume and (order.out / FILE_NAME).exists():
         raise PlanError(f"{order.out} holds a run already; pass --resume to go on with it, or another --run.")
-    with shown_progress() as observer:
-        progress = aio.run(Runner(order.plan, order.out, order.settings, observer).run())
-    if progress.stopped:
+    with shown_progress() as observe:
+        progress, content = aio.run(find_hard(order.plan, order.out, out, order.settings, observe))
+    if content is None:
         click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
         click.echo(f"Go on with a larger --budget and --resume --run {order.out}")
         return STOPPED
-    content = hard_list(order.out)
-    write_list(content, out)
     _tell(content["made"]["counts"], order, out)
     return 0
 
 
 def _order(given: Mapping[str, Any], folder: Path | None) -> Order:
     """The run as if it had been asked for by `evenhand run`."""
-    if sum(role == "base" for role, _ in roles_and_specs(given["models"])) > 1:
-        raise UsageError("A list is made with one model; make one for each, or name the second as judge=SPEC.")
-    decided = {
-        "config": None,
-        "methods": (f"{METHOD}:accept={given['accept']}{',look=true' if given['look'] else ''}",),
-        "scorers": (),
-        "seeds": (given["seed"],),
-        "out": folder,
-    }
-    order = read_order({**given, **decided}, default_methods=())
+    fixed = {"config": None, "methods": (), "scorers": (), "seeds": (given["seed"],), "out": folder}
+    decided = hard_fields(given["accept"], look=given["look"])
+    order = read_order({**given, **fixed}, default_methods=(), decided=decided)
+    check_models(order.plan)
     return order if folder else Order(order.plan, order.settings, default_folder("hard", order.plan), order.dry_run)
 
 

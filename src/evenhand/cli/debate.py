@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,23 +10,19 @@ from typing import Any
 
 import click
 
-from evenhand.benchmarks.debates import Debates
-from evenhand.cli.debate_generate import TopicsFile, print_writing
+from evenhand import aio
+from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import Order, plan_options_without, read_order
-from evenhand.cli.run import STOPPED, print_forecast, run_order
-from evenhand.data.debates import DebateTopics, load_topics
-from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.cli.run import STOPPED, print_forecast, usage_sentence
+from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
-from evenhand.runs.plan import ModelPlan
 from evenhand.studies.study import study
+from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
-BENCHMARK, METHOD = "debates", "debate"
 _FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""
-_OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens", "scoring")
-_OF_BENCHMARK = ("bias", "topics", "roles")
 
 
 @click.command()
@@ -66,83 +63,51 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
       evenhand debate --bias beauty --topics 200 --generate --model openai/NAME    (topics by the model)
       evenhand debate --data mine.yaml --model openai/NAME --budget '$5'
     """
-    source = _checked(given, generate)
     models = [f"{role}={spec}" for role, spec in (("teacher", teacher), ("referee", referee)) if spec]
     given["models"] = (*given["models"], *models)
-    if generate and given["topics"] > len(source.topics):
-        path = topics_file or Path(f"debates-{source.bias}-{given['topics']}.yaml")
-        return _grown(given, TopicsFile(path, source, given["topics"], (given["seeds"] or (0,))[0]))
-    return _execute(_order(given))
-
-
-def _checked(given: dict[str, Any], generate: bool) -> DebateTopics:
-    """The topics to begin with; what does not go together is refused."""
-    if generate and given["topics"] is None:
-        raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
-    several = given["bias"] == "all" or "," in (given["bias"] or "")
-    if generate and several:
-        raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
-    options = {name: given[name] for name in ("bias", "roles", "data") if given[name] is not None}
-    # As many topics as a model writes: only what is not written can be missing.
-    Debates(**options, topics=None if generate else given["topics"]).sources  # noqa: B018 - read to be checked
-    return load_topics(None if several else given["bias"], given["data"])
-
-
-def _order(given: dict[str, Any]) -> Order:
-    """The command as a run of the benchmark and the method."""
-    of_method = [f"{name}={given[name]}" for name in _OF_METHOD if given[name] is not None]
-    fixed: dict[str, Any] = {
-        "benchmark": BENCHMARK,
-        "settings": tuple(f"{name}={given[name]}" for name in _OF_BENCHMARK if given[name] is not None),
-        "methods": (f"{METHOD}:{','.join(of_method)}",) if of_method else (),
-        **dict.fromkeys(("limit", "orders", "reading", "temperature", "max_tokens")),
-        "scorers": (),
-    }
-    return read_order({**given, **fixed}, default_methods=[METHOD])
-
-
-def _grown(given: dict[str, Any], topics: TopicsFile) -> int:
-    """Have the missing topics written, then debate them all; written once, they are used again."""
-    order = _order({**given, "data": str(topics.path)})
-    writer = _debating(order)
-    if topics.is_written():
-        click.echo(f"{topics.path}: the topics were written before.")
-        return _execute(order)
+    seed = (given["seeds"] or (0,))[0]
+    topics = missing_topics(given, generate=generate, file=topics_file, seed=seed)
+    order = _order(given if topics is None else {**given, "data": str(topics.path)})
     if order.dry_run:
-        with TemporaryDirectory() as folder:
-            draft = replace(topics, path=Path(folder) / "topics.yaml")
-            print_writing(draft.pretend(), writer.spec, order.settings)
-            return _execute(_order({**given, "data": str(draft.path)}))
+        return _forecast(order, topics, given)
     try:
-        spent = topics.fill(writer, order.settings)
+        with shown_workflow(order.out) as listener:
+            progress = aio.run(run_debate(order.plan, order.out, order.settings, listener, topics))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
         return STOPPED
-    there = len(load_topics(file=topics.path).topics)
-    if there < topics.count:
-        click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {topics.path}")
+    if progress is None:
+        there, path = topics.written(), topics.path  # pyright: ignore[reportOptionalMemberAccess]
+        click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")
         return 1
-    left = replace(order.settings, budget=order.settings.budget.less(spent))
-    return _execute(replace(order, settings=left))
-
-
-def _debating(order: Order) -> ModelPlan:
-    first = order.plan.models[0]
-    return first.get("teacher") or first["base"]
-
-
-def _execute(order: Order) -> int:
-    """Forecast, or run and show the scores by round."""
-    if order.dry_run:
-        print_forecast(order)
-        return 0
-    progress = run_order(order)
     if progress.statuses["graded"]:
         _print_scores(order.out)
         click.echo(f"Next: evenhand pairs {order.out}")
     elif progress.done:
         click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {order.out}")
     return STOPPED if progress.stopped else 0
+
+
+def _order(given: Mapping[str, Any]) -> Order:
+    """The command as a run of the benchmark and the method."""
+    unused: dict[str, Any] = dict.fromkeys(("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"))
+    empty: dict[str, Any] = {"settings": (), "methods": (), "scorers": ()}
+    return read_order({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
+
+
+def _forecast(order: Order, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
+    """What the debates would take, and before them the topics that have to be written."""
+    if topics is None or topics.is_written():
+        if topics is not None:
+            click.echo(f"{topics.path}: the topics were written before.")
+        print_forecast(order)
+        return 0
+    with TemporaryDirectory() as folder:
+        draft = replace(topics, path=Path(folder) / "topics.yaml")
+        used = aio.run(draft.pretend(debating_model(order.plan).spec, order.settings.prices))
+        click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
+        print_forecast(_order({**given, "data": str(draft.path)}))
+    return 0
 
 
 def _print_scores(run: Path) -> None:

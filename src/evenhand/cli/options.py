@@ -126,8 +126,11 @@ class Order:
     dry_run: bool
 
 
-def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> Order:
-    """Flags over file over defaults."""
+def read_order(
+    given: Mapping[str, Any], *, default_methods: Sequence[str], decided: Mapping[str, Any] | None = None
+) -> Order:
+    """Flags over file over defaults; over all of them, the fields of the plan that the command has `decided`."""
+    decided = decided or {}
     fields = read_plan_file(given["config"]) if given["config"] else {}
     out = fields.pop("out", None)
     prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
@@ -138,10 +141,14 @@ def read_order(given: Mapping[str, Any], *, default_methods: Sequence[str]) -> O
         fields["scorers"] = list(given["scorers"])
     if given["seeds"]:
         fields["seeds"] = list(given["seeds"])
-    options = {**fields.get("benchmark_options", {}), **key_values(given["settings"], "--set")}
+    options = {
+        **fields.get("benchmark_options", {}),
+        **key_values(given["settings"], "--set"),
+        **decided.get("benchmark_options", {}),
+    }
     if given["data"]:
         options["data"] = given["data"]
-    fields["benchmark_options"] = options
+    fields |= {**decided, "benchmark_options": options}
     if given["methods"]:
         named = [read_spec(text) for text in given["methods"]]
         fields["methods"] = [{"name": name, "options": options} for name, options in named]

@@ -128,6 +128,12 @@ def print_forecast(*orders: Order) -> None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
 
 
+def usage_sentence(usage: Usage) -> str:
+    """What a dry run says of work that is not a run."""
+    calls, sent, replied, money = _amounts(usage)
+    return f"{calls} calls, about {sent} tokens sent, at most {replied} in replies, money at most: {money}"
+
+
 def _amounts(usage: Usage) -> tuple[str, str, str, str]:
     """Calls, tokens sent, tokens in replies and money."""
     money = "price unknown" if usage.cost is None else f"${usage.cost:,.2f}"

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
-import time
-from collections.abc import Callable, Generator, Sequence
-from itertools import islice
+from collections.abc import Generator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import click
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from evenhand import aio
 from evenhand.cli.progress import shown_count
-from evenhand.cli.scores import Result, Tally, Write, csv_writer, jsonl_writer
-from evenhand.cli.texts import Row, TextFile
 from evenhand.errors import UsageError
-from evenhand.scorers.base import Scorer, load_scorer
-from evenhand.scorers.pool import PooledScorer
+from evenhand.scorers.base import Scorer
+from evenhand.types import Unscored
+from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
+from evenhand.workflows.texts import Row, TextFile
 
 _PREVIEW = 10
-_SMALLEST, _LARGEST = 64, 1024
-"""Texts in a batch; it grows while a batch takes less than a second."""
+_SHOWN_ATTRIBUTES = 7
+_SHOWN_REASONS = 3
 
 
 @click.command()
@@ -52,16 +55,16 @@ def score(file: Path, specs: tuple[str, ...], field: str | None, context: str | 
     source = TextFile(file, field, context)
     total, fields = source.survey()
     _check_out(out, file)
-    scorers = _load(specs)
+    scorers = load_scorers(specs)
     on_terminal = out is None and stdout_is_terminal()
     tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
     with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count(total) as progress:
-        aio.run(_score_all(source, scorers, write, progress))
+        aio.run(score_texts(source, scorers, write, progress))
     if out is not None:
         click.echo(f"{out}: {tally.rows:,} rows")
     # Where the rows go to standard output, what is said about them must not.
     shown = sys.stdout if out is not None or on_terminal else sys.stderr
-    tally.show(Console(file=shown, width=None if shown.isatty() else 120))
+    _show(tally, Console(file=shown, width=None if shown.isatty() else 120))
 
 
 def stdout_is_terminal() -> bool:
@@ -77,38 +80,26 @@ def _check_out(out: Path | None, file: Path) -> None:
         raise UsageError("--out is the file that is read; give it another name.")
 
 
-def _load(specs: Sequence[str]) -> list[Scorer]:
-    scorers = [PooledScorer(load_scorer(spec)) for spec in specs]
-    names = [scorer.spec for scorer in scorers]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"The scorer {name} is given twice.")
-    return list(scorers)
-
-
 @contextlib.contextmanager
 def _opened(
     out: Path | None, on_terminal: bool, fields: Sequence[str], scorers: Sequence[Scorer], tally: Tally
 ) -> Generator[Write]:
-    """Where rows go; a file gets its name when it is whole, until then it ends in .part."""
+    """Where rows go."""
     if on_terminal:
         yield tally.add
         return
     if out is None:
         yield _both(csv_writer(sys.stdout, fields, scorers), tally.add)
         return
-    part = out.with_name(out.name + ".part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            is_csv = out.suffix.lower() == ".csv"
-            yield _both(csv_writer(file, fields, scorers) if is_csv else jsonl_writer(file, scorers), tally.add)
+        with written_to(out, fields, scorers) as write:
+            yield _both(write, tally.add)
     except BaseException:
         if tally.rows:
-            click.echo(f"evenhand: {tally.rows:,} rows were finished and are in {part}.", err=True)
+            click.echo(f"evenhand: {tally.rows:,} rows were finished and are in {part_of(out)}.", err=True)
         else:
-            part.unlink(missing_ok=True)
+            part_of(out).unlink(missing_ok=True)
         raise
-    part.replace(out)
 
 
 def _both(first: Write, second: Write) -> Write:
@@ -119,22 +110,66 @@ def _both(first: Write, second: Write) -> Write:
     return write
 
 
-async def _score_all(
-    source: TextFile, scorers: Sequence[Scorer], write: Write, progress: Callable[[int], None]
-) -> None:
-    rows = source.rows()
-    size, done = _SMALLEST, 0
-    async with contextlib.AsyncExitStack() as stack:
-        for scorer in scorers:
-            await stack.enter_async_context(scorer)
-        while batch := list(islice(rows, size)):
-            started = time.monotonic()
-            texts = [row.text for row in batch]
-            contexts = [row.context for row in batch] if source.context else None
-            columns = await aio.all_of(scorer.score(texts, contexts) for scorer in scorers)
-            for row, results in zip(batch, zip(*columns, strict=True), strict=True):
-                write(row, results)
-            done += len(batch)
-            progress(done)
-            if time.monotonic() - started < 1:
-                size = min(2 * size, _LARGEST)
+def _show(tally: Tally, console: Console) -> None:
+    """The first rows, the means by each scorer, and how far each two agree."""
+    if tally.first:
+        console.print(_first_rows(tally))
+    for place in range(len(tally.scorers)):
+        _show_means(tally, console, place)
+    for first, second in combinations(range(len(tally.scorers)), 2):
+        _show_agreement(tally, console, first, second)
+
+
+def _first_rows(tally: Tally) -> Table:
+    most = _SHOWN_ATTRIBUTES if len(tally.scorers) == 1 else 1
+    table = Table(box=box.SIMPLE_HEAD, title=f"The first {len(tally.first)} of {tally.rows:,} texts")
+    table.add_column("text", max_width=40, no_wrap=True, overflow="ellipsis")
+    for scorer in tally.scorers:
+        for name in scorer.attributes[:most]:
+            table.add_column(name if most > 1 else f"{scorer.spec} {name}", justify="right")
+    for text, results in tally.first:
+        cells = [
+            "–" if isinstance(result, Unscored) or name not in result else f"{result[name]:.3f}"
+            for scorer, result in zip(tally.scorers, results, strict=True)
+            for name in scorer.attributes[:most]
+        ]
+        table.add_row(_one_line(text), *cells)
+    return table
+
+
+def _show_means(tally: Tally, console: Console, place: int) -> None:
+    scorer, reasons = tally.scorers[place], tally.reasons[place]
+    console.print(f"\n{scorer.id}: {tally.rows:,} texts, {reasons.total():,} unscored", markup=False, highlight=False)
+    for reason, count in reasons.most_common(_SHOWN_REASONS):
+        console.print(_one_line(f"  {count:,} × {reason}"))
+    table = Table("attribute", box=box.SIMPLE_HEAD)
+    for name in ("n", "mean", "at 0.5 or more"):
+        table.add_column(name, justify="right")
+    for mean in tally.means(place):
+        table.add_row(mean.attribute, f"{mean.n:,}", f"{mean.value:.3f}", f"{100 * mean.high:.1f} %")
+    if table.row_count:
+        console.print(table)
+
+
+def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> None:
+    specs = f"{tally.scorers[first].spec} and {tally.scorers[second].spec}"
+    shared = tally.agreements(first, second)
+    if not shared:
+        console.print(f"\n{specs} have no attribute in common.", markup=False, highlight=False)
+        return
+    table = Table("attribute", box=box.SIMPLE_HEAD, title=Text(f"How far {specs} agree"))
+    for name in ("n", "Pearson", "Spearman", "same side of 0.5"):
+        table.add_column(name, justify="right")
+    for each in shared:
+        same = "–" if each.same_side is None else f"{100 * each.same_side:.1f} %"
+        table.add_row(each.attribute, f"{each.n:,}", _number(each.pearson), _number(each.spearman), same)
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _one_line(text: str) -> Text:
+    """Text from a file, harmless to a terminal."""
+    return Text(re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text[:500]))

@@ -72,7 +72,7 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
                 if scorer.asks_model:
                     await scores_of(scorer, sample, results_of(outcome))
     if judges:
-        used = sum((_asked(judge, _price(judge.spec, prices)) for judge in judges), Usage())
+        used = sum((requested(judge, prices) for judge in judges), Usage())
         forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
     await pool.aclose()
     return forecasts
@@ -118,9 +118,9 @@ def _scaled(used: Usage, scale: float) -> Usage:
     )
 
 
-def _asked(model: FunctionModel, price: Price | None) -> Usage:
-    """What the requests that a stand-in saw would take."""
-    used = Usage()
+def requested(model: FunctionModel, prices: Mapping[str, Price]) -> Usage:
+    """What the requests that a stand-in saw would take; cost None where the price is missing."""
+    used, price = Usage(), _price(model.spec, prices)
     for messages, params in model.requests:
         tokens = sum(estimate_tokens(message.content) for message in messages)
         used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, price)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | Non
     options = ModelOptions(plan.base_url, settings.concurrency, plan.timeout, plan.retries, plan.extra)
     model: Model = MeteredModel(load_model(plan.spec, options), settings.prices.get(plan.spec), budget)
     return CachedModel(model, cache) if cache is not None else model
+
+
+@asynccontextmanager
+async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> AsyncGenerator[Model]:
+    """One model behind budget and cache, for work that is not a run; both are closed in the end."""
+    cache = ResponseCache(settings.cache) if settings.cache else None
+    try:
+        async with loaded_model(plan, settings, cache, budget) as model:
+            yield model
+    finally:
+        if cache is not None:
+            cache.close()
 
 
 def load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> LoadedArm:

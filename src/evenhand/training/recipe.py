@@ -23,7 +23,7 @@ from evenhand.training.sft import train_sft
 
 Announce = Callable[[str], Observer]
 """Told the name of a stage that begins; gives what is to be told its steps."""
-_TRAINERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+TRAINERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "sft": train_sft,
     "reward": train_reward,
     "ppo": train_ppo,
@@ -84,5 +84,5 @@ def train_recipe(recipe: Recipe, *, resume: bool, announce: Announce) -> dict[st
     if not resume and (recipe.out / "sft" / output.RECORD).is_file():
         raise PlanError(f"{recipe.out} holds a recipe already: go on with --resume, or choose another --out.")
     return {
-        stage: _TRAINERS[stage](options, resume=resume, observe=announce(stage)) for stage, options in chosen.items()
+        stage: TRAINERS[stage](options, resume=resume, observe=announce(stage)) for stage, options in chosen.items()
     }

@@ -12,13 +12,38 @@ import orjson
 
 from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
-from evenhand.errors import PlanError
+from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
-from evenhand.runs.parts import model_key
+from evenhand.runs.parts import Settings, model_key
+from evenhand.runs.plan import Plan
+from evenhand.runs.runner import Observer, Progress, Runner
 from evenhand.runs.stored import StoredRun, prompts_used
 
 METHOD = "mabrf_first"
 """Solves each question once and has a judge rate the reasoning."""
+
+
+def hard_fields(accept: float = 1.5, *, look: bool = False) -> dict[str, Any]:
+    """The fields of a plan whose runs a list can be made of, beside benchmark and models."""
+    return {"methods": [{"name": METHOD, "options": {"accept": accept, **({"look": True} if look else {})}}]}
+
+
+def check_models(plan: Plan) -> None:
+    if len(plan.models) > 1:
+        raise UsageError("A list is made with one model; make one for each, or name the second as judge=SPEC.")
+
+
+async def find_hard(
+    plan: Plan, run: Path, out: Path, settings: Settings, observe: Observer | None = None
+) -> tuple[Progress, dict[str, Any] | None]:
+    """Run the plan, and write the list to `out`; None where the budget stopped the run."""
+    check_models(plan)
+    progress = await Runner(plan, run, settings, observe).run()
+    if progress.stopped:
+        return progress, None
+    content = hard_list(run)
+    write_list(content, out)
+    return progress, content
 
 
 def hard_list(directory: Path) -> dict[str, Any]:

@@ -1,0 +1,176 @@
+"""Debates for training: the plan of a run of debates, and topics that a model writes where there are too few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.benchmarks.debates import Debates
+from evenhand.data.debates import DebateTopics, content_hash, load_topics, topics_yaml
+from evenhand.errors import UsageError
+from evenhand.models.budget import Budget, Price
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.dry import requested
+from evenhand.runs.parts import Settings, opened_model
+from evenhand.runs.plan import ModelPlan, Plan
+from evenhand.runs.runner import Progress, Runner
+from evenhand.types import Message, Params, Usage
+from evenhand.version import versions
+from evenhand.workflows.listener import Listener
+from evenhand.workflows.topic_writer import BATCH, PROMPT, TEMPERATURE, TopicWriter
+
+METHOD = "debate"
+_OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens", "scoring")
+_OF_BENCHMARK = ("bias", "topics", "roles", "data")
+_SHOWN_REASONS = 5
+
+
+def debate_fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a plan of debates; options that are None keep their defaults."""
+    of_method = {name: chosen[name] for name in _OF_METHOD if chosen.get(name) is not None}
+    return {
+        "benchmark": Debates.name,
+        "benchmark_options": {name: chosen[name] for name in _OF_BENCHMARK if chosen.get(name) is not None},
+        **({"methods": [{"name": METHOD, "options": of_method}]} if of_method else {}),
+    }
+
+
+def first_topics(chosen: Mapping[str, Any], *, generate: bool) -> DebateTopics:
+    """The topics to begin with; what does not go together is refused."""
+    bias: str | None = chosen.get("bias")
+    topics: int | None = chosen.get("topics")
+    if generate and topics is None:
+        raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
+    several = bias == "all" or "," in (bias or "")
+    if generate and several:
+        raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
+    options = {name: chosen[name] for name in ("bias", "roles", "data") if chosen.get(name) is not None}
+    # As many topics as a model writes: only what is not written can be missing.
+    Debates(**options, topics=None if generate else topics).sources  # noqa: B018 - read to be checked
+    return load_topics(None if several else bias, chosen.get("data"))
+
+
+def missing_topics(
+    chosen: Mapping[str, Any], *, generate: bool, file: Path | None = None, seed: int = 0
+) -> TopicsFile | None:
+    """The file of topics that a model has to write first; None where there are enough."""
+    start, count = first_topics(chosen, generate=generate), chosen.get("topics") or 0
+    if not generate or count <= len(start.topics):
+        return None
+    return TopicsFile(file or Path(f"debates-{start.bias}-{count}.yaml"), start, count, seed)
+
+
+async def run_debate(
+    plan: Plan, out: Path, settings: Settings, listener: Listener, topics: TopicsFile | None = None
+) -> Progress | None:
+    """Have the missing topics written, then debate them all, within one budget.
+
+    Returns None where the model has too few ideas: its topics are kept, and nothing is debated.
+    """
+    if topics is not None and topics.is_written():
+        listener.note(f"{topics.path}: the topics were written before.")
+    elif topics is not None:
+        spent = await topics.fill(debating_model(plan), settings, listener)
+        if topics.written() < topics.count:
+            return None
+        settings = replace(settings, budget=settings.budget.less(spent))
+    progress = await Runner(plan, out, settings, listener.run_began(out)).run()
+    listener.run_ended(out, progress)
+    return progress
+
+
+def debating_model(plan: Plan) -> ModelPlan:
+    """The model that debates, and writes topics: the teacher, where there is one."""
+    first = plan.models[0]
+    return first.get("teacher") or first["base"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsFile:
+    """A file of topics in which a model's own follow those that are there already; written once, it is used again."""
+
+    path: Path
+    start: DebateTopics
+    count: int
+    """How many there must be."""
+    seed: int = 0
+
+    @property
+    def missing(self) -> int:
+        return self.count - len(self.start.topics)
+
+    def written(self) -> int:
+        """How many topics the file has."""
+        return len(load_topics(self.start.bias, self.path).topics)
+
+    def is_written(self) -> bool:
+        """Whether an earlier command wrote these topics; a file that is anything else is refused."""
+        if not self.path.exists():
+            return False
+        if (there := self.written()) < self.count:
+            raise UsageError(
+                f"{self.path} holds {there:,} topics, not {self.count:,}, and nothing is overwritten; name another "
+                f"--topics-file, or begin with these: --data {self.path}."
+            )
+        return True
+
+    async def fill(self, plan: ModelPlan, settings: Settings, listener: Listener) -> Usage:
+        """Have a model write what is missing, and store all; what that took."""
+        budget = Budget(settings.budget)
+        count = listener.stage_began("topics")
+        async with opened_model(plan, settings, budget) as model:
+            writer = TopicWriter(model, self.start, seed=self.seed)
+            await writer.write(self.missing, lambda done: count(done, self.missing))
+            self._store(writer, model.fingerprint())
+        listener.note(f"{self.path}: {len(writer.written):,} of {self.missing:,} further topics were written.")
+        for reason, times in writer.dropped.most_common(_SHOWN_REASONS):
+            listener.note(f"  left out: {times:,} × {reason}")
+        return budget.spent
+
+    async def pretend(self, spec: str, prices: Mapping[str, Price]) -> Usage:
+        """Write the file with a stand-in's topics; what the model would take at least."""
+        model = FunctionModel(_numbered(), spec=spec, features=("schema", "seed"))
+        writer = TopicWriter(model, self.start, seed=self.seed)
+        await writer.write(self.missing)
+        self._store(writer, {})
+        return requested(model, prices)
+
+    def _store(self, writer: TopicWriter, fingerprint: Mapping[str, Any]) -> None:
+        """The topics from before, then the new ones, with how these were made."""
+        facts: dict[str, Any] = {
+            "model": dict(fingerprint),
+            "prompt": {PROMPT.id: PROMPT.hash},
+            "seed": self.seed,
+            "temperature": TEMPERATURE,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "began_with": {"topics": len(self.start.topics), "sha256": content_hash(self.start)},
+            "asked": self.missing,
+            "written": len(writer.written),
+            "dropped": dict(writer.dropped.most_common()),
+        }
+        whole = replace(self.start, topics=(*self.start.topics, *writer.written))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Through JSON, so that what a model says of itself is plain values.
+        text = topics_yaml(whole, orjson.loads(orjson.dumps(facts, default=str)))
+        with self.path.open("x", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _numbered() -> Callable[[Sequence[Message], Params], str]:
+    """A stand-in whose topics are never the same."""
+    calls = 0
+
+    def reply(_messages: Sequence[Message], _params: Params) -> str:
+        nonlocal calls
+        calls += 1
+        names = [f"t{calls}x{place}" for place in range(BATCH)]
+        ideas = [{"topic": name, "question": f"{name} {name}a {name}b?"} for name in names]
+        return orjson.dumps({"topics": ideas}).decode()
+
+    return reply

@@ -1,0 +1,178 @@
+"""The texts of a file through one scorer or several: rows out, and what they come to."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from evenhand import aio
+from evenhand.errors import UsageError
+from evenhand.scorers.base import Scorer, Scores, load_scorer
+from evenhand.scorers.pool import PooledScorer
+from evenhand.stats import pearson, spearman
+from evenhand.types import Unscored
+from evenhand.workflows.texts import Row, TextFile
+
+Result = Scores | Unscored
+Write = Callable[[Row, Sequence[Result]], None]
+
+_SMALLEST, _LARGEST = 64, 1024
+"""Texts in a batch; it grows while a batch takes less than a second."""
+_DECIMALS = 6
+_HIGH = 0.5
+
+
+def load_scorers(specs: Sequence[str]) -> list[Scorer]:
+    """The scorers, each of which scores equal texts once."""
+    scorers: list[Scorer] = [PooledScorer(load_scorer(spec)) for spec in specs]
+    names = [scorer.spec for scorer in scorers]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"The scorer {name} is given twice.")
+    return scorers
+
+
+async def score_texts(
+    source: TextFile, scorers: Sequence[Scorer], write: Write, progress: Callable[[int], None] = lambda _done: None
+) -> None:
+    """Score all texts of the file; `write` gets every row with a result by each scorer."""
+    rows = source.rows()
+    size, done = _SMALLEST, 0
+    async with contextlib.AsyncExitStack() as stack:
+        for scorer in scorers:
+            await stack.enter_async_context(scorer)
+        while batch := list(islice(rows, size)):
+            started = time.monotonic()
+            texts = [row.text for row in batch]
+            contexts = [row.context for row in batch] if source.context else None
+            columns = await aio.all_of(scorer.score(texts, contexts) for scorer in scorers)
+            for row, results in zip(batch, zip(*columns, strict=True), strict=True):
+                write(row, results)
+            done += len(batch)
+            progress(done)
+            if time.monotonic() - started < 1:
+                size = min(2 * size, _LARGEST)
+
+
+@contextlib.contextmanager
+def written_to(out: Path, fields: Sequence[str], scorers: Sequence[Scorer]) -> Generator[Write]:
+    """Rows to a .csv or .jsonl file; it gets its name when it is whole, and ends in .part until then."""
+    part = part_of(out)
+    with part.open("w", encoding="utf-8", newline="") as file:
+        is_csv = out.suffix.lower() == ".csv"
+        yield csv_writer(file, fields, scorers) if is_csv else jsonl_writer(file, scorers)
+    part.replace(out)
+
+
+def part_of(out: Path) -> Path:
+    return out.with_name(out.name + ".part")
+
+
+def csv_writer(file: IO[str], fields: Sequence[str], scorers: Sequence[Scorer]) -> Write:
+    """Rows as CSV: the file's own fields, then per scorer `SPEC.attribute` and `SPEC.unscored`, the reason."""
+    names = [f"{scorer.spec}.{name}" for scorer in scorers for name in (*scorer.attributes, "unscored")]
+    columns = list(dict.fromkeys([*fields, *names]))
+    writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    return lambda row, results: writer.writerow({**row.fields, **_cells(scorers, results)})
+
+
+def jsonl_writer(file: IO[str], scorers: Sequence[Scorer]) -> Write:
+    """The same names as JSON Lines; null where there is no score or no reason."""
+
+    def write(row: Row, results: Sequence[Result]) -> None:
+        file.write(orjson.dumps({**row.fields, **_cells(scorers, results)}).decode() + "\n")
+
+    return write
+
+
+def _cells(scorers: Sequence[Scorer], results: Sequence[Result]) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for scorer, result in zip(scorers, results, strict=True):
+        scores: Scores = {} if isinstance(result, Unscored) else result
+        for name in dict.fromkeys([*scorer.attributes, *scores]):
+            cells[f"{scorer.spec}.{name}"] = round(scores[name], _DECIMALS) if name in scores else None
+        cells[f"{scorer.spec}.unscored"] = result.reason if isinstance(result, Unscored) else None
+    return cells
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """One attribute by one scorer, over the texts that have it."""
+
+    attribute: str
+    n: int
+    value: float
+    high: float
+    """The share of texts at 0.5 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far two scorers agree about an attribute, over the texts that both have scored; None = undefined."""
+
+    attribute: str
+    n: int
+    pearson: float | None = None
+    spearman: float | None = None
+    same_side: float | None = None
+    """The share of texts that both put on the same side of 0.5."""
+
+
+class Tally:
+    """What is kept of all rows: the scores, and why some have none."""
+
+    def __init__(self, scorers: Sequence[Scorer], preview: int = 0) -> None:
+        self.scorers = scorers
+        self.rows = 0
+        self.first: list[tuple[str, Sequence[Result]]] = []
+        """The first texts, as many as are to be shown."""
+        self.reasons = [Counter[str]() for _ in scorers]
+        """Per scorer: why texts have no score."""
+        self._preview = preview
+        self._scores = [{name: array("d") for name in scorer.attributes} for scorer in scorers]
+
+    def add(self, row: Row, results: Sequence[Result]) -> None:
+        self.rows += 1
+        if len(self.first) < self._preview:
+            self.first.append((row.text, results))
+        for place, result in enumerate(results):
+            if isinstance(result, Unscored):
+                self.reasons[place][result.reason] += 1
+            for name, column in self._scores[place].items():
+                column.append(math.nan if isinstance(result, Unscored) else result.get(name, math.nan))
+
+    def means(self, place: int) -> list[Mean]:
+        """The attributes of the scorer at this place that any text has."""
+        found: list[Mean] = []
+        for name, column in self._scores[place].items():
+            values = [value for value in column if not math.isnan(value)]
+            if values:
+                high = sum(value >= _HIGH for value in values) / len(values)
+                found.append(Mean(name, len(values), math.fsum(values) / len(values), high))
+        return found
+
+    def agreements(self, first: int, second: int) -> list[Agreement]:
+        """The attributes that two scorers have in common."""
+        one, other = self._scores[first], self._scores[second]
+        return [_agreement(name, one[name], other[name]) for name in one if name in other]
+
+
+def _agreement(attribute: str, first: Sequence[float], second: Sequence[float]) -> Agreement:
+    pairs = [(x, y) for x, y in zip(first, second, strict=True) if not (math.isnan(x) or math.isnan(y))]
+    if not pairs:
+        return Agreement(attribute, 0)
+    x, y = zip(*pairs, strict=True)
+    same = sum((a >= _HIGH) == (b >= _HIGH) for a, b in pairs) / len(pairs)
+    return Agreement(attribute, len(pairs), pearson(x, y), spearman(x, y), same)

@@ -1,0 +1,81 @@
+"""Training: one stage, or the whole recipe from fine-tuning to PPO or DPO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.training import models
+from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.parallel import is_main
+from evenhand.workflows.listener import Count, Listener
+
+if TYPE_CHECKING:
+    from evenhand.training.recipe import Recipe
+
+Stage = Literal["sft", "reward", "ppo", "dpo", "recipe"]
+Record = dict[str, Any]
+"""What training.json says of a stage: options, results, how it ended."""
+OPTIONS: Mapping[str, type[Options]] = {
+    "sft": SFTOptions,
+    "reward": RewardOptions,
+    "ppo": PPOOptions,
+    "dpo": DPOOptions,
+}
+OF_THE_RECIPE = ("model", "out", "reward")
+"""Options of stages that follow from the stage before."""
+
+
+def train_stage(
+    stage: str, options: Mapping[str, Any], *, resume: bool = False, listener: Listener | None = None
+) -> Record:
+    """Train one stage: `options` are the fields of its options class."""
+    models.need_packages()
+    from evenhand.training.recipe import TRAINERS
+
+    chosen = _checked(stage, options)
+    return TRAINERS[stage](chosen, resume=resume, observe=_announce(listener)(stage))
+
+
+def train_recipe(recipe: Recipe, *, resume: bool = False, listener: Listener | None = None) -> dict[str, Record]:
+    """All stages that are not made yet, in turn; the record of each."""
+    from evenhand.training import recipe as stages
+
+    return stages.train_recipe(recipe, resume=resume, announce=_announce(listener))
+
+
+def make_recipe(
+    options: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]] | None = None, algorithm: str = "ppo"
+) -> Recipe:
+    """A checked recipe: `options` are of all stages, `own` those of single stages."""
+    models.need_packages()
+    from evenhand.training.recipe import Recipe
+
+    for stage, settings in (own or {}).items():
+        known = OPTIONS[stage].__dataclass_fields__ if stage in OPTIONS else {}
+        for name, value in settings.items():
+            if name not in known or name in OF_THE_RECIPE:
+                raise UsageError(
+                    f"--set {stage}.{name}={value} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5."
+                )
+    shared = dict(options)
+    model, data, out = (shared.pop(name) for name in ("model", "data", "out"))
+    recipe = Recipe(model, Path(data), Path(out), shared, own or {}, algorithm)
+    recipe.options()  # checks them all before the first stage begins
+    return recipe
+
+
+def _checked(stage: str, options: Mapping[str, Any]) -> Options:
+    if stage not in OPTIONS:
+        raise UnknownNameError("stage of training", stage, get_args(Stage))
+    for name in options:
+        if name not in OPTIONS[stage].__dataclass_fields__:
+            raise UnknownNameError(f"option of {stage}", name, OPTIONS[stage].__dataclass_fields__)
+    return OPTIONS[stage](**options)
+
+
+def _announce(listener: Listener | None) -> Callable[[str], Count]:
+    """Of several processes only the main one tells."""
+    return (listener if listener and is_main() else Listener()).stage_began
