@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenhand.api import audit, compare, guard, run, write_report
+    from evenhand.api import audit, compare, debate, guard, pairs, paper, rescore, run, train, write_report
     from evenhand.asking.choice import choose
     from evenhand.asking.completion import complete
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
@@ -41,12 +41,24 @@ if TYPE_CHECKING:
         Unscored,
         Usage,
     )
+    from evenhand.workflows.listener import Listener
 
 _HOME = {
     "evenhand.asking.choice": ("choose",),
     "evenhand.asking.completion": ("complete",),
     "evenhand.session": ("Session",),
-    "evenhand.api": ("audit", "compare", "guard", "run", "write_report"),
+    "evenhand.api": (
+        "audit",
+        "compare",
+        "debate",
+        "guard",
+        "pairs",
+        "paper",
+        "rescore",
+        "run",
+        "train",
+        "write_report",
+    ),
     "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
     "evenhand.errors": ("EvenhandError",),
     "evenhand.guards.guard": ("Guard",),
@@ -75,6 +87,7 @@ _HOME = {
         "Unscored",
         "Usage",
     ),
+    "evenhand.workflows.listener": ("Listener",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -95,6 +108,7 @@ __all__ = [
     "GuardPolicy",
     "Guarded",
     "Limits",
+    "Listener",
     "Message",
     "Method",
     "Metric",
@@ -120,6 +134,7 @@ __all__ = [
     "choose",
     "compare",
     "complete",
+    "debate",
     "evaluator",
     "guard",
     "load_benchmark",
@@ -127,7 +142,11 @@ __all__ = [
     "load_prompt",
     "load_scorer",
     "method",
+    "pairs",
+    "paper",
+    "rescore",
     "run",
+    "train",
     "write_report",
 ]
 

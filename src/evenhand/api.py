@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import aio
+from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Plan, make_plan
+from evenhand.runs.plan import Plan, default_folder, make_plan
 from evenhand.runs.runner import Progress, Runner
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from evenhand.guards.policy import GuardPolicy
     from evenhand.models.base import ModelOptions
     from evenhand.models.budget import Price
+    from evenhand.runs.rescore import Rescored
+    from evenhand.workflows.listener import Listener
+    from evenhand.workflows.paper import PaperResult
+    from evenhand.workflows.train import Record, Stage
 
 
 def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
@@ -101,3 +106,238 @@ def guard(
         prices=prices,
         seed=seed,
     )
+
+
+def rescore(
+    run: str | Path,
+    scorers: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Rescored]:
+    """Score the stored answers of a run with other scorers; the models that answered are not asked again.
+
+    Answers after each iteration are scored too. What has a score by a scorer already keeps it, so the same call goes
+    on where it was stopped. `compare(run, scorers=…)` then reads the new scores.
+
+    Args:
+        scorers: Specs such as `builtin` or `judge:openai/gpt-4o-mini`.
+        progress: Called with how many answers are done, and of how many.
+    """
+    from evenhand.runs.rescore import rescore as score_again
+
+    return aio.run(score_again(Path(run), scorers, settings, progress))
+
+
+def paper(
+    name: str,
+    *,
+    models: Sequence[str | Mapping[str, Any]] = (),
+    out: str | Path | None = None,
+    limit: int | None = None,
+    builtin: bool = False,
+    data: str | Path | None = None,
+    seed: int = 0,
+    scorers: Sequence[str] = (),
+    completions: int | None = None,
+    search: str | None = None,
+    accept: float | None = None,
+    look: bool = False,
+    judge: str | None = None,
+    trained: Mapping[str, str] | None = None,
+    pairs: str | Path | None = None,
+    bias: Sequence[str] = (),
+    train: bool = False,
+    ablate: Mapping[str, Sequence[int]] | None = None,
+    teacher: str | None = None,
+    stages: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Settings | None = None,
+    listener: Listener | None = None,
+    **plan: Any,
+) -> PaperResult:
+    """Make a paper's tables and figures with your models, beside the published numbers.
+
+    `paper("stardtox", models=["openai/my-model"], limit=20, out="stardtox")` runs what the paper ran and writes
+    `stardtox/index.html` with a CSV file for each table. Without `models`, the page is made again from the runs in
+    `out`, without a call. A paper that would ignore an option refuses it.
+
+    Args:
+        name: `stardtox`, `mabrf`, `malibu` or `rldf`.
+        models: As in a plan: specs, or maps such as `{"base": "openai/a", "judge": "openai/b"}`.
+        out: The folder of page and runs; by default one under `runs` that depends on what is run.
+        limit: Items of each kind, e.g. of each category; None: as many as the paper.
+        builtin: Use our own small data sets in place of the public ones.
+        data: The folder of the public data sets.
+        scorers: Score the texts in place of the benchmark's own (stardtox).
+        completions: For each prompt (stardtox).
+        search, accept, look: The search provider; the judge's bound on bias, and whether it reads the passage first
+            (mabrf).
+        judge, trained, pairs, bias: The model that rates answers; trained models by arm, e.g. `{"sft": "hf/FOLDER"}`;
+            the pairs they were trained on; the types of bias (rldf).
+        train, ablate, teacher, stages: First make debates, pairs and models for the tables (`train`), or for figures
+            such as `{"rounds": [1, 3, 5]}` (`ablate`); the model that debates as a teacher; options by stage, e.g.
+            `{"ppo": {"steps": 100}}` (rldf).
+        settings: Concurrency, budget, prices, cache, and whether to resume.
+        listener: Hears of runs and stages as they begin and end.
+        plan: More fields of every plan, e.g. `temperature`.
+    """
+    from evenhand.papers.base import PAPERS, PaperOptions
+    from evenhand.workflows.listener import Listener
+    from evenhand.workflows.paper import check_choices, make_paper, plan_paper, write_page
+
+    folder = None if out is None else Path(out)
+    options = PaperOptions(
+        models=make_plan({"models": list(models)}).models if models else (),
+        limit=limit,
+        builtin=builtin,
+        data=None if data is None else str(data),
+        seed=seed,
+        fields=plan,
+        scorers=tuple(scorers),
+        completions=completions,
+        search=search,
+        accept=accept,
+        look=look,
+        judge=judge,
+        trained=trained or {},
+        pairs=None if pairs is None else str(pairs),
+        bias=tuple(bias),
+    )
+    if not models and folder is not None:
+        check_choices(PAPERS.get(name), options)
+        return write_page(PAPERS.get(name), folder, [f"opinion:{judge}"] if judge else scorers)
+    settings, listener = settings or Settings(), listener or Listener()
+    if train or ablate or teacher or stages:
+        from evenhand.workflows.rldf import plan_training, train_paper
+
+        planned = plan_training(name, options, folder, train=train, ablate=ablate, teacher=teacher, stages=stages)
+        return train_paper(planned, settings, listener)
+    return make_paper(plan_paper(name, options, folder), settings, listener)
+
+
+def debate(
+    model: str,
+    *,
+    out: str | Path | None = None,
+    bias: str | None = None,
+    topics: int | None = None,
+    roles: int | None = None,
+    rounds: int | None = None,
+    teacher: str | None = None,
+    referee: str | None = None,
+    data: str | Path | None = None,
+    generate: bool = False,
+    topics_file: str | Path | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    referee_tokens: int | None = None,
+    scoring: str | None = None,
+    settings: Settings | None = None,
+    listener: Listener | None = None,
+    **plan: Any,
+) -> StudyResult:
+    """Have roles debate topics over rounds while a referee scores their bias: data for training.
+
+    `debate("hf/PATH", bias="age", topics=60, out="debates")` takes rounds × (roles + 1) calls for each topic.
+    `by_iteration` of the result has the scores after each round; `pairs("debates")` makes training data of them.
+
+    Args:
+        bias: `age` (default), `nationality`, `institution`, `beauty`, `profession`, several with commas, or `all`.
+        topics, roles, rounds: How many topics of each type (default: all), debaters (3) and rounds (5).
+        teacher: The model that debates in place of `model`.
+        referee: The model that scores; by default the one that debates.
+        data: A YAML file with roles and topics of your own.
+        generate: Have the debating model write the topics that are missing, into `topics_file`.
+        temperature, max_tokens: Of the statements (0.7 and 160).
+        referee_tokens, scoring: The length of the referee's replies, and `numbers` (default) or `odds`.
+        plan: More fields of the plan, e.g. `seeds`.
+    """
+    from evenhand.workflows.debate import METHOD, debate_fields, missing_topics, run_debate
+    from evenhand.workflows.listener import Listener
+
+    chosen: dict[str, Any] = {
+        "bias": bias,
+        "topics": topics,
+        "roles": roles,
+        "data": None if data is None else str(data),
+        "rounds": rounds,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "referee_tokens": referee_tokens,
+        "scoring": scoring,
+    }
+    file = None if topics_file is None else Path(topics_file)
+    missing = missing_topics(chosen, generate=generate, file=file, seed=(plan.get("seeds") or [0])[0])
+    if missing is not None:
+        chosen["data"] = str(missing.path)
+    roles_of = {"base": model, "teacher": teacher, "referee": referee}
+    named = {role: spec for role, spec in roles_of.items() if spec is not None}
+    made = make_plan({"methods": [METHOD], **plan, **debate_fields(chosen), "models": [named]})
+    folder = default_folder(made.benchmark, made) if out is None else Path(out)
+    done = aio.run(run_debate(made, folder, settings or Settings(), listener or Listener(), missing))
+    if done is None and missing is not None:
+        there = f"{missing.path} has {missing.written():,} topics"
+        raise UsageError(f"The model has no further ideas; {there}. Pass it as `data` to debate these.")
+    return compare(folder)
+
+
+def pairs(
+    *runs: str | Path, out: str | Path | None = None, data: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Make preference pairs and low-bias answers of stored debates, split by topic; returns what pairs.json says.
+
+    `pairs("debates", out="pairs/age", margin=1)` writes files that `train` reads, and that `datasets` and TRL read too.
+
+    Args:
+        out: A new folder; by default `pairs` in the first run.
+        data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
+        options: `policy` (threshold, max_min or first_last), `threshold` (a score, or "median"), `margin`,
+            `length_ratio`, `per_topic`, `test_share`, `seed`.
+    """
+    from evenhand.training.leaks import load_check
+    from evenhand.training.pairs import PairOptions
+    from evenhand.training.pairs_folder import check_folder, write_pairs
+
+    if not runs:
+        raise UsageError("Name one run of debates or more.")
+    folders = [Path(run) for run in runs]
+    target = folders[0] / "pairs" if out is None else Path(out)
+    chosen = PairOptions(**options)
+    check_folder(target)
+    return write_pairs(folders, target, chosen, load_check(data))
+
+
+def train(
+    stage: Stage,
+    *,
+    model: str,
+    data: str | Path,
+    out: str | Path,
+    algorithm: str = "ppo",
+    stages: Mapping[str, Mapping[str, Any]] | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+    **options: Any,
+) -> dict[str, Record]:
+    """Train a less biased model from pairs; returns the record of each stage. Needs `pip install 'evenhand[train]'`.
+
+    `train("recipe", model="local/builtin", data="pairs/age", out="models/age")` fine-tunes, trains a reward model and
+    then runs PPO; the result is used as `hf/models/age/ppo`. A single stage is `sft`, `reward`, `ppo` or `dpo`.
+
+    Args:
+        model: A folder, a name on the hub, a .gguf file or `local/builtin`.
+        data: A folder by `pairs`, or one of its files.
+        algorithm: Of PPO and of the recipe's last stage: `ppo`, `rloo`, `grpo` or `remax`; for a recipe also `dpo`.
+        stages: Of a recipe, options of single stages, e.g. `{"ppo": {"rate": 1e-5}}`.
+        resume: Go on with what was interrupted, and keep what is finished.
+        options: Of the stage, e.g. `batch`, `rate`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
+    """
+    from evenhand.workflows.train import make_recipe, train_recipe, train_stage
+
+    given = {"model": model, "data": Path(data), "out": Path(out), **options}
+    if stage == "recipe":
+        return train_recipe(make_recipe(given, stages, algorithm), resume=resume, listener=listener)
+    if stages:
+        raise UsageError("Options by stage are for a recipe; pass those of a single stage by name.")
+    own = {"algorithm": algorithm} if stage == "ppo" else {}
+    return {stage: train_stage(stage, {**given, **own}, resume=resume, listener=listener)}

@@ -318,3 +318,28 @@ def test_scores_that_were_added_later_can_take_the_place_of_the_planned_ones(cli
     }
     assert changed
     assert changed <= {"toxicity", "expected_max_toxicity", "any_toxic"}
+
+
+OPTIONS_OF = {
+    "stardtox": {"--completions", "--scorer"},
+    "mabrf": {"--search", "--accept", "--look"},
+    "malibu": set(),
+    "rldf": {"--judge", "--trained", "--pairs", "--bias", "--train", "--teacher", "--ablate", "--set"},
+}
+
+
+@pytest.mark.parametrize("paper", OPTIONS_OF)
+def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
+    shown = cli("paper", paper, "--help").out.partition("Options:")[2].split()
+
+    assert {option for options in OPTIONS_OF.values() for option in options if option in shown} == OPTIONS_OF[paper]
+    assert {"--model", "--limit", "--out", "--budget", "--dry-run"} <= set(shown)
+
+
+def test_the_help_lists_every_paper(cli):
+    shown = cli("paper", "--help").out.partition("Commands:")[2]
+
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "] == [
+        "mabrf", "malibu", "rldf", "stardtox",
+    ]  # fmt: skip
+    assert "Table II" in shown

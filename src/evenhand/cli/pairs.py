@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
+from evenhand import api
 from evenhand.reports.format import interval, number
-from evenhand.training.leaks import load_check
 from evenhand.training.pairs import POLICIES, PairOptions
-from evenhand.training.pairs_folder import check_folder, write_pairs
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _DROPPED = {
@@ -60,15 +59,12 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
       evenhand pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.5
     """
     given["threshold"] = _number_or_text(given["threshold"])
-    options = PairOptions(**given)
     out = out or runs[0] / "pairs"
-    check_folder(out)
-    check = load_check(data)
-    about = write_pairs(runs, out, options, check)
+    about = api.pairs(*runs, out=out, data=data, **given)
     _tell_rounds(about["rounds"], about["threshold"])
     _tell_counts(about)
-    if check.unchecked:
-        click.echo(check.unchecked)
+    if about["leaks"]["unchecked"]:
+        click.echo(about["leaks"]["unchecked"])
     click.echo(f"Written: {out}. Next: evenhand train recipe {out} --model MODEL --out FOLDER")
 
 

@@ -158,7 +158,8 @@ def _command(wanted: Paper) -> click.Command:
     def body(**given: Any) -> int:
         return _make(wanted, given)
 
-    return click.command(wanted.name, cls=_PaperCommand, help=_help(wanted))(body)
+    contents = wanted.title.partition(": ")[2] or wanted.title
+    return click.command(wanted.name, cls=_PaperCommand, help=_help(wanted), short_help=contents)(body)
 
 
 def _help(wanted: Paper) -> str:
@@ -190,7 +191,7 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
         return 0
     options = read_options(given)
     if given.get("train") or given.get("ablate") or given.get("teacher") or given.get("settings"):
-        return _train(options, given)
+        return _train(wanted.name, options, given)
     planned = plan_paper(wanted.name, options, out)
     if given["dry_run"]:
         print_forecast(*_orders(planned.runs, planned.folder, given))
@@ -201,11 +202,12 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
     return STOPPED if result.stopped else 0
 
 
-def _train(options: PaperOptions, given: Mapping[str, Any]) -> int:
+def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
     from evenhand.papers.rldf.ablation import read_values
     from evenhand.workflows.rldf import plan_training, train_paper
 
     planned = plan_training(
+        name,
         options,
         given["out"],
         train=given["train"],

@@ -117,19 +117,6 @@ def shown_share() -> Generator[Callable[[int, int], None]]:
 
 
 @contextlib.contextmanager
-def shown_stages(of: str = "") -> Generator[Callable[[str], Callable[[int, int], None]]]:
-    """Told the name of a stage that begins, a reporter of (done so far, all) of it; `of` stands before the name."""
-    with contextlib.ExitStack() as stack:
-
-        def announce(stage: str) -> Callable[[int, int], None]:
-            stack.close()  # the bar of the stage before
-            click.echo(f"{of}{stage} …", err=True)
-            return stack.enter_context(shown_share())
-
-        yield announce
-
-
-@contextlib.contextmanager
 def shown_download() -> Generator[Callable[[int, int | None], None]]:
     """A reporter of (bytes so far, bytes in all if known)."""
     if not sys.stderr.isatty():

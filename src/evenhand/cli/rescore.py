@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from evenhand import aio
+from evenhand import api
 from evenhand.cli.options import call_options, read_settings
 from evenhand.cli.progress import shown_share
 from evenhand.cli.run import STOPPED
 from evenhand.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
-from evenhand.runs.rescore import rescore as score_again
 from evenhand.runs.scores import means
 from evenhand.runs.stored import open_sources
 from evenhand.studies.agreement import agreements
@@ -46,7 +45,7 @@ def rescore(run: Path, specs: tuple[str, ...], **given: Any) -> int:
     settings = read_settings(given)
     try:
         with shown_share() as tell:
-            results = aio.run(score_again(run, specs, settings, tell))
+            results = api.rescore(run, specs, settings=settings, progress=tell)
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
         return STOPPED

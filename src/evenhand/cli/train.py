@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from evenhand.cli.progress import shown_stages
+from evenhand.cli.listener import shown_workflow
+from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
-from evenhand.training import models
 from evenhand.training.card import cautions, shown
-from evenhand.training.loop import Observer, nobody
-from evenhand.training.options import Algorithm, DPOOptions, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.evaluation import Evaluation, evaluate
+from evenhand.training.options import Algorithm
 from evenhand.training.parallel import is_main
+from evenhand.workflows.train import make_recipe, train_recipe, train_stage
 
 if TYPE_CHECKING:
-    from evenhand.training.evaluation import Evaluation
     from evenhand.training.recipe import Recipe
 
-F = TypeVar("F", bound=Callable[..., Any])
 _RANK = 16
-_STAGES = {"sft": SFTOptions, "reward": RewardOptions, "ppo": PPOOptions, "dpo": DPOOptions}
-_OF_THE_RECIPE = ("model", "out", "reward")
-"""Options of stages that follow from the stage before."""
 _PATH = click.Path(path_type=Path)
 
 _WHERE = (
@@ -58,15 +53,6 @@ _SHARED = (
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
 
 
-def _with(options: Iterable[Callable[[Any], Any]]) -> Callable[[F], F]:
-    def add(command: F) -> F:
-        for option in reversed(tuple(options)):
-            command = option(command)
-        return command
-
-    return add
-
-
 @click.group()
 def train() -> None:
     """Train a less biased model from the pairs of debates.
@@ -89,76 +75,52 @@ def train() -> None:
 
 
 @train.command()
-@_with((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
+@with_options((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
 def sft(resume: bool, **given: Any) -> None:
     """Fine-tune a model on the answers of low bias."""
-    models.need_packages()
-    from evenhand.training.sft import train_sft
-
-    options = SFTOptions(**_given(given))
-    with _progress() as announce:
-        record = train_sft(options, resume=resume, observe=announce("sft"))
-    _tell(record, options.out)
+    _train("sft", _given(given), resume=resume)
 
 
 @train.command()
-@_with((*_WHERE, *_PACE, *_SHARED))
+@with_options((*_WHERE, *_PACE, *_SHARED))
 def reward(resume: bool, **given: Any) -> None:
     """Train a reward model on pairs: a higher number for the less biased answer."""
-    models.need_packages()
-    from evenhand.training.reward import train_reward
-
-    options = RewardOptions(**_given(given))
-    with _progress() as announce:
-        record = train_reward(options, resume=resume, observe=announce("reward"))
-    _tell(record, options.out)
+    _train("reward", _given(given), resume=resume)
 
 
 @train.command()
-@_with((*_WHERE, *_PACE))
+@with_options((*_WHERE, *_PACE))
 @click.option("--reward", required=True, metavar="FOLDER", help="The reward model.")
 @click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="What to compare answers with (ppo).")
 @click.option("--answers", type=int, help="To each prompt of a batch, for rloo and grpo (default 4).")
 @click.option("--max-new-tokens", type=int, help="The longest answer that is sampled (default 128).")
 @click.option("--passes", type=int, help="Updates with each batch of answers (default 4).")
 @click.option("--critic-lr", "critic_rate", type=float, help="Learning rate of the critic (default 3e-5).")
-@click.option("--beta", type=float, help="The price of a nat away from the reference (default 0.05).")
-@click.option("--clip", type=float, help="How far a token's probability ratio may move (default 0.2).")
+@click.option("--beta", type=float, help="KL coefficient (default 0.05).")
+@click.option("--clip", type=float, help="Clip range of a token's probability ratio (default 0.2).")
 @click.option("--lam", type=float, help="GAE's λ (default 0.95).")
 @click.option("--gamma", type=float, help="The discount (default 1).")
 @click.option("--temperature", type=float, help="Of the sampled answers (default 1).")
 @click.option("--no-end-penalty", type=float, help="For answers that are cut off (default 0.5).")
-@click.option("--kl-limit", type=float, help="Stop beyond this many nats from the reference (default 20).")
+@click.option("--kl-limit", type=float, help="Stop at this KL divergence from the reference, in nats (default 20).")
 @click.option("--sample-every", type=int, help="Steps between answers kept for reading (default: as --save-every).")
-@_with((*_SHARED, _ADAPTER))
+@with_options((*_SHARED, _ADAPTER))
 def ppo(resume: bool, **given: Any) -> None:
     """Train a fine-tuned model against a reward model, by PPO, or by RLOO, GRPO or ReMax, which need no critic."""
-    models.need_packages()
-    from evenhand.training.ppo import train_ppo
-
-    options = PPOOptions(**_given(given))
-    with _progress() as announce:
-        record = train_ppo(options, resume=resume, observe=announce("ppo"))
-    _tell(record, options.out)
+    _train("ppo", _given(given), resume=resume)
 
 
 @train.command()
-@_with((*_WHERE, *_PACE))
-@click.option("--beta", type=float, help="The price of a nat away from the reference (default 0.1).")
-@_with((*_SHARED, _ADAPTER))
+@with_options((*_WHERE, *_PACE))
+@click.option("--beta", type=float, help="KL coefficient (default 0.1).")
+@with_options((*_SHARED, _ADAPTER))
 def dpo(resume: bool, **given: Any) -> None:
     """Train a fine-tuned model on the pairs themselves, by DPO; it needs no reward model."""
-    models.need_packages()
-    from evenhand.training.dpo import train_dpo
-
-    options = DPOOptions(**_given(given))
-    with _progress() as announce:
-        record = train_dpo(options, resume=resume, observe=announce("dpo"))
-    _tell(record, options.out)
+    _train("dpo", _given(given), resume=resume)
 
 
 @train.command()
-@_with(_WHERE)
+@with_options(_WHERE)
 @click.option(
     "--algorithm",
     type=click.Choice([*get_args(Algorithm), "dpo"]),
@@ -173,38 +135,37 @@ def dpo(resume: bool, **given: Any) -> None:
 @click.option("--judge", metavar="SPEC", help="With --evaluate: who rates opinions (default: the model before).")
 @click.option("--bbq", metavar="FOLDER", help="With --evaluate: the public BBQ instead of the built-in questions.")
 @click.option("--limit", type=int, help="With --evaluate: this many questions of each benchmark (default all).")
-@_with((*_SHARED, _ADAPTER))
+@with_options((*_SHARED, _ADAPTER))
 def recipe(
     resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,
     limit: int | None, **given: Any,
 ) -> None:  # fmt: skip
     """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo, or sft and dpo."""
-    models.need_packages()
-    from evenhand.training.evaluation import Evaluation
-    from evenhand.training.recipe import Recipe, train_recipe
-
     if not evaluate and (judge, bbq, limit) != (None, None, None):
         raise UsageError("--judge, --bbq and --limit say how to measure; add --evaluate.")
     shared = _given(given)
-    model, data, out = (shared.pop(name) for name in ("model", "data", "out"))
-    whole = Recipe(model, data, out, shared, _settings(settings), algorithm)
-    measured = Evaluation(data, judge, bbq, limit, shared.get("device"))
+    whole = make_recipe(shared, _settings(settings), algorithm)
+    measured = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
     if evaluate:
         measured.check()
-    with _progress() as announce:
-        records = train_recipe(whole, resume=resume, announce=announce)
+    with shown_workflow(whole.out) as listener:
+        records = train_recipe(whole, resume=resume, listener=listener)
     for name, record in records.items():
-        _tell(record, out / name)
+        _tell(record, whole.out / name)
     if evaluate:
         _evaluate(measured, whole)
 
 
+def _train(stage: str, options: dict[str, Any], *, resume: bool) -> None:
+    with shown_workflow(options["out"]) as listener:
+        record = train_stage(stage, options, resume=resume, listener=listener)
+    _tell(record, options["out"])
+
+
 def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
     """Run what is to be measured, and show the models side by side."""
-    from evenhand.training.evaluation import evaluate
-
-    with _progress() as announce:
-        runs = evaluate(evaluation, recipe.policies(), recipe.out, announce)
+    with shown_workflow(recipe.out) as listener:
+        runs = evaluate(evaluation, recipe.policies(), recipe.out, listener.stage_began)
     for folders in runs.values():
         print_study(*study_and_report(folders, folders[0].parent / "report.html"))
 
@@ -223,21 +184,10 @@ def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
     for setting in settings:
         key, equals, value = setting.partition("=")
         stage, _, name = key.partition(".")
-        known = _STAGES[stage].__dataclass_fields__ if stage in _STAGES else {}
-        if not equals or name not in known or name in _OF_THE_RECIPE:
+        if not equals:
             raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
         found.setdefault(stage, {})[name] = scalar(value)
     return found
-
-
-@contextlib.contextmanager
-def _progress() -> Generator[Callable[[str], Observer]]:
-    """Announces stages, and shows the steps of each; of several processes only the main one does."""
-    if is_main():
-        with shown_stages() as announce:
-            yield announce
-    else:
-        yield lambda _stage: nobody
 
 
 def _tell(record: Mapping[str, Any], folder: Path) -> None:

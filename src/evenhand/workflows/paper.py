@@ -83,11 +83,16 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = ()) -> Paper
     return PaperResult(page, folder / "index.html", written)
 
 
-def check_options(paper: Paper, options: PaperOptions) -> None:
-    """Refuse what the paper would ignore, and what does not go together."""
+def check_choices(paper: Paper, options: PaperOptions) -> None:
+    """Refuse what the paper would ignore."""
     for name in _CHOICES:
         if getattr(options, name) and name not in paper.takes:
             raise UsageError(f"The paper {paper.name} has no use for {name}; remove it.")
+
+
+def check_options(paper: Paper, options: PaperOptions) -> None:
+    """Refuse what the paper would ignore, and what does not go together."""
+    check_choices(paper, options)
     if not options.models:
         raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
     if len(options.models) > 1 and "models" not in paper.takes:

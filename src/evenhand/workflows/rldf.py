@@ -64,6 +64,7 @@ class PlannedTraining:
 
 
 def plan_training(
+    name: str,
     options: PaperOptions,
     out: Path | None,
     *,
@@ -73,13 +74,16 @@ def plan_training(
     stages: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> PlannedTraining:
     """What has to be made for the paper's tables (`train`), for its figures of ablations (`ablate`), or for both."""
+    paper = PAPERS.get(name)
+    if "training" not in paper.takes:
+        raise UsageError(f"Nothing is trained for the paper {name}; remove train, ablate, teacher and stages.")
     if not train and not ablate:
         raise UsageError("--teacher and --set are about what is made; they go with --train or --ablate.")
     if out is None:
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
-    check_options(PAPERS.get(NAME), options)
+    check_options(paper, options)
     making = Making(options, teacher, stages or {})
     ablated = ablation(making, checked_values(ablate)) if ablate else {}
     planned = PlannedTraining(making, out, lessons(making) if train else {}, ablated)

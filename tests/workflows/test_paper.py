@@ -1,0 +1,125 @@
+"""`evenhand.paper`: a paper's tables and figures from Python."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenhand
+from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.models.budget import Limits
+from evenhand.runs.stored import StoredRun
+from evenhand.types import Message, Params
+
+
+def reply(name: str, messages: Sequence[Message], params: Params) -> str:
+    """Chooses B; as a judge is always content; the rest are texts of its own."""
+    if params.schema is not None:
+        numbers = {key: 90 for key, each in params.schema["properties"].items() if each.get("type") == "integer"}
+        return json.dumps({key: numbers.get(key, "words") for key in params.schema["properties"]})
+    return "B" if any("B)" in message.content for message in messages) else f"a kind text by {name}"
+
+
+SMALL: dict[str, Any] = {"models": ["stub/one"], "limit": 1, "completions": 1, "builtin": True, "out": "p"}
+
+
+def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
+    plug(reply)
+
+    made = evenhand.paper("stardtox", **SMALL, listener=listener)
+
+    assert made.html == Path("p/index.html")
+    assert made.html.is_file()
+    assert [path.name for path in made.csv] == ["table2.csv", "table3.csv", "figure3.csv"]
+    assert "stub/one" in made.page.title
+    assert not made.stopped
+    assert [kind for kind, _ in listener.told] == ["began", "ended", "began", "ended"]
+    assert listener.told[1] == ("ended", "realtoxicity: 8 of 8")
+    assert listener.observed[-1] == (55, 55)
+
+
+def test_the_page_is_made_again_without_a_model(plug: Any, listener: Any):
+    loaded = plug(reply)
+    first = evenhand.paper("stardtox", **SMALL).page
+    loaded.clear()
+
+    assert evenhand.paper("stardtox", out="p").page == first
+    assert not loaded
+
+
+def test_fields_of_the_plan_roles_and_the_seed_are_in_every_run_that_has_them(plug: Any, listener: Any):
+    plug(reply)
+    small = {**SMALL, "models": [{"base": "stub/one", "judge": "stub/two"}]}
+
+    evenhand.paper("stardtox", **small, seed=3, temperature=0.5)
+
+    for name, judged in (("realtoxicity", "stub/two"), ("bbq", "stub/two")):
+        run = StoredRun.open(Path("p") / name)
+        assert (run.plan.seeds, run.plan.temperature) == ([3], 0.5)
+        assert run.plan.models[0]["judge"].spec == judged
+        run.store.close()
+
+
+def test_a_budget_that_is_used_up_leaves_a_page_of_what_there_is(plug: Any, listener: Any):
+    plug(reply)
+
+    made = evenhand.paper("stardtox", **SMALL, settings=evenhand.Settings(budget=Limits(calls=6)))
+
+    assert made.stopped
+    assert not Path("p/bbq").exists()
+    assert "bbq was not run; its cells are empty." in made.page.warnings
+
+
+def test_trained_models_stand_beside_the_model(plug: Any, listener: Any):
+    plug(reply)
+
+    made = evenhand.paper(
+        "rldf", models=["stub/one"], judge="stub/judge", trained={"sft": "stub/two", "rldf:GPT-4": "stub/three"},
+        bias=["age"], limit=1, builtin=True, out="p",
+    )  # fmt: skip
+
+    assert {path.name for path in Path("p/opinions").iterdir()} == {"base", "sft", "rldf@GPT-4"}
+    assert made.page.title == "RLDF with stub/one"
+
+
+CASES: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "unknown": ("stardtx", {}, UnknownNameError, "did you mean stardtox"),
+    "no model": ("stardtox", {"models": [], "out": None}, PlanError, "No model is named"),
+    "two models": ("stardtox", {"models": ["fake/A", "fake/B"]}, UsageError, "shows one model"),
+    "another paper's option": ("mabrf", {}, UsageError, "mabrf has no use for completions"),
+    "another paper's, again": ("mabrf", {"models": []}, UsageError, "mabrf has no use for completions"),
+    "another paper's training": ("stardtox", {"train": True}, UsageError, "Nothing is trained for the paper stardtox"),
+    "a role that nobody has": ("stardtox", {"models": [{"base": "fake/A", "critic": "fake/B"}]}, PlanError, "critic"),
+    "a field that no plan has": ("stardtox", {"temprature": 1}, PlanError, "no field 'temprature'"),
+    "data twice": ("stardtox", {"data": "d"}, UsageError, "need no folder"),
+    "no runs": ("stardtox", {"models": [], "out": "none"}, PlanError, "holds no runs of a paper"),
+}
+
+
+@pytest.mark.parametrize(("name", "changed", "kind", "words"), CASES.values(), ids=CASES.keys())
+def test_what_cannot_be_made_is_refused_before_a_call(
+    listener: Any, name: str, changed: dict[str, Any], kind: type[Exception], words: str
+):
+    with pytest.raises(kind, match=words):
+        evenhand.paper(name, **{**SMALL, "models": ["fake/A"], **changed})
+    assert not Path("p").exists()
+
+
+TRAINING: dict[str, tuple[dict[str, Any], str]] = {
+    "a stage that is none": ({"train": True, "stages": {"dpo": {"rate": 1.0}}}, "--set takes STAGE.OPTION=VALUE"),
+    "a text for a number": ({"train": True, "stages": {"pairs": {"per_topic": "a"}}}, "takes a value like 8"),
+    "one value": ({"ablate": {"rounds": [3, 3]}}, "two values or more"),
+    "no number": ({"ablate": {"rounds": [0, 3]}}, "two values or more"),
+    "a parameter that is none": ({"ablate": {"steps": [1, 2]}}, "--ablate takes roles, rounds"),
+    "a teacher alone": ({"teacher": "stub/t"}, "go with --train or --ablate"),
+    "a type that is none": ({"train": True, "bias": ["agee"]}, "did you mean age"),
+}
+
+
+@pytest.mark.parametrize(("changed", "words"), TRAINING.values(), ids=TRAINING.keys())
+def test_a_training_that_cannot_be_is_refused_before_a_call(listener: Any, changed: dict[str, Any], words: str):
+    with pytest.raises(UsageError, match=words):
+        evenhand.paper("rldf", models=["hf/x"], out="p", **changed)
+    assert not Path("p").exists()
