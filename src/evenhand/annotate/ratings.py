@@ -33,6 +33,9 @@ class ArmRating:
     """What people made of one arm, on one scale."""
 
     arm: str
+    """Its label."""
+    run: str
+    method: str
     scale: str
     mean: Interval
     difference: Interval | None
@@ -63,13 +66,25 @@ def import_ratings(folder: Path) -> HumanRatings:
     items: Mapping[str, Mapping[str, str]] = key["items"]
     sheets = [_read_sheet(folder / RATERS / f"{rater}.csv", items.keys()) for rater in key["raters"]]
     arms, baseline = key["arms"], key["baseline"]
-    rows = [_arm(arm, scale, baseline, items, sheets) for scale in SHORTS for arm in arms]
+    origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
+    rows = [_arm(arm, origins[arm], scale, baseline, items, sheets) for scale in SHORTS for arm in arms]
     agreed = {scale: _kappa(sheets, list(items), scale) for scale in SHORTS}
     return HumanRatings(arms, baseline, len(sheets), len(items), rows, agreed)
 
 
+def _origin(label: str) -> dict[str, str]:
+    """Run and method, of keys that do not name them: those of older versions."""
+    run, _, method = label.rpartition(": ")
+    return {"run": run, "method": method}
+
+
 def _arm(
-    arm: str, scale: str, baseline: str, items: Mapping[str, Mapping[str, str]], sheets: Sequence[Sheet]
+    arm: str,
+    origin: Mapping[str, str],
+    scale: str,
+    baseline: str,
+    items: Mapping[str, Mapping[str, str]],
+    sheets: Sequence[Sheet],
 ) -> ArmRating:
     mine = {about["sample"]: name for name, about in items.items() if about["arm"] == arm}
     others = {about["sample"]: name for name, about in items.items() if about["arm"] == baseline}
@@ -81,9 +96,9 @@ def _arm(
     values = [rated(name) for name in mine.values()]
     changes = [rated(name) - rated(others[sample]) for sample, name in mine.items()]
     difference = None if arm == baseline else mean_interval(changes, clusters)
-    return ArmRating(
-        arm, scale, mean_interval(values, clusters), difference, _kappa(sheets, list(mine.values()), scale)
-    )
+    agreed = _kappa(sheets, list(mine.values()), scale)
+    mean = mean_interval(values, clusters)
+    return ArmRating(arm, origin["run"], origin["method"], scale, mean, difference, agreed)
 
 
 def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float | None:

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from evenhand.errors import PlanError, UsageError
-from evenhand.runs.stored import ArmSource, open_sources
+from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
 from evenhand.types import Sample
 
@@ -60,6 +60,7 @@ def export_sheets(
             "seed": seed,
             "raters": [f"rater-{number}" for number in range(1, raters + 1)],
             "arms": arms,
+            "origins": _origins(opened, sources),
             "baseline": next((each.label for each in sources if each.arm.method.name == "default"), arms[0]),
             "runs": [{"run": run.directory.resolve().name, "identity": run.store.get("identity")} for run in opened],
             "samples": len(chosen),
@@ -75,6 +76,12 @@ def export_sheets(
         files[f"{RATERS}/{rater}.csv"] = _sheet(order)
     _write(out, {**files, KEY: orjson.dumps(key, option=orjson.OPT_INDENT_2).decode() + "\n"})
     return key
+
+
+def _origins(runs: Sequence[StoredRun], sources: Sequence[ArmSource]) -> dict[str, dict[str, str]]:
+    """Arm → the run and the method that it is, for readers of the ratings."""
+    names = {id(run.store): run.directory.resolve().name for run in runs}
+    return {each.label: {"run": names[id(each.store)], "method": each.arm.method.name} for each in sources}
 
 
 def _check_folder(out: Path) -> None:

@@ -22,15 +22,17 @@ def read_ratings(file: Path) -> Ratings:
         return {}
     try:
         rows: list[Mapping[str, Any]] = orjson.loads(file.read_bytes())["ratings"]
-        return {(_arm(row["arm"]), row["scale"]): _mean(row["scale"], row["mean"]) for row in rows}
+        return {(_arm(row["run"], row["method"]), row["scale"]): _mean(row["scale"], row["mean"]) for row in rows}
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise DataError("not a file that `evenhand annotate import --out` wrote; remove it.", file=file) from error
+        raise DataError(
+            "not a file that this version of `evenhand annotate import --out` wrote; import the sheets again.",
+            file=file,
+        ) from error
 
 
-def _arm(label: str) -> str:
-    """`rldf_sr: default` is the arm rldf_sr, and `base: cot` the arm cot."""
-    folder, _, method = label.partition(": ")
-    return method if folder == BASE else folder
+def _arm(run: str, method: str) -> str:
+    """A trained model's run is named like its arm; the model as it is has an arm for each method."""
+    return method if run == BASE else run
 
 
 def _mean(scale: str, mean: Mapping[str, Any]) -> Estimate:
