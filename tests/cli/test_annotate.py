@@ -116,6 +116,22 @@ def test_ratings_come_back_by_arm_with_agreement(cli: Any, run: str, tmp_path: P
     assert "BS (lower)" in result.out
 
 
+def test_ratings_say_which_run_and_method_an_arm_is(cli: Any, run: str, tmp_path: Path):
+    assert cli(*RUN, "--method", "default", "--out", "other").code == 0
+    cli("annotate", "export", run, "other", "--out", "r", "--raters", "1")
+    fill(tmp_path / "r", alike)
+
+    def origins() -> set[tuple[str, str]]:
+        cli("annotate", "import", "r", "--out", "found.json")
+        found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+        return {(each["run"], each["method"]) for each in found["ratings"]}
+
+    assert origins() == {("o", "default"), ("o", "fair_prompt"), ("other", "default")}
+    older = {name: value for name, value in key(tmp_path / "r").items() if name != "origins"}
+    (tmp_path / "r" / "key.json").write_text(json.dumps(older), encoding="utf-8")
+    assert origins() == {("o", "default"), ("o", "fair_prompt"), ("other", "default")}
+
+
 def test_kappa_is_that_of_the_bands(cli: Any, run: str, tmp_path: Path):
     cli("annotate", "export", run, "--out", "r", "--raters", "2")
     # Points differ within a band for BS; for LS one rater always says high, so agreement is no better than chance.

@@ -37,8 +37,8 @@ def framed_attention(spec: str, text: Text, options: ModelOptions | None = None,
     try:
         framed: list[Framed] = []
         for name, written in WRITTEN.items():
-            parts = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
-            framed.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), parts))
+            passages = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
+            framed.append(Framed(name, model.attention(messages_of(sample_of(text, name), seed)), passages))
         return framed
     finally:
         aio.run(model.aclose())
