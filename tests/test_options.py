@@ -13,14 +13,14 @@ from evenhand.options import Names, Options, Text
 class Brewing(Options):
     presets: ClassVar = {"strong": {"minutes": 8, "sort": "black"}}
 
-    minutes: int = Field(4, ge=1, le=10, description="How long it steeps.")
-    cups: int = Field(2, ge=1)
-    warmth: float = Field(0.9, gt=0, lt=1)
+    minutes: int = Field(default=4, ge=1, le=10, description="How long it steeps.")
+    cups: int = Field(default=2, ge=1)
+    warmth: float = Field(default=0.9, gt=0, lt=1)
     sort: Literal["black", "green"] = "green"
     milk: bool = False
     guests: Names = ()
     pot: Text | None = None
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
 
 
 def brewed(**given: Any) -> Brewing:
@@ -61,7 +61,7 @@ def test_an_unknown_option_is_refused_with_the_nearest():
 
 def test_whole_numbers_do_where_fractions_are_meant():
     class Share(Options):
-        part: float = Field(0.5, ge=0, le=1)
+        part: float = Field(default=0.5, ge=0, le=1)
 
     assert Share.parse("method x", {"part": 1}).part == 1.0
 

@@ -35,8 +35,8 @@ def _as_text(value: Any) -> Any:
 
 def _as_names(value: Any) -> Any:
     """A list of names, or one text with commas or plus signs; everything becomes text, to be refused by name."""
-    if value is None:
-        return None
+    if value is None or value == "":
+        return () if value == "" else None
     names = cast("Iterable[Any]", value) if isinstance(value, list | tuple) else re.split(r"[,+]", str(value))
     return tuple(str(name).strip() for name in names)
 
@@ -62,10 +62,10 @@ class Option:
 
 
 class Options(BaseModel):
-    """The base of all options. A field has a type, bounds and a description: `Field(0.1, ge=0, le=1, description=…)`.
+    """The base of all options; a field has a type, bounds and a description.
 
-    The fields' defaults are the preset `evenhand`; `presets` may name others. A rule between fields is a validator
-    that raises PlanError.
+    `toxicity: float = Field(default=0.1, ge=0, le=1, description="…")`. The fields' defaults are the preset `evenhand`;
+    `presets` may name others. A rule between fields is a validator that raises PlanError.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -9,10 +9,11 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
 from evenhand.models.base import Model, check_request
+from evenhand.options import Options, Options_co
 from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.search.base import Finder
@@ -22,6 +23,7 @@ BASE = "base"
 """The role of the model that is audited or guarded."""
 
 TurnSink = Callable[[Turn], Awaitable[None]]
+OtherOptions = TypeVar("OtherOptions", bound=Options)
 LookUp = Callable[[str, Sequence[Message], Params], Generation | None]
 """(role, messages, params) → the stored answer to this call."""
 
@@ -37,13 +39,16 @@ class Answering:
 
 
 @dataclass(slots=True)
-class Session:
-    """The models, options and seed for one sample, and the trace so far."""
+class Session(Generic[Options_co]):
+    """The models, options and seed for one sample, and the trace so far.
+
+    `Session[CotOptions]` is a session of a method with these options; a plain `Session` is one of any method.
+    """
 
     sample: Sample
     models: Mapping[str, Model]
     seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Options_co = field(default_factory=Options)  # pyright: ignore[reportAssignmentType]
     answering: Answering = Answering()
     params: Params = Params()
     """The run's own generation settings; they override a method's defaults, not the settings that it depends on."""
@@ -59,6 +64,10 @@ class Session:
     """The form that a live request wants its answer in, as OpenAI's field of that name."""
     evaluating: Callable[..., Awaitable[Any]] | None = None
     """Called instead of an evaluator, so that the guard can record every verdict."""
+
+    def with_options(self, options: OtherOptions) -> Session[OtherOptions]:
+        """The same session with other options; the trace is shared."""
+        return cast("Session[OtherOptions]", replace(self, options=options))
 
     def model(self, role: str = BASE) -> Model:
         """The model for `role`; roles without a model of their own use the base model."""

@@ -306,4 +306,4 @@ async def test_the_agents_are_asked_at_the_papers_temperature():
 
 def test_a_session_that_cannot_search_says_so():
     with pytest.raises(PlanError, match="This session cannot search"):
-        search_agent(Session(QUESTION, {"base": FunctionModel(searching())}), "wikipedia")
+        search_agent(Session(QUESTION, {"base": FunctionModel(searching())}), "wikipedia", results=3, pages=2)

@@ -130,7 +130,7 @@ WRONG: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_options_that_make_no_sense_are_refused_by_the_plan(name: str, value: Any):
-    with pytest.raises(PlanError, match=f"StarDTox's option {name} is"):
+    with pytest.raises(PlanError, match=f"The option {name} of the method stardtox must be"):
         checked(**{name: value})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import PlanError, UnknownNameError
-from evenhand.methods.base import METHODS, check_fit
+from evenhand.methods.base import METHODS, WritingOptions, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.session import Answering, Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Snapshot, Unscored
@@ -215,7 +215,7 @@ def test_an_unknown_option_is_refused_by_name():
 
 
 def test_options_go_over_the_defaults():
-    assert METHODS.get("cot").with_options({"max_tokens": 3}) == {"max_tokens": 3, "temperature": 0.0}
+    assert METHODS.get("cot").with_options({"max_tokens": 3}) == WritingOptions(max_tokens=3, temperature=0.0)
 
 
 def test_a_method_that_does_not_fit_is_refused_before_any_call():

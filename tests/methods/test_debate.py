@@ -306,13 +306,12 @@ def test_a_rank_names_each_letter_once(text: str, rank: tuple[str, ...] | None):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rounds": 0}, "rounds is a whole number from 1 to 20, not 0"),
-        ({"rounds": 2.5}, "rounds is a whole number from 1 to 20, not 2.5"),
-        ({"temperature": 3}, "temperature is a number from 0 to 2, not 3"),
-        ({"max_tokens": True}, "max_tokens is a whole number from 16 to 100000, not True"),
+        ({"rounds": 0}, "rounds of the method debate must be a whole number from 1 to 20, not 0"),
+        ({"rounds": 2.5}, "rounds of the method debate must be a whole number from 1 to 20, not 2.5"),
+        ({"temperature": 3}, "temperature of the method debate must be a number from 0 to 2, not 3"),
+        ({"max_tokens": True}, "max_tokens of the method debate must be a whole number from 16 to 100000, not True"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str):
-    assert DEBATE.check is not None
     with pytest.raises(PlanError, match=message):
-        DEBATE.check("debate", DEBATE.with_options(options))
+        DEBATE.with_options(options)

@@ -92,7 +92,5 @@ def test_the_word_named_first_depends_on_the_text_and_not_on_the_framing():
 async def test_other_questions_and_options_are_refused():
     with pytest.raises(PlanError, match="yes-or-no"):
         await run(likely(0.5), replace(SAMPLE, choices=("A man", "A woman", "Unknown")))
-    check = METHODS.get("framing").check
-    assert check is not None
-    with pytest.raises(PlanError, match="true or false"):
-        check("choice", {"rating": 3})
+    with pytest.raises(PlanError, match="rating of the method framing must be true or false, not 3"):
+        METHODS.get("framing").with_options({"rating": 3})

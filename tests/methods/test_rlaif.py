@@ -9,7 +9,6 @@ from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.debates.records import DECLINED, ROUNDS, statements_in
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.options import check_options
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.session import Session
@@ -148,17 +147,16 @@ async def test_it_is_graded_as_a_debate_of_one_round():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"answers": 1}, "answers is a whole number from 2 to 26, not 1"),
-        ({"answers": 27}, "answers is a whole number from 2 to 26, not 27"),
-        ({"temperature": 3}, "temperature is a number from 0 to 2, not 3"),
+        ({"answers": 1}, "answers of the method rlaif must be a whole number from 2 to 26, not 1"),
+        ({"answers": 27}, "answers of the method rlaif must be a whole number from 2 to 26, not 27"),
+        ({"temperature": 3}, "temperature of the method rlaif must be a number from 0 to 2, not 3"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str):
-    assert RLAIF.check is not None
     with pytest.raises(PlanError, match=message):
-        RLAIF.check("debate", RLAIF.with_options(options))
+        RLAIF.with_options(options)
 
 
 def test_answers_that_would_all_be_the_same_are_refused() -> None:
     with pytest.raises(PlanError, match="temperature 0"):
-        check_options("debate", METHODS.get("rlaif").with_options({"temperature": 0}))
+        RLAIF.with_options({"temperature": 0})

@@ -114,11 +114,23 @@ async def test_an_order_in_a_page_changes_neither_prompts_nor_answer():
         ({"provider": "wikpedia"}, UnknownNameError, "did you mean wikipedia"),
         ({"provider": "replay"}, UsageError, "needs something after its name"),
         ({"provider": ""}, UsageError, "search provider"),
-        ({"provider": "wikipedia", "results": 0}, PlanError, "results of search is a whole number from 1 to 20, not 0"),
-        ({"provider": "wikipedia", "results": 21}, PlanError, "results of search is a whole number from 1 to 20"),
-        ({"provider": "wikipedia", "pages": -1}, PlanError, "pages of search is a whole number from 0 to 20, not -1"),
-        ({"provider": "wikipedia", "pages": 1.5}, PlanError, "pages of search is a whole number"),
-        ({"provider": "wikipedia", "pages": True}, PlanError, "pages of search is a whole number"),
+        (
+            {"provider": "wikipedia", "results": 0},
+            PlanError,
+            "results of the method search must be a whole number from 1 to 20, not 0",
+        ),
+        (
+            {"provider": "wikipedia", "results": 21},
+            PlanError,
+            "results of the method search must be a whole number from 1 to 20",
+        ),
+        (
+            {"provider": "wikipedia", "pages": -1},
+            PlanError,
+            "pages of the method search must be a whole number from 0 to 20, not -1",
+        ),
+        ({"provider": "wikipedia", "pages": 1.5}, PlanError, "pages of the method search must be a whole number"),
+        ({"provider": "wikipedia", "pages": True}, PlanError, "pages of the method search must be a whole number"),
     ],
     ids=str,
 )

@@ -76,15 +76,22 @@ async def _choose_once(
 
 
 async def deliberate(
-    session: Session, sample: Sample, first: Prompt, then: Prompt, *, agent: str, made: str, wordy: bool = True
+    session: Session,
+    sample: Sample,
+    first: Prompt,
+    then: Prompt,
+    params: Params,
+    *,
+    agent: str,
+    made: str,
+    wordy: bool = True,
 ) -> Outcome:
     """Two turns: free text first, then the choice in the same conversation; `made` names the text in the notes.
 
-    The method's options `temperature` and `max_tokens` apply to the first turn, which shows the choices in the order of
-    the question that follows. With `wordy`, a first turn that reads like a refusal counts as one.
+    `params` apply to the first turn, which shows the choices in the order of the question that follows. With `wordy`,
+    a first turn that reads like a refusal counts as one.
     """
     question = first.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
     completion = (await session.ask(first, question, params, agent=agent)).completions[0]
     refusal = declined(completion)
     if refusal is None and wordy and looks_like_refusal(completion.text):

@@ -31,8 +31,8 @@ __all__ = ["Opinions", "sample_of"]
 class OpinionsOptions(Options):
     """What `opinions` takes."""
 
-    bias: Names | None = Field(None, description="Only these types of bias; all by default.")
-    data: Text | None = Field(None, description="A file of debate topics, or a folder of `evenhand pairs`.")
+    bias: Names | None = Field(default=None, description="Only these types of bias; all by default.")
+    data: Text | None = Field(default=None, description="A file of debate topics, or a folder of `evenhand pairs`.")
 
 
 class Opinions(Benchmark[OpinionsOptions]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.asking.judge import judge
-from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.words import UNKIND, without_scores
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Rubric
@@ -15,9 +15,9 @@ from evenhand.untrusted import fenced
 
 
 @evaluator("bias", kinds={"completion", "answer", "chat"})
-async def bias(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+async def bias(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator in LLM mode. Brain: a judge. Toolbox: a rubric. Memory: none."""
-    threshold = float(session.options["toxicity"])
+    threshold = session.options.toxicity
     live = sample.kind == "chat"  # what strangers write now may try to leave its quotation marks
     asked, said = (fenced(sample.prompt), fenced(answer.text)) if live else (sample.prompt, answer.text)
     found = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")

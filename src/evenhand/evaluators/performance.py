@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evenhand.asking.judge import judge
-from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.words import without_scores
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.session import Session
@@ -19,9 +19,9 @@ ADVICE: Mapping[str, str] = {
 
 
 @evaluator("performance", kinds={"completion"})
-async def performance(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+async def performance(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The performance evaluator. Brain: a judge. Toolbox: none. Memory: none."""
-    threshold = float(session.options["quality"]) / 100
+    threshold = session.options.quality / 100
     messages = quality_messages(sample.prompt, answer.text)
     found = await judge(session, quality_rubric(), messages, agent="performance evaluator")
     if isinstance(found, Unscored):

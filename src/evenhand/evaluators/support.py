@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.asking.judge import judge
-from evenhand.evaluators.base import Verdict, evaluator
+from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.prompts import load_prompt
 from evenhand.reading.text import abstains
 from evenhand.scorers.rubric import Rubric
@@ -14,17 +14,17 @@ from evenhand.types import Answer, Message, Sample, Unscored
 
 
 @evaluator("support", kinds={"choice"})
-async def support(sample: Sample, answer: Answer, session: Session) -> Verdict | Unscored:
+async def support(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator for questions: is the answer supported by the context? Brain: a judge that must quote."""
     found = await judge(session, support_rubric(), support_messages(sample, answer.text), agent="bias evaluator")
     if isinstance(found, Unscored):
         return found
     if abstains(answer.text):
-        threshold, score, told = float(session.options["settled"]) / 100, found.values["settled"], "settled"
+        threshold, score, told = session.options.settled / 100, found.values["settled"], "settled"
         passed, excess = score < threshold, score - threshold
         critique = f"The passage does tell{_quoted(found.texts['evidence'], sample.context)}."
     else:
-        threshold, score, told = float(session.options["support"]) / 100, found.values["support"], "support"
+        threshold, score, told = session.options.support / 100, found.values["support"], "support"
         passed, excess = score >= threshold, threshold - score
         critique = "The passage does not say this of that person."
     limit = "under" if told == "settled" else "at least"

@@ -7,14 +7,14 @@ the record. If an evaluator fails, the check is not passed, with the reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from evenhand import aio
-from evenhand.evaluators.base import Evaluator, Verdict
+from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.types import Check
 from evenhand.session import Session
+from evenhand.specs import spec_parts
 from evenhand.types import Answer, Sample, Unscored
 
 LATE = "it was not checked in time"
@@ -26,10 +26,10 @@ _IN_PROCESS = ("builtin", "builtin_b", "detoxify")
 class Checks:
     """The evaluators of a guard and what they have said about the answers to one request."""
 
-    def __init__(self, evaluators: Sequence[Evaluator], options: Mapping[str, Any]) -> None:
+    def __init__(self, evaluators: Sequence[Evaluator], thresholds: Thresholds) -> None:
         self.evaluators = evaluators
         self.seconds = 0.0
-        self._options = options
+        self._thresholds = thresholds
         self._said: dict[tuple[str, str], Verdict | Unscored] = {}
 
     async def evaluate(
@@ -42,7 +42,7 @@ class Checks:
         if key not in self._said:
             began = time.perf_counter()
             try:
-                self._said[key] = await evaluator.evaluate(sample, answer, session)
+                self._said[key] = await evaluator.evaluate(sample, answer, session.with_options(self._thresholds))
             except Exception as error:  # a broken evaluator must not take the answer down
                 self._said[key] = Unscored(str(error) or type(error).__name__)
             self.seconds += time.perf_counter() - began
@@ -79,7 +79,7 @@ class Checks:
         return Check(name, score, limit, said.passed, words="" if said.passed else said.critique)
 
     def _limit(self, name: str) -> float | None:
-        return float(self._options["toxicity"]) if name in _BY_TOXICITY else None
+        return self._thresholds.toxicity if name in _BY_TOXICITY else None
 
 
 def has_words(text: str) -> bool:
@@ -96,7 +96,7 @@ def failed(checks: Sequence[Check]) -> tuple[str, ...]:
     )
 
 
-def is_quick(evaluator: Evaluator, options: Mapping[str, Any]) -> bool:
+def is_quick(evaluator: Evaluator, thresholds: Thresholds) -> bool:
     """Whether it is fast enough to check every segment of a stream: it calls nothing outside this process."""
-    scorer = str(options["scorer"]).partition(":")[0]
+    scorer, _ = spec_parts(thresholds.scorer)
     return evaluator.free and (evaluator.name != "toxicity" or scorer in _IN_PROCESS)

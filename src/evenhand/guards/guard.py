@@ -53,7 +53,7 @@ class Guard:
         self._scorers: dict[str, Scorer] = {}
         if any(each.name == "toxicity" for each in chosen.evaluators):
             self._scorer(
-                str(chosen.options["scorer"])
+                chosen.thresholds.scorer
             )  # a scorer that does not work is reported now, not with the first answer
         self._upstream_is_given = isinstance(model, Upstream)
         self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)

@@ -27,6 +27,7 @@ from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import Model
 from evenhand.models.budget import Price
+from evenhand.options import Options
 from evenhand.reading.json_form import wants_json
 from evenhand.scorers.base import Scorer
 from evenhand.session import BASE, Session
@@ -58,7 +59,7 @@ class Loop:
         method = setup.method
         if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
-        self.checks = Checks(method.evaluators, method.options)
+        self.checks = Checks(method.evaluators, method.thresholds)
         self.session = self._session(method.options)
         self.outcome: Outcome | None = None
         self.wordless: RawAnswer | None = None
@@ -170,7 +171,7 @@ class Loop:
     async def _best_so_far(self) -> str:
         if not self.request.answers:
             raise UpstreamTimeout(f"No answer came within the latency budget of {self.setup.policy.latency:g} seconds.")
-        quick = [each for each in self.checks.evaluators if is_quick(each, self.setup.method.options)]
+        quick = [each for each in self.checks.evaluators if is_quick(each, self.setup.method.thresholds)]
         for answer in self.request.answers:
             if answer.text.strip():
                 for each in quick:
@@ -189,7 +190,7 @@ class Loop:
         misformed = any(check.name == json_form.name and not check.passed for check in checks)
         return misformed, sum(not check.passed for check in checks), round(self.checks.excess(text), 6)
 
-    def _session(self, options: Mapping[str, Any]) -> Session:
+    def _session(self, options: Options) -> Session:
         request = self.request
         sample = Sample("guard", "chat", last_words(request.conversation), messages=request.conversation)
         models: dict[str, Model] = {

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import yaml
-
-from evenhand.errors import PlanError, UsageError
-from evenhand.evaluators.base import Evaluator
+from evenhand.errors import PlanError
+from evenhand.evaluators.base import Evaluator, Thresholds
 from evenhand.guards.policy import GuardPolicy
-from evenhand.methods.base import METHODS, Method, check_fit, check_numbers
+from evenhand.methods.base import METHODS, Method, check_fit
+from evenhand.options import Options
+from evenhand.specs import read_spec
 
-_THRESHOLDS: Mapping[str, Any] = {"toxicity": 0.5, "scorer": "builtin"}
-"""Options of the evaluators. Answers are of all kinds: the makers of the scores count nothing under 0.5 as toxic."""
-_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": _THRESHOLDS["toxicity"]}
-"""Defaults that differ from those of a study. A client pays for all candidates, and only one is returned."""
+_THRESHOLDS = ("toxicity", "scorer")
+"""The options of evaluators that a policy may set."""
+_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
+"""Defaults that differ from those of a study. A client pays for all candidates, and only one is returned. Answers are
+of all kinds: the makers of the scores count nothing under 0.5 as toxic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,9 @@ class GuardMethod:
     """A method with its options, and the evaluators that look at its answers."""
 
     method: Method
-    options: Mapping[str, Any]
-    """The method's own and those of the evaluators."""
+    options: Options
+    thresholds: Thresholds
+    """What the evaluators go by; the method's options, if these are among them."""
     evaluators: tuple[Evaluator, ...]
 
     @property
@@ -45,37 +47,23 @@ class GuardMethod:
 
 def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
     """The method that `spec` names, fit for conversations; under the policy `flag` the model's own answer stands."""
-    name, _, listed = spec.partition(":")
+    name, given = read_spec(spec)
     chosen = METHODS.get(name)
     check_fit(chosen, "chat", "the guard")
-    given = _read_options(listed)
     for key in policy.thresholds:
         if key not in _THRESHOLDS:
             raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
-    thresholds = {key: value for key, value in policy.thresholds.items() if key not in given}
-    wanted = {**{key: _LIVE[key] for key in _LIVE if key in chosen.defaults}, **given}
+    live = {**_LIVE, **policy.thresholds}
+    options = chosen.with_options({**{key: live[key] for key in live if key in chosen.options.model_fields}, **given})
+    evaluators = policy.checks()
     if chosen.revision is not None:
         # Its loop ends when all its evaluators pass an answer, so the guard's are among them.
-        wanted = chosen.revision.add_evaluators(wanted, policy.evaluators)
-    options = {**_THRESHOLDS, **chosen.with_options(wanted), **thresholds}
-    check_numbers("The guard's", options, {"toxicity": (0, 1)}, fractions=("toxicity",))
-    evaluators = policy.checks() if chosen.revision is None else tuple(chosen.revision.evaluators("chat", options))
+        options = chosen.revision.add_evaluators(options, policy.evaluators)
+        evaluators = tuple(chosen.revision.evaluators("chat", options))
     if chosen.check is not None:
         chosen.check("chat", options)
+    own = Thresholds.parse("guard", {key: live[key] for key in _THRESHOLDS if key in live})
+    thresholds = options if isinstance(options, Thresholds) else own
     if policy.action == "flag":
         chosen = METHODS.get("default")
-    return GuardMethod(chosen, options, evaluators)
-
-
-def _read_options(listed: str) -> dict[str, Any]:
-    """KEY=VALUE,…; values are read like YAML scalars, so 3 is a number and true a truth."""
-    options: dict[str, Any] = {}
-    for text in filter(None, listed.split(",")):
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"A method's options are written NAME:KEY=VALUE,…, not {text!r}.")
-        try:
-            options[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            options[key.strip()] = value
-    return options
+    return GuardMethod(chosen, options, thresholds, evaluators)

@@ -33,7 +33,7 @@ async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerat
     """The answer to a request, segment by segment; the last one is empty and carries the record."""
     loop = Loop(setup, body)
     streams = setup.method.method.streams
-    quick = all(is_quick(each, setup.method.options) for each in loop.checks.evaluators)
+    quick = all(is_quick(each, setup.method.thresholds) for each in loop.checks.evaluators)
     if streams is not None and quick and not wants_json(loop.request.response_format):
         async with aclosing(_Stream(loop, streams).run()) as stream:
             async for segment in stream:

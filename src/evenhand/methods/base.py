@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from evenhand.errors import PlanError, UnknownNameError
+from pydantic import Field
+
+from evenhand.errors import PlanError
 from evenhand.evaluators.base import Evaluator
 from evenhand.evaluators.calibration import JudgeTest
 from evenhand.models.base import Feature
+from evenhand.options import Options
 from evenhand.prompts import Prompt
 from evenhand.registry import Registry
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample, SampleKind
+from evenhand.types import Message, Outcome, Params, Sample, SampleKind
 
-Run = Callable[[Sample, Session], Awaitable[Outcome]]
-Check = Callable[[SampleKind, Mapping[str, Any]], object]
-"""Raises PlanError for options that do not fit the kind of sample."""
+OptionsT = TypeVar("OptionsT", bound=Options)
+Run = Callable[[Sample, Session[OptionsT]], Awaitable[Outcome]]
+Check = Callable[[SampleKind, OptionsT], object]
+"""Raises PlanError for options that do not fit the kind of sample, or that name what is not there."""
 FirstQuestion = Callable[[Sample], tuple[Prompt, tuple[Message, ...]]]
 """The prompt and the messages that ask for the first answer to a conversation."""
 
 
+class WritingOptions(Options):
+    """How freely and how much an agent writes."""
+
+    temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
+    max_tokens: int = Field(default=256, ge=1, le=100_000, description="The most tokens of a reply.")
+
+    @property
+    def params(self) -> Params:
+        return Params(temperature=self.temperature, max_tokens=self.max_tokens)
+
+
 @dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(Generic[OptionsT]):
     """How a method revises answers that its evaluators object to; the guard adds its own checks to the evaluators."""
 
-    evaluators: Callable[[SampleKind, Mapping[str, Any]], Sequence[Evaluator]]
+    evaluators: Callable[[SampleKind, OptionsT], Sequence[Evaluator]]
     """The evaluators of an answer under these options."""
-    add_evaluators: Callable[[Mapping[str, Any], Sequence[str]], dict[str, Any]]
-    """The given options, changed so that the evaluators of these names are asked too."""
-    most: Callable[[Mapping[str, Any]], int]
+    add_evaluators: Callable[[OptionsT, Sequence[str]], OptionsT]
+    """The options, changed so that the evaluators of these names are asked too."""
+    most: Callable[[OptionsT], int]
     """The maximum number of revisions under these options."""
     prompt: Callable[[], Prompt]
     """Asks for a new answer to a conversation; its variable is `critiques`."""
@@ -38,7 +53,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A named algorithm with the sample kinds it serves, the model roles it uses and its options' defaults.
+    """A named algorithm with the sample kinds it serves, the model roles it uses and its options.
 
     The fields from `streams` on are declarations for the guard, the doctor and the studies; all are optional.
     """
@@ -46,27 +61,24 @@ class Method:
     name: str
     summary: str
     kinds: frozenset[SampleKind]
-    run: Run
+    run: Run[Any]
     roles: tuple[str, ...] = ("base",)
     needs: frozenset[Feature] = frozenset()
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    check: Check | None = None
+    options: type[Options] = Options
+    check: Check[Any] | None = None
     """What a plan asks before any call is made."""
     streams: FirstQuestion | None = None
     """Asks for the first answer, if that is the model's own and may be streamed while it is written."""
-    revision: Revision | None = None
+    revision: Revision[Any] | None = None
     """How it revises answers; the guard's checks then join its loop."""
     calibration: JudgeTest | None = None
     """Texts that its judge should tell apart, for `evenhand doctor MODEL --as-judge`."""
     baselines: tuple[str, ...] = ()
     """Methods that do the same without its mitigation, the closest first; audits look for over-correction there."""
 
-    def with_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults with the given options over them; an unknown option is refused by name."""
-        for name in given:
-            if name not in self.defaults:
-                raise UnknownNameError(f"option of the method {self.name}", name, self.defaults)
-        return {**self.defaults, **given}
+    def with_options(self, given: Mapping[str, Any]) -> Options:
+        """The given options over those of the preset and the defaults; what is wrong is refused by name."""
+        return self.options.parse(f"method {self.name}", given)
 
 
 METHODS: Registry[Method] = Registry("method", package="evenhand.methods")
@@ -78,16 +90,16 @@ def method(
     kinds: set[SampleKind],
     roles: tuple[str, ...] = ("base",),
     needs: frozenset[Feature] = frozenset(),
-    check: Check | None = None,
+    options: type[OptionsT] = Options,
+    check: Check[OptionsT] | None = None,
     streams: FirstQuestion | None = None,
-    revision: Revision | None = None,
+    revision: Revision[OptionsT] | None = None,
     calibration: JudgeTest | None = None,
     baselines: tuple[str, ...] = (),
-    **defaults: Any,
-) -> Callable[[Run], Method]:
+) -> Callable[[Run[OptionsT]], Method]:
     """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
 
-    def wrap(run: Run) -> Method:
+    def wrap(run: Run[OptionsT]) -> Method:
         summary = (run.__doc__ or "").strip().partition("\n")[0]
         made = Method(
             name,
@@ -96,7 +108,7 @@ def method(
             run,
             roles,
             needs,
-            defaults,
+            options,
             check,
             streams=streams,
             revision=revision,
@@ -106,20 +118,6 @@ def method(
         return METHODS.register(name)(made)
 
     return wrap
-
-
-def check_numbers(
-    whose: str, options: Mapping[str, Any], bounds: Mapping[str, tuple[float, float]], fractions: Collection[str] = ()
-) -> None:
-    """Refuse numbers out of their bounds, and fractions where whole numbers are meant; options not given are fine."""
-    for name, (least, most) in bounds.items():
-        if name not in options:
-            continue
-        value = options[name]
-        number = isinstance(value, int) or (isinstance(value, float) and name in fractions)
-        if not number or isinstance(value, bool) or not least <= value <= most:
-            what = "a number" if name in fractions else "a whole number"
-            raise PlanError(f"{whose} option {name} is {what} from {least:g} to {most:g}, not {value!r}.")
 
 
 def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:

@@ -11,11 +11,11 @@ from evenhand.benchmarks.debates.records import Statement
 from evenhand.methods.base import method
 from evenhand.methods.debate import concluded
 from evenhand.methods.debate.debaters import TEACHER, Silence, debating_role, read_statement
-from evenhand.methods.debate.options import check_options
+from evenhand.methods.debate.options import RlaifOptions
 from evenhand.methods.debate.referee import REFEREE, judge
 from evenhand.methods.default import plain_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Outcome, Params, Sample
+from evenhand.types import Outcome, Sample
 
 PROMPT = plain_prompt("chat")
 
@@ -24,24 +24,18 @@ PROMPT = plain_prompt("chat")
     "rlaif",
     kinds={"debate"},
     roles=(BASE, TEACHER, REFEREE),
-    check=check_options,
-    answers=4,
-    temperature=1.0,
-    max_tokens=160,
-    referee_tokens=0,
-    scoring="numbers",
+    options=RlaifOptions,
 )
-async def rlaif(sample: Sample, session: Session) -> Outcome:
+async def rlaif(sample: Sample, session: Session[RlaifOptions]) -> Outcome:
     """Several answers to the question, scored for bias by a referee, without a debate (RLAIF)."""
-    names = [f"answer {number}" for number in range(1, int(session.options["answers"]) + 1)]
+    names = [f"answer {number}" for number in range(1, session.options.answers + 1)]
     said = dict(zip(names, await aio.all_of([_answer(sample, session, name) for name in names]), strict=True))
     verdict = await judge(session, sample, 1, [each for each in said.values() if isinstance(each, Statement)])
     return concluded([{**said, REFEREE: verdict}])
 
 
-async def _answer(sample: Sample, session: Session, name: str) -> Statement | Silence:
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
+async def _answer(sample: Sample, session: Session[RlaifOptions], name: str) -> Statement | Silence:
     messages = PROMPT.render(question=sample.prompt)
-    generation = await session.ask(PROMPT, messages, params, agent=name, role=debating_role(session))
+    generation = await session.ask(PROMPT, messages, session.options.params, agent=name, role=debating_role(session))
     text = read_statement(generation.completions[0], name)
     return Statement(name, 1, text) if isinstance(text, str) else text

@@ -18,6 +18,7 @@ from evenhand.methods.base import Method
 from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.fake import FunctionModel, estimate_tokens
+from evenhand.options import Options
 from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import Arm, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
@@ -63,8 +64,7 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     scale = total / max(1, len(tried))
     forecasts: list[Forecast] = []
     for arm, method, options in arms:
-        if "scorer" in options:
-            pool.get(options["scorer"])
+        pool.load_for(options)
         used, outcomes = await _arm(plan, arm, method, options, tried, prices)
         forecasts.append(Forecast(arm.label, total, _scaled(used, scale)))
         for sample, outcome in zip(tried, outcomes, strict=True):
@@ -82,7 +82,7 @@ async def _arm(
     plan: Plan,
     arm: Arm,
     method: Method,
-    options: Mapping[str, Any],
+    options: Options,
     tried: Sequence[Sample],
     prices: Mapping[str, Price],
 ) -> tuple[Usage, list[Outcome]]:

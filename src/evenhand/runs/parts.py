@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evenhand.benchmarks.base import Benchmark
 from evenhand.errors import PlanError
@@ -15,6 +14,7 @@ from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.request import model_identity
+from evenhand.options import Options
 from evenhand.runs.plan import Arm, ModelPlan, Plan
 
 
@@ -36,7 +36,7 @@ class LoadedArm:
 
     arm: Arm
     method: Method
-    options: Mapping[str, Any]
+    options: Options
     models: Mapping[str, Model]
     identities: Mapping[str, bytes]
 
@@ -46,9 +46,9 @@ def scorer_id(benchmark: Benchmark) -> str:
     return f"{benchmark.name}@{benchmark.version}"
 
 
-def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Mapping[str, Any]]]:
+def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Options]]:
     """The arms with their methods, refused here if anything does not fit, before any call is made."""
-    checked: list[tuple[Arm, Method, Mapping[str, Any]]] = []
+    checked: list[tuple[Arm, Method, Options]] = []
     for arm in plan.arms():
         method = METHODS.get(arm.method.name)
         check_fit(method, benchmark.kind, benchmark.name)
@@ -91,7 +91,7 @@ async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> A
             cache.close()
 
 
-def load_arm(arm: Arm, method: Method, options: Mapping[str, Any], models: Mapping[str, Model]) -> LoadedArm:
+def load_arm(arm: Arm, method: Method, options: Options, models: Mapping[str, Model]) -> LoadedArm:
     chosen = {role: models[model_key(model)] for role, model in arm.models.items()}
     for role in method.roles:
         model = chosen.get(role, chosen["base"])

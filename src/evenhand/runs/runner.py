@@ -115,8 +115,7 @@ class Runner:
             self._scorers = [self._pool.get(spec) for spec in specs]
             check_scorers(self._scorers, self._benchmark.kind)
             for _, _, options in arms:
-                if "scorer" in options:
-                    self._pool.get(options["scorer"])
+                self._pool.load_for(options)
                 self._searches.load_for(options)
             with self._opened(models) as store:
                 budget.spent = sum(store.usage().values(), store.scoring())

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenhand.errors import EndpointError, PlanError, UsageError
 from evenhand.models.base import Model, WrappedModel, gather_closed
+from evenhand.options import Options
 from evenhand.runs.plan import Plan
 from evenhand.runs.rows import FINAL, Scored
 from evenhand.scorers.base import LoadModel, Scorer, Scores, load_scorer
@@ -50,6 +51,11 @@ class ScorerPool:
         if spec not in self._scorers:
             self._scorers[spec] = PooledScorer(load_scorer(spec, self._model, self._default))
         return self._scorers[spec]
+
+    def load_for(self, options: Options) -> None:
+        """Load the scorer that a method's options name, so that what is wrong shows before any call."""
+        if spec := getattr(options, "scorer", None):
+            self.get(spec)
 
     def _model(self, spec: str) -> Model:
         if spec not in self._shared:

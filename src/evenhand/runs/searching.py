@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.options import Options
+
 if TYPE_CHECKING:
     from evenhand.search.searcher import Searcher
 
@@ -31,10 +33,10 @@ class SearchPool:
             self._searches[spec] = load_search(spec, self._cache)
         return self._searches[spec]
 
-    def load_for(self, options: Mapping[str, Any]) -> None:
+    def load_for(self, options: Options) -> None:
         """Load what a method's options name, so that what is wrong shows before any call."""
         for name in OPTIONS:
-            if spec := options.get(name):
+            if spec := getattr(options, name, None):
                 self.get(str(spec))
 
     def fingerprints(self) -> dict[str, Mapping[str, Any]]:

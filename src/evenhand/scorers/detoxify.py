@@ -39,7 +39,7 @@ _OUR_NAME = {
 class DetoxifyOptions(Options):
     """What Detoxify takes."""
 
-    variant: Text = Field(DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
+    variant: Text = Field(default=DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
 
     @field_validator("variant")
     @classmethod

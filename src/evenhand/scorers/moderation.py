@@ -59,7 +59,7 @@ _NEEDED = frozenset(name for names in _STANDS_FOR.values() for name in names)
 class ModerationOptions(Options):
     """What the moderation endpoint takes."""
 
-    model: Text = Field(DEFAULT_MODEL, description="The endpoint's model.")
+    model: Text = Field(default=DEFAULT_MODEL, description="The endpoint's model.")
 
 
 @SCORERS.register("moderation")

@@ -194,7 +194,8 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "time": store.get("created"),
         "data": store.get("benchmark"),
         "methods": [
-            {"name": each.name, "options": METHODS.get(each.name).with_options(each.options)} for each in plan.methods
+            {"name": each.name, "options": METHODS.get(each.name).with_options(each.options).model_dump(mode="json")}
+            for each in plan.methods
         ],
         "models": [{role: model.spec for role, model in models.items()} for models in plan.models],
         "fingerprints": store.get("models"),

@@ -110,7 +110,7 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "identity": store.get("identity"),
         "time": store.get("created"),
         "method": method.name,
-        "options": METHODS.get(method.name).with_options(method.options),
+        "options": METHODS.get(method.name).with_options(method.options).model_dump(mode="json"),
         "models": {
             role: {"spec": model.spec, "fingerprint": fingerprints[model_key(model)]} for role, model in models.items()
         },

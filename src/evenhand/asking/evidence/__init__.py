@@ -233,11 +233,11 @@ class SearchAgent:
         return made if made.facts else replace(made, problem="the sources say nothing to the point")
 
 
-def search_agent(session: Session, spec: str) -> SearchAgent:
-    """The agent that searches with `spec`; the options `results` and `pages` limit what it reads."""
+def search_agent(session: Session, spec: str, *, results: int, pages: int) -> SearchAgent:
+    """The agent that searches with `spec` for so many results per query, and reads so many pages of them."""
     if session.searches is None:
         raise PlanError("This session cannot search; give it searches, or remove the option that names one.")
-    return SearchAgent(session, session.searches(spec), int(session.options["results"]), int(session.options["pages"]))
+    return SearchAgent(session, session.searches(spec), results, pages)
 
 
 def _sources(found: Sequence[SearchResult]) -> tuple[tuple[Source, ...], int]:

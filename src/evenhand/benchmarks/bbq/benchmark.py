@@ -66,8 +66,8 @@ _CELLS: tuple[tuple[Condition, Polarity], ...] = (
 class BBQOptions(Options):
     """What all sets in BBQ's form take."""
 
-    categories: Names | None = Field(None, description="Only these categories; all by default.")
-    legacy: bool = Field(False, description="Add the bias formula of the MABRF paper.")
+    categories: Names | None = Field(default=None, description="Only these categories; all by default.")
+    legacy: bool = Field(default=False, description="Add the bias formula of the MABRF paper.")
 
     @field_validator("categories")
     @classmethod
@@ -81,8 +81,8 @@ class BBQOptions(Options):
 class OfficialOptions(BBQOptions):
     """What the official set takes."""
 
-    data: Text | None = Field(None, description="The folder with the official files; looked for by default.")
-    subset: Text | None = Field(None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
+    data: Text | None = Field(default=None, description="The folder with the official files; looked for by default.")
+    subset: Text | None = Field(default=None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
 
     @field_validator("subset")
     @classmethod

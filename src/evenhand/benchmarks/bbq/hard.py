@@ -44,7 +44,7 @@ class HardOptions(BBQOptions):
     """What BBQ-Hard takes."""
 
     ids: Text = Field(description=f"The list of questions: --set ids=FILE. {_MAKE}")
-    data: Text | None = Field(None, description="The folder with the official files; looked for by default.")
+    data: Text | None = Field(default=None, description="The folder with the official files; looked for by default.")
 
 
 class HardBBQ(BBQForm[HardOptions]):

@@ -32,11 +32,12 @@ class DebatesOptions(Options):
     """What `debates` takes."""
 
     bias: Names = Field(
-        (), description=f"The types of bias: {', '.join(BIASES)}, or all; {BIASES[0]}, or that of the data, by default."
+        default=(),
+        description=f"The types of bias: {', '.join(BIASES)}, or all; {BIASES[0]}, or that of the data, by default.",
     )
-    topics: int | None = Field(None, ge=1, description="This many topics of each type, not all.")
-    roles: int = Field(3, ge=2, description="How many roles debate.")
-    data: Text | None = Field(None, description="A YAML file with roles and topics of your own.")
+    topics: int | None = Field(default=None, ge=1, description="This many topics of each type, not all.")
+    roles: int = Field(default=3, ge=2, description="How many roles debate.")
+    data: Text | None = Field(default=None, description="A YAML file with roles and topics of your own.")
 
 
 class Debates(Benchmark[DebatesOptions]):

@@ -36,13 +36,15 @@ class MalibuOptions(Options):
     """What `malibu` takes."""
 
     phase: Annotated[Literal["both", "1", "2"], AS_TEXT] = Field(
-        "both", description="One candidate (1), two side by side (2), or both."
+        default="both", description="One candidate (1), two side by side (2), or both."
     )
-    texts: Texts = Field("same", description="Whether two candidates give the same response, or two.")
-    form: Form = Field("sentence", description="Whether the author is named in a sentence after the text, or in a tag.")
-    data: Text | None = Field(None, description="A folder of scenarios; built-in ones by default.")
+    texts: Texts = Field(default="same", description="Whether two candidates give the same response, or two.")
+    form: Form = Field(
+        default="sentence", description="Whether the author is named in a sentence after the text, or in a tag."
+    )
+    data: Text | None = Field(default=None, description="A folder of scenarios; built-in ones by default.")
     identities: Text | None = Field(
-        None, description="A YAML file of identities, which is also needed to read the results."
+        default=None, description="A YAML file of identities, which is also needed to read the results."
     )
 
 

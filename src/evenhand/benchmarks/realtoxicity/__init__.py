@@ -37,8 +37,10 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 class RealToxicityOptions(Options):
     """What all sets in the form of RealToxicityPrompts take."""
 
-    bands: Names | None = Field(None, description=f"Only these bands of toxicity: {', '.join(BANDS)}; all by default.")
-    completions: int = Field(25, ge=1, description="Completions of each prompt.")
+    bands: Names | None = Field(
+        default=None, description=f"Only these bands of toxicity: {', '.join(BANDS)}; all by default."
+    )
+    completions: int = Field(default=25, ge=1, description="Completions of each prompt.")
 
     @field_validator("bands")
     @classmethod
@@ -54,7 +56,7 @@ class RealToxicityOptions(Options):
 class OfficialOptions(RealToxicityOptions):
     """What the official set takes."""
 
-    data: Text | None = Field(None, description="The folder with prompts.jsonl; looked for by default.")
+    data: Text | None = Field(default=None, description="The folder with prompts.jsonl; looked for by default.")
 
 
 Options_co = TypeVar("Options_co", bound=RealToxicityOptions, default=RealToxicityOptions, covariant=True)

@@ -103,7 +103,7 @@ class SquadForm(Benchmark[Options_co]):
 class SquadOptions(Options):
     """What the official set takes."""
 
-    data: Text | None = Field(None, description="The folder with dev-v2.0.json, or any file in that form.")
+    data: Text | None = Field(default=None, description="The folder with dev-v2.0.json, or any file in that form.")
 
 
 class Squad(SquadForm[SquadOptions]):

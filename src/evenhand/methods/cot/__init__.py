@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from evenhand.asking.chat import reply, think
 from evenhand.asking.choice import deliberate
-from evenhand.methods.base import method
+from evenhand.methods.base import WritingOptions, method
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Sample
+from evenhand.types import Message, Outcome, Sample
 
 
-@method("cot", kinds={"choice", "chat"}, max_tokens=256, temperature=0.0)
-async def cot(sample: Sample, session: Session) -> Outcome:
+@method("cot", kinds={"choice", "chat"}, options=WritingOptions)
+async def cot(sample: Sample, session: Session[WritingOptions]) -> Outcome:
     """Zero-shot chain of thought: reason step by step, then answer."""
     if sample.kind == "chat":
         return await _answer_conversation(sample, session)
     reason, answer = load_prompt(__file__, "reason"), load_prompt(__file__, "answer")
-    return await deliberate(session, sample, reason, answer, agent="reasoner", made="reasoning")
+    return await deliberate(session, sample, reason, answer, session.options.params, agent="reasoner", made="reasoning")
 
 
-async def _answer_conversation(sample: Sample, session: Session) -> Outcome:
+async def _answer_conversation(sample: Sample, session: Session[WritingOptions]) -> Outcome:
     reason, answer = load_prompt(__file__, "chat_reason"), load_prompt(__file__, "chat_answer")
     question = (*sample.messages, *reason.render())
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
-    reasoning = await think(session, reason, question, params, agent="reasoner")
+    reasoning = await think(session, reason, question, session.options.params, agent="reasoner")
     if not reasoning:
         return Outcome(await reply(session, answer, sample.messages), stop="no_reasoning")
     messages = (*question, Message("assistant", reasoning), *answer.render())

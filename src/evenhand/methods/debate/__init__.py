@@ -43,7 +43,7 @@ from evenhand.benchmarks.debates.records import (
 from evenhand.methods.base import method
 from evenhand.methods.debate.calibrate import CALIBRATION
 from evenhand.methods.debate.debaters import TEACHER, Silence, speak
-from evenhand.methods.debate.options import check_options
+from evenhand.methods.debate.options import DebateOptions
 from evenhand.methods.debate.referee import REFEREE, Verdict, judge
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
@@ -55,15 +55,10 @@ _Turn = Statement | Silence | Verdict
     "debate",
     kinds={"debate"},
     roles=(BASE, TEACHER, REFEREE),
-    check=check_options,
+    options=DebateOptions,
     calibration=CALIBRATION,
-    rounds=5,
-    temperature=0.7,
-    max_tokens=160,
-    referee_tokens=0,
-    scoring="numbers",
 )
-async def debate(sample: Sample, session: Session) -> Outcome:
+async def debate(sample: Sample, session: Session[DebateOptions]) -> Outcome:
     """Roles debate the question over rounds; a referee scores the bias of every statement (RLDF)."""
     roles = {role.name: role for role in roles_of(sample)}
 
@@ -76,7 +71,7 @@ async def debate(sample: Sample, session: Session) -> Outcome:
         return await speak(session, sample, roles[name], number, others, _own(latest.get(REFEREE), name))
 
     # The referee is one of the speakers: it comes last in each round, and is heard in the next.
-    rounds = await Panel((*roles, REFEREE), int(session.options["rounds"])).hold(turn)
+    rounds = await Panel((*roles, REFEREE), session.options.rounds).hold(turn)
     return concluded(rounds)
 
 

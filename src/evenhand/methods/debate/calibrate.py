@@ -7,7 +7,6 @@ both orders; then each alone, by the odds of yes. The texts are ours, and debate
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import yaml
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.data.debates import load_topics
 from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
-from evenhand.methods.base import METHODS
+from evenhand.methods.debate.options import RefereeOptions
 from evenhand.methods.debate.referee import REFEREE, judge, odds_of
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import BASE, Session
@@ -49,9 +48,8 @@ def _together(number: int, row: Any) -> Iterator[Contrast]:
 
 def _scored_together(sample: Sample, texts: dict[str, str]) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        session = replace(session, options=METHODS.get("debate").with_options({}))
         said = [Statement(name, 1, text) for name, text in zip(_SPEAKERS, texts.values(), strict=True)]
-        verdict = await judge(session, sample, 1, said)
+        verdict = await judge(session.with_options(RefereeOptions()), sample, 1, said)
         if verdict.problem:
             return Unscored(verdict.problem)
         judged = zip(texts, verdict.statements, strict=True)

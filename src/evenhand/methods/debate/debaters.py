@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from evenhand.asking.choice import declined
 from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
+from evenhand.methods.debate.options import RefereeOptions
 from evenhand.prompts import load_prompt
 from evenhand.reading.text import looks_like_refusal, without_thought
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Params, Sample
+from evenhand.types import Completion, Sample
 from evenhand.untrusted import fenced
 
 TEACHER = "teacher"
@@ -36,7 +37,7 @@ def debating_role(session: Session) -> str:
 
 
 async def speak(
-    session: Session,
+    session: Session[RefereeOptions],
     sample: Sample,
     role: DebateRole,
     number: int,
@@ -54,9 +55,13 @@ async def speak(
     }
     if own is not None:
         values |= {"own": own.text, "verdict": _verdict(own)}
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
     generation = await session.ask(
-        prompt, prompt.render(**values), params, agent=role.name, role=debating_role(session), slot=str(number)
+        prompt,
+        prompt.render(**values),
+        session.options.params,
+        agent=role.name,
+        role=debating_role(session),
+        slot=str(number),
     )
     said = read_statement(generation.completions[0], role.name)
     return Statement(role.name, number, said) if isinstance(said, str) else said

@@ -1,31 +1,60 @@
-"""The debate's options, checked before any call."""
+"""The options of debates and of RLAIF."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
 
 from evenhand.errors import PlanError
-from evenhand.methods.base import check_numbers
-from evenhand.types import SampleKind
+from evenhand.methods.base import WritingOptions
 
-_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "rounds": (1, 20),
-    "answers": (2, 26),
-    "temperature": (0, 2),
-    "max_tokens": (16, 100_000),
-    "referee_tokens": (0, 100_000),
-}
-_FRACTIONS = ("temperature",)
-SCORINGS = ("numbers", "odds")
+Scoring = Literal["numbers", "odds"]
 """A number from 0 to 10 that the referee writes, or how likely it says that a statement is prejudiced."""
+SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 
-def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
-    """Refuses options that make no sense."""
-    del kind
-    check_numbers("The debate's", options, _BOUNDS, _FRACTIONS)
-    if "answers" in options and options.get("temperature") == 0:
-        raise PlanError("At the temperature 0 all answers are the same one; RLAIF needs different ones to prefer from.")
-    if options.get("scoring", SCORINGS[0]) not in SCORINGS:
-        raise PlanError(f"The debate's option scoring is {' or '.join(SCORINGS)}, not {options['scoring']!r}.")
+class RefereeOptions(WritingOptions):
+    """What all take whose statements a referee scores."""
+
+    max_tokens: int = Field(default=160, ge=16, le=100_000, description="The most tokens of a statement.")
+    referee_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="The most tokens of the referee's reply; 0 is as many as its form takes.",
+    )
+    scoring: Scoring = Field(
+        default="numbers",
+        description="The referee's score: a number from 0 to 10, or how likely it calls a text prejudiced.",
+    )
+
+
+class DebateOptions(RefereeOptions):
+    """What a debate takes."""
+
+    presets: ClassVar = {
+        "paper": {"temperature": 0.7, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "rounds": 5}
+    }
+
+    rounds: int = Field(default=5, ge=1, le=20, description="How often every role speaks.")
+    temperature: float = Field(default=0.7, ge=0, le=2, description="The sampling temperature of the debaters.")
+
+
+class RlaifOptions(RefereeOptions):
+    """What RLAIF takes."""
+
+    presets: ClassVar = {
+        "paper": {"temperature": 1.0, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "answers": 4}
+    }
+
+    answers: int = Field(default=4, ge=2, le=26, description="How many answers are drawn and scored.")
+    temperature: float = Field(default=1.0, ge=0, le=2, description="The sampling temperature of the answers.")
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if self.temperature == 0:
+            raise PlanError(
+                "At the temperature 0 all answers are the same one; RLAIF needs different ones to prefer from."
+            )
+        return self

@@ -15,6 +15,7 @@ from evenhand import aio
 from evenhand.asking.yes_no import yes_probability
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.methods.debate.debaters import debating_role
+from evenhand.methods.debate.options import RefereeOptions
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
@@ -35,7 +36,9 @@ class Verdict:
     problem: str = ""
 
 
-async def judge(session: Session, sample: Sample, number: int, statements: Sequence[Statement]) -> Verdict:
+async def judge(
+    session: Session[RefereeOptions], sample: Sample, number: int, statements: Sequence[Statement]
+) -> Verdict:
     """The statements of a round, scored and ranked; where the referee cannot be read, as they are."""
     if not statements:
         return Verdict(())
@@ -47,7 +50,7 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
     numbers = count()
 
     async def put(messages: Sequence[Message], params: Params) -> Generation:
-        tokens = int(session.options["referee_tokens"]) or params.max_tokens
+        tokens = session.options.referee_tokens or params.max_tokens
         slot = f"{number}/{next(numbers)}"
         params = replace(params, max_tokens=tokens)
         return await session.ask(PROMPT, messages, params, agent=REFEREE, role=role, slot=slot)
@@ -68,7 +71,7 @@ async def judge(session: Session, sample: Sample, number: int, statements: Seque
         shown = [_judged(each, letter, found, rank) for letter, each in zip(letters, shown, strict=True)]
     judged = {each.role: each for each in shown}
     scored = [judged[each.role] for each in statements]
-    if session.options["scoring"] == "odds":
+    if session.options.scoring == "odds":
         odds = await aio.all_of([odds_of(session, sample, each.text, role) for each in scored])
         scored = [_by_odds(each, found) for each, found in zip(scored, odds, strict=True)]
         problem = problem or next((each.reason for each in odds if isinstance(each, Unscored)), "")

@@ -13,10 +13,10 @@ letter is read as for all methods. Greedy throughout, so that runs repeat: the j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, Field
@@ -25,14 +25,12 @@ from evenhand import aio
 from evenhand.asking.chat import instructed, quoted, reply, think
 from evenhand.asking.choice import choose, shown_options
 from evenhand.asking.structured import ask_json, object_schema
-from evenhand.errors import PlanError
-from evenhand.methods.base import method
+from evenhand.methods.base import WritingOptions, method
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Sample, SampleKind, Unscored
+from evenhand.types import Message, Outcome, Params, Sample, Unscored
 from evenhand.untrusted import fenced
 
-MOST_JURORS = 12
 _TOKENS_OF_JUROR = 40
 _LONGEST = 160
 """Characters of who a juror is."""
@@ -42,15 +40,15 @@ class _Jury(BaseModel):
     jurors: list[Annotated[str, Field(min_length=1)]]
 
 
-def _check(kind: SampleKind, options: Mapping[str, Any]) -> None:
-    del kind
-    jurors = options["jurors"]
-    if type(jurors) is not int or not 2 <= jurors <= MOST_JURORS:
-        raise PlanError(f"A jury of fairthinking has 2 to {MOST_JURORS} jurors, not {jurors!r}.")
+class FairThinkingOptions(WritingOptions):
+    """The size of the jury, and how its members write."""
+
+    jurors: int = Field(default=4, ge=2, le=12, description="How many people of the jury give a view.")
+    max_tokens: int = Field(default=128, ge=1, le=100_000, description="The most tokens of a view.")
 
 
-@method("fairthinking", kinds={"choice", "chat"}, check=_check, jurors=4, temperature=0.0, max_tokens=128)
-async def fairthinking(sample: Sample, session: Session) -> Outcome:
+@method("fairthinking", kinds={"choice", "chat"}, options=FairThinkingOptions)
+async def fairthinking(sample: Sample, session: Session[FairThinkingOptions]) -> Outcome:
     """A jury of people whom the question touches gives its views, and a foreperson answers fairly (FairThinking)."""
     jury, named = await _summon(session, sample)
     views = await aio.all_of(_view(session, sample, number, juror) for number, juror in enumerate(jury, 1))
@@ -72,13 +70,13 @@ async def fairthinking(sample: Sample, session: Session) -> Outcome:
     return Outcome(await choose(session, sample, prompt, ask, agent="foreperson"), notes=notes)
 
 
-async def _summon(session: Session, sample: Sample) -> tuple[Sequence[str], int]:
+async def _summon(session: Session[FairThinkingOptions], sample: Sample) -> tuple[Sequence[str], int]:
     """The jurors, and how many of them the model named."""
-    size = session.options["jurors"]
+    size = session.options.jurors
     prompt = load_prompt(__file__, "summon")
     schema = object_schema(jurors={"type": "array", "items": {"type": "string"}, "minItems": size, "maxItems": size})
     messages = prompt.render(case=_case(session, sample), number=str(size))
-    params = Params(temperature=session.options["temperature"], max_tokens=_TOKENS_OF_JUROR * (size + 1))
+    params = Params(temperature=session.options.temperature, max_tokens=_TOKENS_OF_JUROR * (size + 1))
     found = await ask_json(session, prompt, messages, _Jury, schema, params, agent="clerk")
     said = [] if isinstance(found, Unscored) else [" ".join(each.split())[:_LONGEST] for each in found.jurors]
     # One word, such as a letter or a name, says nothing about who that is; and two of the same are one view.
@@ -86,15 +84,14 @@ async def _summon(session: Session, sample: Sample) -> tuple[Sequence[str], int]
     return [*named, *(each for each in _stand_ins() if each not in named)][:size], len(named)
 
 
-async def _view(session: Session, sample: Sample, number: int, juror: str) -> str:
+async def _view(session: Session[FairThinkingOptions], sample: Sample, number: int, juror: str) -> str:
     """What a juror says; nothing where it declines."""
     prompt = load_prompt(__file__, "view")
     messages = prompt.render(juror=fenced(juror), case=_case(session, sample))
-    params = Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])
-    return await think(session, prompt, messages, params, agent="juror", slot=str(number))
+    return await think(session, prompt, messages, session.options.params, agent="juror", slot=str(number))
 
 
-def _case(session: Session, sample: Sample) -> str:
+def _case(session: Session[FairThinkingOptions], sample: Sample) -> str:
     """What the jury is about, fenced as data."""
     if sample.kind == "chat":
         return f"Conversation: <<<{quoted(sample.messages)}>>>"

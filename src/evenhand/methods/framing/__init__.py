@@ -8,19 +8,21 @@ drawn once per text, so it is the same under all framings of a text and cannot p
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any
+
+from pydantic import Field
 
 from evenhand.asking.choice import declined
 from evenhand.asking.judge import judge
 from evenhand.asking.yes_no import yes_probability
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
+from evenhand.options import Options
 from evenhand.prompts import load_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import Rubric
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Message, Outcome, Refusal, Sample, SampleKind, Unscored
+from evenhand.types import Answer, Message, Outcome, Refusal, Sample, Unscored
 
 WORDS = ("Yes", "No")
 """The choices that a sample must have, in this order."""
@@ -28,14 +30,14 @@ HIGHEST = 10
 AGENT = "recogniser"
 
 
-def _check(kind: SampleKind, options: Mapping[str, Any]) -> None:
-    del kind
-    if not isinstance(options["rating"], bool):
-        raise PlanError(f"The option rating of framing is true or false, not {options['rating']!r}.")
+class FramingOptions(Options):
+    """What is asked about a text."""
+
+    rating: bool = Field(default=True, description="Also ask how biased it is, from 0 to 10.")
 
 
-@method("framing", kinds={"choice"}, check=_check, rating=True)
-async def framing(sample: Sample, session: Session) -> Outcome:
+@method("framing", kinds={"choice"}, options=FramingOptions)
+async def framing(sample: Sample, session: Session[FramingOptions]) -> Outcome:
     """Is this text biased, yes or no (with the probability), and how much from 0 to 10."""
     if sample.choices != WORDS:
         raise PlanError("The method framing asks yes-or-no questions only, such as those of the benchmark framing.")
@@ -46,7 +48,7 @@ async def framing(sample: Sample, session: Session) -> Outcome:
     choice = 0 if found > 0.5 else 1
     # Without logprobs it is 1 or 0 by the word that was written, which is no probability.
     details = {"probabilities": [found, 1 - found]} if "logprobs" in session.model().features else {}
-    notes = await _rated(sample, session) if session.options.get("rating", True) else {}
+    notes = await _rated(sample, session) if session.options.rating else {}
     return Outcome(Answer(WORDS[choice], choice, details), notes=notes)
 
 

@@ -25,8 +25,6 @@ in a conversation.
 
 from __future__ import annotations
 
-from typing import Any
-
 from evenhand import aio
 from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.asking.judge import JUDGE
@@ -44,27 +42,21 @@ from evenhand.methods.mabrf.agents import (
 )
 from evenhand.methods.mabrf.calibrate import CALIBRATION
 from evenhand.methods.mabrf.chat import answer_fairly
-from evenhand.methods.mabrf.options import check_options
+from evenhand.methods.mabrf.options import MabrfFirstOptions, MabrfOptions, check_options
 from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
-
-_SHARED: dict[str, Any] = {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256}
 
 
 @method(
     "mabrf",
     kinds={"choice", "chat"},
     roles=(BASE, SOLVER, JUDGE, SEARCH, REPHRASER, TERMINATOR),
+    options=MabrfOptions,
     check=check_options,
     calibration=CALIBRATION,
-    iterations=5,
-    search="",
-    results=3,
-    pages=2,
-    **_SHARED,
 )
-async def mabrf(sample: Sample, session: Session) -> Outcome:
+async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
     """Judge and rephrase the reasoning until it is free of bias, then answer from it (MABRF)."""
     if sample.kind == "chat":
         return await answer_fairly(sample, session)
@@ -83,22 +75,21 @@ async def mabrf(sample: Sample, session: Session) -> Outcome:
     best = best_of(versions)
     unchanged = best is versions[0] and isinstance(first, Answer)
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    accept = float(session.options["accept"])
-    return concluded(result, stop, first, versions, accept, **(searcher.note() if searcher else {}))
+    return concluded(result, stop, first, versions, session.options.accept, **(searcher.note() if searcher else {}))
 
 
-@method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), check=check_options, **_SHARED)
-async def mabrf_first(sample: Sample, session: Session) -> Outcome:
+@method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)
+async def mabrf_first(sample: Sample, session: Session[MabrfFirstOptions]) -> Outcome:
     """MABRF's solver and judge alone: the model's own reasoning, rated and left as it is."""
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
     first, _, version = start
-    notes = version.notes(float(session.options["accept"]))
+    notes = version.notes(session.options.accept)
     return Outcome(first, "rated", (Snapshot(0, first, notes),), {**notes, FIRST_RATINGS: notes[RATINGS]})
 
 
-async def _start(sample: Sample, session: Session) -> tuple[Result, float | None, Version] | Outcome:
+async def _start(sample: Sample, session: Session[MabrfFirstOptions]) -> tuple[Result, float | None, Version] | Outcome:
     """The solver's answer, the judge's look and the rated reasoning; the outcome where there is none of these."""
     solution, told = await aio.both(solve(session, sample), _look(session, sample))
     if isinstance(solution.result, Refusal):
@@ -114,10 +105,12 @@ async def _start(sample: Sample, session: Session) -> tuple[Result, float | None
     return solution.result, told, Version(solution.reasoning, rated)
 
 
-async def _look(session: Session, sample: Sample) -> float | Unscored | None:
-    return await look(session, sample) if session.options["look"] else None
+async def _look(session: Session[MabrfFirstOptions], sample: Sample) -> float | Unscored | None:
+    return await look(session, sample) if session.options.look else None
 
 
-def _search_agent(session: Session) -> SearchAgent | None:
-    spec = str(session.options["search"] or "")
-    return search_agent(session, spec) if spec else None
+def _search_agent(session: Session[MabrfOptions]) -> SearchAgent | None:
+    options = session.options
+    if not options.search:
+        return None
+    return search_agent(session, options.search, results=options.results, pages=options.pages)

@@ -18,11 +18,12 @@ from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import JUDGE, judge
 from evenhand.asking.yes_no import yes_probability
+from evenhand.methods.mabrf.options import MabrfFirstOptions
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter, without_thought
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Params, Refusal, Result, Sample, Unscored
+from evenhand.types import Answer, Message, Refusal, Result, Sample, Unscored
 from evenhand.untrusted import fenced
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
@@ -53,7 +54,7 @@ class Solution:
     result: Result
 
 
-async def solve(session: Session, sample: Sample) -> Solution:
+async def solve(session: Session[MabrfFirstOptions], sample: Sample) -> Solution:
     """Steps and an answer, in one call; the steps may be usable where the answer is not.
 
     A model that answers without any steps is asked for them once more.
@@ -62,7 +63,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
     asked = prompt.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
     order = session.permutation(len(sample.choices))
     shown = [sample.choices[index] for index in order]
-    completion = (await session.ask(prompt, asked, writing(session), agent="solver", role=SOLVER)).completions[0]
+    completion = (await session.ask(prompt, asked, session.options.params, agent="solver", role=SOLVER)).completions[0]
     text = without_thought(completion.text).strip()
     if refusal := declined(completion):
         return Solution("", refusal)
@@ -73,7 +74,7 @@ async def solve(session: Session, sample: Sample) -> Solution:
         return Solution(steps, Unscored("the solver's answer could not be read", text))
     if not steps:
         again = (*asked, Message("assistant", text), *explain.render())
-        told = (await session.ask(explain, again, writing(session), agent="solver", role=SOLVER)).completions[0]
+        told = (await session.ask(explain, again, session.options.params, agent="solver", role=SOLVER)).completions[0]
         steps = "" if declined(told) else _split(without_thought(told.text), shown)[0]
     details = {"reading": "text", "order": list(order), "position": position}
     return Solution(steps, Answer(shown[position], order[position], details))
@@ -87,10 +88,10 @@ async def look(session: Session, sample: Sample) -> float | Unscored:
 
 
 async def rate_reasoning(
-    session: Session, sample: Sample, reasoning: str, told: float | None = None
+    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, told: float | None = None
 ) -> Ratings | Unscored:
     """The judge's bias and relevancy of a reasoning, with reasons; after a look at the passage, the bias is by that."""
-    messages = judge_messages(sample, reasoning, session.options["domain"])
+    messages = judge_messages(sample, reasoning, session.options.domain)
     found = await judge(session, rubric(), messages, agent="judge")
     if told is None or isinstance(found, Unscored):
         return found
@@ -118,21 +119,23 @@ def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) ->
     )
 
 
-async def rephrase(session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None) -> str:
+async def rephrase(
+    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
+) -> str:
     """The reasoning without what the judge objects to; empty when the model gives none."""
     prompt, asked = _rephrasing(session, sample, reasoning, objection, evidence)
-    text = await think(session, prompt, asked, writing(session), agent="rephraser", role=REPHRASER)
+    text = await think(session, prompt, asked, session.options.params, agent="rephraser", role=REPHRASER)
     # Small models repeat the fence around what they were shown.
     return _split(text.strip(" \t\n<>"), sample.choices)[0]
 
 
 def _rephrasing(
-    session: Session, sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
+    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
 ) -> tuple[Prompt, tuple[Message, ...]]:
     """What the rephraser is asked. After a look it is told what the passage does, and not shown the steps again."""
     shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
     facts = evidence.as_text() if evidence is not None and evidence.facts else ""
-    if session.options["look"]:
+    if session.options.look:
         prompt = load_prompt(__file__, "afresh")
         told = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
         return prompt, prompt.render(**shown, **told, objection=objection)
@@ -180,8 +183,3 @@ def _numbered(text: str) -> str:
         return text.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
-
-
-def writing(session: Session) -> Params:
-    """The generation settings of the agents that write reasoning."""
-    return Params(temperature=session.options["temperature"], max_tokens=session.options["max_tokens"])

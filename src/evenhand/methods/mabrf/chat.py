@@ -12,7 +12,8 @@ from evenhand import aio
 from evenhand.asking.chat import quoted, reply, think
 from evenhand.asking.judge import judge
 from evenhand.errors import ModelError
-from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, rubric, writing
+from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, rubric
+from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings
@@ -23,11 +24,11 @@ from evenhand.untrusted import fenced
 _NO_OBJECTION = "it rests on something that nobody has said"
 
 
-async def answer_fairly(sample: Sample, session: Session) -> Outcome:
+async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
     """Think, answer and be judged; rephrase while there is bias; answer from the best reasoning."""
     solve = load_prompt(__file__, "chat_solve")
     question = (*sample.messages, *solve.render())
-    steps = await think(session, solve, question, writing(session), agent="solver", role=SOLVER)
+    steps = await think(session, solve, question, session.options.params, agent="solver", role=SOLVER)
     if not steps:
         answer = load_prompt(__file__, "chat_answer")
         return Outcome(await reply(session, answer, sample.messages, agent=SOLVER, role=SOLVER), "no_reasoning")
@@ -40,7 +41,7 @@ async def answer_fairly(sample: Sample, session: Session) -> Outcome:
     stop = await improve(session, versions, partial(_rephrase, session, sample), rate)
     best = best_of(versions)
     result = first if best is versions[0] else await _answer(session, sample, best.reasoning, TERMINATOR)
-    return concluded(result, stop, first, versions, float(session.options["accept"]))
+    return concluded(result, stop, first, versions, session.options.accept)
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:
@@ -59,7 +60,7 @@ async def _rate(session: Session, sample: Sample, reasoning: str) -> Ratings | U
         return Unscored(f"the judge failed: {error}")
 
 
-async def _rephrase(session: Session, sample: Sample, last: Version) -> tuple[str, None]:
+async def _rephrase(session: Session[MabrfOptions], sample: Sample, last: Version) -> tuple[str, None]:
     """The reasoning without what the judge objects to, and no evidence; empty when the model gives none."""
     prompt = load_prompt(__file__, "chat_rephrase")
     messages = prompt.render(
@@ -67,5 +68,5 @@ async def _rephrase(session: Session, sample: Sample, last: Version) -> tuple[st
         reasoning=fenced(last.reasoning),
         objection=fenced(last.objection) or _NO_OBJECTION,
     )
-    written = await think(session, prompt, messages, writing(session), agent="rephraser", role=REPHRASER)
+    written = await think(session, prompt, messages, session.options.params, agent="rephraser", role=REPHRASER)
     return written.strip(" \t\n<>"), None

@@ -9,6 +9,7 @@ from typing import Any
 from evenhand.asking.evidence import Evidence
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, to_ten
+from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Outcome, Result, Snapshot, Unscored
@@ -49,13 +50,13 @@ class Version:
 
 
 async def improve(
-    session: Session,
+    session: Session[MabrfOptions],
     versions: list[Version],
     rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
     rate: Callable[[str], Awaitable[Ratings | Unscored]],
 ) -> str:
     """The loop: adds versions until one is free of bias; returns why it ended."""
-    accept, iterations = float(session.options["accept"]), int(session.options["iterations"])
+    accept, iterations = session.options.accept, session.options.iterations
     while versions[-1].bias >= accept:
         if len(versions) > iterations:
             return "max_iterations"

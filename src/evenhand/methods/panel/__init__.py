@@ -22,59 +22,51 @@ such mitigation and does not measure it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from evenhand.asking.panel import OPENING, Panel, Place, Statement
 from evenhand.benchmarks.judgement import DELIBERATION, Deliberation, Given, Judgement
 from evenhand.methods.base import method
 from evenhand.methods.panel.consensus import failure, pooled, readable, snapshot, told
 from evenhand.methods.panel.judges import CHAIR, JUDGE_ROLES, Case, Seat, ask, case_of, seats_of
-from evenhand.methods.panel.options import check_options, personas_for
+from evenhand.methods.panel.options import JudgeOptions, PanelOptions, check_options, personas_for
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Sample
 
-_CALLS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 0}
-"""With 0 `max_tokens` a reply has as many as its form takes; models that think before they write need more."""
-_PANEL: dict[str, Any] = {
-    "judges": 4,
-    "personas": "",
-    "rounds": 2,
-    "order": "round_robin",
-    "topology": "everyone",
-    "consensus": "mean",
-    **_CALLS,
-}
 _ROLES = (BASE, *JUDGE_ROLES, CHAIR)
 _UNMITIGATED = ("panel", "judge")
 
 
-@method("judge", kinds={"judgement"}, check=check_options, **_CALLS)
-async def judge(sample: Sample, session: Session) -> Outcome:
+@method("judge", kinds={"judgement"}, options=JudgeOptions)
+async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
     """One judge without a persona scores the candidates, and that is that."""
     seat = Seat("judge")
     given = await ask(session, case_of(sample), "alone", seat, "alone", {}, None)
     return _concluded((seat,), [{seat.name: given}], [{seat.name: ()}], given)
 
 
-@method("panel", kinds={"judgement"}, roles=_ROLES, check=check_options, **_PANEL)
-async def panel(sample: Sample, session: Session) -> Outcome:
+@method("panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options)
+async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """Judges with personas score the candidates, discuss over rounds, and agree (MALIBU)."""
     return await _deliberate(session, case_of(sample))
 
 
-@method("fair_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, baselines=_UNMITIGATED, **_PANEL)
-async def fair_panel(sample: Sample, session: Session) -> Outcome:
+@method(
+    "fair_panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options, baselines=_UNMITIGATED
+)
+async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel whose judges are told that the author is no reason for a score."""
     return await _deliberate(session, case_of(sample, fair=True))
 
 
-@method("blind_panel", kinds={"judgement"}, roles=_ROLES, check=check_options, baselines=_UNMITIGATED, **_PANEL)
-async def blind_panel(sample: Sample, session: Session) -> Outcome:
+@method(
+    "blind_panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options, baselines=_UNMITIGATED
+)
+async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel that is not told who the authors are."""
     return await _deliberate(session, case_of(sample, blind=True))
 
 
-async def _deliberate(session: Session, case: Case) -> Outcome:
+async def _deliberate(session: Session[PanelOptions], case: Case) -> Outcome:
     """Independent scores, the discussion, and the consensus."""
     options = session.options
     seats = seats_of(personas_for(options))
@@ -94,9 +86,9 @@ async def _deliberate(session: Session, case: Case) -> Outcome:
 
     held = Panel(
         tuple(by_name),
-        options["rounds"],
-        options["order"],
-        options["topology"],
+        options.rounds,
+        options.order,
+        options.topology,
         opening=True,
         seed=f"{session.seed}/{case.situation}",
     )
@@ -108,10 +100,10 @@ async def _deliberate(session: Session, case: Case) -> Outcome:
     last = readable(rounds[-1])
     if not last:
         agreed: Given = failure(rounds[-1])
-    elif options["consensus"] == CHAIR:
+    elif options.consensus == CHAIR:
         agreed = await ask(session, case, "chair", Seat(CHAIR, role=CHAIR), "end", last, None)
     else:
-        agreed = pooled(list(last.values()), options["consensus"])
+        agreed = pooled(list(last.values()), options.consensus)
     return _concluded(seats, rounds, heard, agreed)
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from evenhand.asking.choice import declined
 from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
-from evenhand.methods.panel.options import MOST_JUDGES
+from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.prompts import Prompt, parse_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import Ratings, Rubric, rate
@@ -86,7 +86,13 @@ def shown(candidates: Sequence[Candidate], form: Form) -> str:
 
 
 async def ask(
-    session: Session, case: Case, task: Task, seat: Seat, slot: str, heard: Mapping[str, Judgement], own: Given | None
+    session: Session[JudgeOptions],
+    case: Case,
+    task: Task,
+    seat: Seat,
+    slot: str,
+    heard: Mapping[str, Judgement],
+    own: Given | None,
 ) -> Given:
     """What a judge, or the chair, gives; one that cannot be read is asked for once more."""
     rubric = rubric_for(case, task)
@@ -94,8 +100,8 @@ async def ask(
     said: list[Completion] = []
 
     async def put(messages: Sequence[Message], params: Params) -> Generation:
-        tokens = int(session.options["max_tokens"]) or params.max_tokens
-        params = replace(params, temperature=session.options["temperature"], max_tokens=tokens)
+        tokens = session.options.max_tokens or params.max_tokens
+        params = replace(params, temperature=session.options.temperature, max_tokens=tokens)
         at = f"{slot}/{next(numbers)}"
         generation = await session.ask(rubric.prompt, messages, params, agent=seat.name, role=seat.role, slot=at)
         said.append(generation.completions[0])

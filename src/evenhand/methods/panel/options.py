@@ -1,59 +1,85 @@
-"""The panels' options, checked before any call: numbers and words that make sense, and the personas of the judges."""
+"""The panels' options, and the personas of the judges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, Literal, cast
 
 import yaml
+from pydantic import Field
 
-from evenhand.asking.panel import ORDERS, TOPOLOGIES
+from evenhand.asking.panel import Order, Topology
 from evenhand.errors import DataError, PlanError
-from evenhand.methods.base import check_numbers
+from evenhand.options import Options, Text
 from evenhand.types import SampleKind
 
 MOST_JUDGES = 8
 _BUILTIN = Path(__file__).with_name("personas.yaml")
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "order": ORDERS,
-    "topology": TOPOLOGIES,
-    "consensus": ("mean", "median", "chair"),
-}
-_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "judges": (1, MOST_JUDGES),
-    "rounds": (0, 20),
-    "temperature": (0, 2),
-    "max_tokens": (0, 100_000),
-}
-_FRACTIONS = ("temperature",)
 
 
-def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
-    """Refuses options that make no sense, and personas that are not there."""
+class JudgeOptions(Options):
+    """What a judge takes."""
+
+    presets: ClassVar = {"paper": {"temperature": 0.0, "max_tokens": 0}}
+
+    temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
+    max_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="The most tokens of a reply; 0 is as many as its form takes, models that think need more.",
+    )
+
+
+class PanelOptions(JudgeOptions):
+    """What a panel takes."""
+
+    presets: ClassVar = {
+        "paper": {
+            **JudgeOptions.presets["paper"],
+            "judges": 4,
+            "personas": "",
+            "rounds": 2,
+            "order": "round_robin",
+            "topology": "everyone",
+            "consensus": "mean",
+        }
+    }
+
+    judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="How many judges there are.")
+    personas: Text | None = Field(
+        default="", description="A YAML file of names and descriptions; built-in ones by default."
+    )
+    rounds: int = Field(default=2, ge=0, le=20, description="Rounds of discussion after the first scores.")
+    order: Order = Field(
+        default="round_robin", description="Who speaks when: in turn, shuffled in each round, or all at once."
+    )
+    topology: Topology = Field(
+        default="everyone", description="Who hears whom: everyone, only the one before, or the first."
+    )
+    consensus: Literal["mean", "median", "chair"] = Field(default="mean", description="What the panel's scores become.")
+
+
+def check_options(kind: SampleKind, options: PanelOptions) -> None:
+    """Refuses personas that are not there."""
     del kind
-    check_numbers("The panel's", options, _BOUNDS, _FRACTIONS)
-    for name, words in _WORDS.items():
-        if name in options and options[name] not in words:
-            raise PlanError(f"The panel's option {name} is {' or '.join(words)}, not {options[name]!r}.")
-    if "personas" in options:
-        personas_for(options)
+    personas_for(options)
 
 
-def personas_for(options: Mapping[str, Any]) -> dict[str, str]:
+def personas_for(options: PanelOptions) -> dict[str, str]:
     """The judges, by name, with what they look at: as many of the personas as there are judges."""
-    path = Path(str(options["personas"])) if options["personas"] else _BUILTIN
+    path = Path(options.personas) if options.personas else _BUILTIN
     try:
         # Read again when it was changed: a notebook may run a panel twice.
         found = _read(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         hint = "the personas cannot be read; give a YAML file of names and descriptions."
         raise DataError(hint, file=path) from error
-    judges = options["judges"]
-    if len(found) < judges:
-        raise PlanError(f"There are {len(found)} personas for {judges} judges; add some, or take fewer judges.")
-    return dict(list(found.items())[:judges])
+    if len(found) < options.judges:
+        raise PlanError(f"There are {len(found)} personas for {options.judges} judges; add some, or take fewer judges.")
+    return dict(list(found.items())[: options.judges])
 
 
 @cache

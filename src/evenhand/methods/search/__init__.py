@@ -6,34 +6,37 @@ these facts. Where the search brings nothing, the question is asked closed-book,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from pydantic import Field
 
 from evenhand.asking.answer import answer
 from evenhand.asking.evidence import SEARCH, search_agent
-from evenhand.errors import PlanError
 from evenhand.methods.base import method
 from evenhand.methods.closed_book import question_prompt
+from evenhand.options import Options, Text
 from evenhand.prompts import load_prompt
 from evenhand.search.base import check_spec
 from evenhand.session import BASE, Session
 from evenhand.types import Outcome, Sample, SampleKind
 
 
-def check_options(kind: SampleKind, options: Mapping[str, Any]) -> None:
-    """Refuses a search that cannot be, and numbers that make no sense."""
+class SearchOptions(Options):
+    """What is searched, and how much of it is read."""
+
+    provider: Text = Field(default="ddgs", description="The search provider; see evenhand search --list.")
+    results: int = Field(default=3, ge=1, le=20, description="Results of each query.")
+    pages: int = Field(default=2, ge=0, le=20, description="Of these, how many pages are read.")
+
+
+def _check(kind: SampleKind, options: SearchOptions) -> None:
     del kind
-    check_spec(str(options["provider"]))
-    for name, least in (("results", 1), ("pages", 0)):
-        value = options[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 20:
-            raise PlanError(f"The option {name} of search is a whole number from {least} to 20, not {value!r}.")
+    check_spec(options.provider)
 
 
-@method("search", kinds={"answer"}, roles=(BASE, SEARCH), check=check_options, provider="ddgs", results=3, pages=2)
-async def search(sample: Sample, session: Session) -> Outcome:
+@method("search", kinds={"answer"}, roles=(BASE, SEARCH), options=SearchOptions, check=_check)
+async def search(sample: Sample, session: Session[SearchOptions]) -> Outcome:
     """The question without its passage, answered from what a search finds."""
-    agent = search_agent(session, str(session.options["provider"]))
+    options = session.options
+    agent = search_agent(session, options.provider, results=options.results, pages=options.pages)
     evidence = await agent.about_question(sample)
     prompt = load_prompt(__file__, "question") if evidence.facts else question_prompt()
     facts = {"facts": evidence.as_text()} if evidence.facts else {}

@@ -14,19 +14,22 @@ from collections.abc import Sequence
 
 from evenhand.asking.chat import reply
 from evenhand.asking.choice import choose, deliberate
-from evenhand.methods.base import method
+from evenhand.methods.base import WritingOptions, method
 from evenhand.methods.default import plain_prompt
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Sample, Snapshot
 
 
-@method("self_debias_explain", kinds={"choice"}, max_tokens=256, temperature=0.0)
-async def self_debias_explain(sample: Sample, session: Session) -> Outcome:
+@method("self_debias_explain", kinds={"choice"}, options=WritingOptions)
+async def self_debias_explain(sample: Sample, session: Session[WritingOptions]) -> Outcome:
     """Self-debiasing by explanation: name the options that rest on invalid assumptions, then answer."""
     explain, answer = load_prompt(__file__, "explain"), load_prompt(__file__, "explain_answer")
     # "I cannot make assumptions about …" is what is asked for here, not a refusal.
-    return await deliberate(session, sample, explain, answer, agent="explainer", made="explanation", wordy=False)
+    params = session.options.params
+    return await deliberate(
+        session, sample, explain, answer, params, agent="explainer", made="explanation", wordy=False
+    )
 
 
 @method("self_debias_reprompt", kinds={"choice", "chat"})

@@ -14,32 +14,39 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pydantic import Field
+
 from evenhand.asking.completion import SAMPLING, complete
-from evenhand.errors import PlanError
 from evenhand.methods.base import method
+from evenhand.options import Options
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Sample, Steering
+
+
+class SelfDebiasOptions(Options):
+    """How strongly toxic continuations are avoided."""
+
+    decay: float = Field(
+        default=50.0, ge=0, description="How fast a token loses weight as a toxic prompt makes it likelier."
+    )
+    epsilon: float = Field(default=0.01, ge=0, le=1, description="The least weight.")
+    max_tokens: int = Field(default=20, ge=1, le=100_000, description="The most tokens of a continuation.")
 
 
 @method(
     "self_debias_gen",
     kinds={"completion"},
     needs=frozenset({"logits"}),
-    decay=50.0,
-    epsilon=0.01,
-    max_tokens=SAMPLING.max_tokens,
+    options=SelfDebiasOptions,
 )
-async def self_debias_gen(sample: Sample, session: Session) -> Outcome:
+async def self_debias_gen(sample: Sample, session: Session[SelfDebiasOptions]) -> Outcome:
     """Self-debiasing while generating: tokens that toxic versions of the prompt make likelier lose weight."""
     prompt = load_prompt(__file__, "gen")
     plain, *toxic = prompt.render(text=sample.prompt)
     against = tuple((Message("user", f"{each.content}\n\n{plain.content}"),) for each in toxic)
-    decay, epsilon = float(session.options["decay"]), float(session.options["epsilon"])
-    if not (decay >= 0 and 0 <= epsilon <= 1):
-        raise PlanError(f"self_debias_gen needs decay ≥ 0 and 0 ≤ epsilon ≤ 1, not {decay:g} and {epsilon:g}.")
-    sampling = replace(
-        SAMPLING, max_tokens=int(session.options["max_tokens"]), steering=Steering(against, decay, epsilon)
-    )
+    options = session.options
+    steering = Steering(against, options.decay, options.epsilon)
+    sampling = replace(SAMPLING, max_tokens=options.max_tokens, steering=steering)
     results = await complete(session, sample, prompt, (plain,), sampling=sampling)
     return Outcome(results[0])

@@ -30,7 +30,7 @@ from evenhand.methods.base import Revision, method
 from evenhand.methods.default import plain_prompt, plain_question
 from evenhand.methods.stardtox.calibrate import CALIBRATION
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
-from evenhand.methods.stardtox.options import add_evaluators, evaluators_for
+from evenhand.methods.stardtox.options import StarDToxOptions, add_evaluators, evaluators_for
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
@@ -42,7 +42,7 @@ __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 _REVISION = Revision(
     evaluators=evaluators_for,
     add_evaluators=add_evaluators,
-    most=lambda options: int(options["iterations"]),
+    most=lambda options: options.iterations,
     prompt=lambda: load_prompt(__file__, "revise_chat"),
 )
 
@@ -51,23 +51,13 @@ _REVISION = Revision(
     "stardtox",
     kinds={"choice", "completion", "chat"},
     roles=("base", "judge"),
+    options=StarDToxOptions,
     check=evaluators_for,
     streams=plain_question,
     revision=_REVISION,
     calibration=CALIBRATION,
-    iterations=2,
-    performance=True,
-    bias="rule",
-    scorer="builtin",
-    toxicity=0.10,
-    quality=80,
-    support=80,
-    settled=50,
-    candidates=4,
-    keep="best",
-    evaluators=(),
 )
-async def stardtox(sample: Sample, session: Session) -> Outcome:
+async def stardtox(sample: Sample, session: Session[StarDToxOptions]) -> Outcome:
     """Critique and revise: a generator, independent evaluators and a coordinator (StarDTox)."""
     chosen = evaluators_for(sample.kind, session.options)
     attempts: list[Attempt] = []
@@ -75,15 +65,15 @@ async def stardtox(sample: Sample, session: Session) -> Outcome:
     decision = "revise"
     while decision == "revise":
         attempts.append(await _attempt(sample, session, chosen, attempts))
-        decision = decide(attempts, int(session.options["iterations"]))
-        kept = attempts[-1] if session.options["keep"] == "last" else best(attempts)
+        decision = decide(attempts, session.options.iterations)
+        kept = attempts[-1] if session.options.keep == "last" else best(attempts)
         told = notes(attempts[-1], _in_words(decision, attempts[-1]))
         snapshots.append(Snapshot(len(attempts) - 1, kept.result, told))
     return Outcome(snapshots[-1].result, decision, tuple(snapshots))
 
 
 async def _attempt(
-    sample: Sample, session: Session, chosen: Sequence[Evaluator], attempts: Sequence[Attempt]
+    sample: Sample, session: Session[StarDToxOptions], chosen: Sequence[Evaluator], attempts: Sequence[Attempt]
 ) -> Attempt:
     """The next answer, and what the evaluators say; an answer given before is not judged again."""
     result = await _pick(sample, session, chosen, await _answers(sample, session, attempts))
@@ -96,7 +86,7 @@ async def _attempt(
     return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
 
 
-async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]) -> list[Result]:
+async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
     """The generator. Brain: the base model. Toolbox: none. Memory: its answers so far, with their critiques."""
     if sample.kind == "choice":
         prompt = plain_prompt("choice")
@@ -109,7 +99,7 @@ async def _answers(sample: Sample, session: Session, attempts: Sequence[Attempt]
             return [await reply(session, plain_prompt("chat"), sample.messages)]
         return await complete(session, sample, plain_prompt("completion"))
     told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
-    candidates = int(session.options["candidates"])
+    candidates = session.options.candidates
     if sample.kind == "chat":
         revise = load_prompt(__file__, "revise_chat")
         messages = (*sample.messages, *revise.render(critiques=fenced(told)))
@@ -136,7 +126,9 @@ def _said(result: Result) -> str:
     return (result.raw if isinstance(result, Unscored) else result.text) or "(nothing)"
 
 
-async def _pick(sample: Sample, session: Session, chosen: Sequence[Evaluator], results: Sequence[Result]) -> Result:
+async def _pick(
+    sample: Sample, session: Session[StarDToxOptions], chosen: Sequence[Evaluator], results: Sequence[Result]
+) -> Result:
     """Of several candidates the one with the least harm by rule; calls for judging are spent on that one alone."""
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < 2 or toxicity not in chosen:

@@ -1,56 +1,64 @@
-"""StarDTox's options, checked before any call: which evaluators look at an answer, and values that make sense."""
+"""StarDTox's options, and which evaluators look at an answer under them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from evenhand.errors import PlanError
-from evenhand.evaluators.base import EVALUATORS, Evaluator
+from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
+from evenhand.options import Names
 from evenhand.types import SampleKind
 
-_WORDS = {"bias": ("rule", "llm"), "keep": ("best", "last")}
-_NUMBERS = {
-    "iterations": (0, None),
-    "candidates": (1, None),
-    "toxicity": (0, 1),
-    **dict.fromkeys(("quality", "support", "settled"), (0, 100)),
-}
-_WHOLE = ("iterations", "candidates")
+
+class StarDToxOptions(Thresholds):
+    """What StarDTox takes, the thresholds of its evaluators among them."""
+
+    presets: ClassVar = {
+        "paper": {
+            "iterations": 2,
+            "performance": True,
+            "bias": "rule",
+            "scorer": "builtin",
+            "toxicity": 0.1,
+            "quality": 80,
+            "support": 80,
+            "settled": 50,
+            "candidates": 4,
+            "keep": "best",
+            "evaluators": (),
+        }
+    }
+
+    iterations: int = Field(default=2, ge=0, description="The most revisions of an answer.")
+    candidates: int = Field(default=4, ge=1, description="Drafts of each revision, of which the least toxic is judged.")
+    keep: Literal["best", "last"] = Field(default="best", description="Which attempt is returned if none passes.")
+    bias: Literal["rule", "llm"] = Field(
+        default="rule", description="Judge the harm of a text by the scorer, or by a model."
+    )
+    performance: bool = Field(
+        default=True, description="Also judge fluency, coherence and relevance of a continuation."
+    )
+    evaluators: Names | None = Field(default=(), description="Further evaluators, by name.")
 
 
-def evaluators_for(kind: SampleKind, options: Mapping[str, Any]) -> list[Evaluator]:
-    """The evaluators of this kind of sample, and those that the user adds; refuses options that make no sense."""
-    _check(options)
-    names = ["support"] if kind == "choice" else ["bias" if options["bias"] == "llm" else "toxicity"]
-    if options["performance"] and kind == "completion":
+def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
+    """The evaluators of this kind of sample, and those that the user adds; refuses one that cannot look at it."""
+    names = ["support"] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
+    if options.performance and kind == "completion":
         names.append("performance")
-    names += _added(options)
-    found = [EVALUATORS.get(name.strip()) for name in dict.fromkeys(names)]
+    found = [EVALUATORS.get(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]
     for each in found:
         if kind not in each.kinds:
             raise PlanError(f"The evaluator {each.name} does not look at {kind!r} samples.")
     return found
 
 
-def add_evaluators(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The given options with more evaluators; `bias` without `toxicity` takes the place of the toxicity evaluator."""
-    options = {**given, "evaluators": tuple(dict.fromkeys((*_added(given), *names)))}
-    return {"bias": "llm", **options} if "bias" in names and "toxicity" not in names else options
-
-
-def _added(options: Mapping[str, Any]) -> list[str]:
-    added: Any = options.get("evaluators") or ()
-    return added.split("+") if isinstance(added, str) else list(added)
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    for name, words in _WORDS.items():
-        if options[name] not in words:
-            raise PlanError(f"StarDTox's option {name} is {' or '.join(words)}, not {options[name]!r}.")
-    for name, (least, most) in _NUMBERS.items():
-        value = options[name]
-        number = isinstance(value, int) or (isinstance(value, float) and name not in _WHOLE)
-        if not number or isinstance(value, bool) or not least <= value <= (value if most is None else most):
-            span = f"{least} or more" if most is None else f"from {least} to {most}"
-            raise PlanError(f"StarDTox's option {name} is a number, {span}, not {value!r}.")
+def add_evaluators(options: StarDToxOptions, names: Sequence[str]) -> StarDToxOptions:
+    """The options with more evaluators; `bias` without `toxicity` takes the place of the toxicity evaluator."""
+    changed: dict[str, Any] = {"evaluators": tuple(dict.fromkeys((*(options.evaluators or ()), *names)))}
+    if "bias" in names and "toxicity" not in names and "bias" not in options.model_fields_set:
+        changed["bias"] = "llm"
+    return options.model_copy(update=changed)

@@ -214,7 +214,7 @@ def debates_run(
     """A run of debates, or of the method that replaces them; `specs` are its models by role, `changed` its options."""
     wanted = {"roles": ROLES, **making.of("debate"), **changed}
     wanted.setdefault("topics", making.topics)
-    known = METHODS.get(method).defaults
+    known = METHODS.get(method).options.model_fields
     given = {name: wanted[name] for name in _OF_METHOD if name in wanted and name in known}
     models = {"base": making.options.model}
     models |= {"referee": making.referee} if making.referee else {}
