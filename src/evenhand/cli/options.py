@@ -15,7 +15,7 @@ from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan, read_plan_file
-from evenhand.specs import key_values, read_spec, roles_and_specs
+from evenhand.specs import key_values, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,8 +150,7 @@ def read_order(
         options["data"] = given["data"]
     fields |= {**decided, "benchmark_options": options}
     if given["methods"]:
-        named = [read_spec(text) for text in given["methods"]]
-        fields["methods"] = [{"name": name, "options": options} for name, options in named]
+        fields["methods"] = list(given["methods"])
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
     settings = read_settings(given, prices, budget)

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.errors import DataError, PlanError
 from evenhand.models.base import split_spec
+from evenhand.specs import read_spec
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -35,7 +36,7 @@ class ModelPlan(BaseModel):
 
 
 class MethodPlan(BaseModel):
-    """A method and its options; a plain string is a name."""
+    """A method with the options that are given, a preset among them; a plain string is a spec: NAME:KEY=VALUE,…"""
 
     model_config = _FROZEN
     name: str
@@ -57,7 +58,12 @@ def _models(value: Any) -> Any:
 
 def _methods(value: Any) -> Any:
     values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
-    return [{"name": each} if isinstance(each, str) else each for each in values]
+    return [_method(each) if isinstance(each, str) else each for each in values]
+
+
+def _method(spec: str) -> dict[str, Any]:
+    name, options = read_spec(spec)
+    return {"name": name, "options": options}
 
 
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]

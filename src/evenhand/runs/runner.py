@@ -101,6 +101,7 @@ class Runner:
     async def run(self) -> Progress:
         """Run all that is not done yet; raises only what the user must mend."""
         arms = check_plan(self.plan, self._benchmark)
+        resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
         budget = Budget(self.settings.budget)
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
@@ -117,7 +118,7 @@ class Runner:
             for _, _, options in arms:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
-            with self._opened(models) as store:
+            with self._opened(models, resolved) as store:
                 budget.spent = sum(store.usage().values(), store.scoring())
                 loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
                 await self._work(store, loaded, budget)
@@ -135,8 +136,11 @@ class Runner:
         return self.progress
 
     @contextlib.contextmanager
-    def _opened(self, models: Mapping[str, Model]) -> Generator[Store]:
-        """The store of this plan, new or resumed; a new one that got nowhere is removed again."""
+    def _opened(self, models: Mapping[str, Model], options: Mapping[str, Any]) -> Generator[Store]:
+        """The store of this plan, new or resumed; a new one that got nowhere is removed again.
+
+        `options` are those of every arm, defaults and presets included.
+        """
         fingerprints = {key: model.fingerprint() for key, model in models.items()}
         searched = self._searches.fingerprints()
         wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints, searched)
@@ -151,7 +155,8 @@ class Runner:
                     worthless = False
                     try:
                         _check_identity(store, wanted, self.directory)
-                        self._prepare(store, wanted, fingerprints)
+                        _check_options(store, options, self.directory)
+                        self._prepare(store, wanted, fingerprints, options)
                         yield store
                     except BaseException:
                         store.settle()
@@ -175,7 +180,9 @@ class Runner:
             raise PlanError(f"{self.directory} is not empty and holds no run; choose another --out.")
         return True
 
-    def _prepare(self, store: Store, wanted: str, fingerprints: Mapping[str, Mapping[str, Any]]) -> None:
+    def _prepare(
+        self, store: Store, wanted: str, fingerprints: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
+    ) -> None:
         if store.get("identity") is None:
             count = store.add_samples(self._benchmark.samples(Selection(self.plan.limit, self.plan.seeds[0])))
             if count == 0:
@@ -183,6 +190,7 @@ class Runner:
             store.put(
                 identity=wanted,
                 plan=self.plan.model_dump(),
+                options=options,
                 benchmark=dict(self._benchmark.fingerprint()),
                 models=[dict(value) for value in fingerprints.values()],
                 searches=self._searches.fingerprints(),
@@ -387,6 +395,18 @@ def _check_identity(store: Store, wanted: str, directory: Path) -> None:
             f"{directory} holds a run of another plan (or of other data or weights); choose another --out, or run "
             "the plan it was made with (`evenhand show` prints it)."
         )
+
+
+def _check_options(store: Store, options: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
+    """Refuse to go on under other defaults than the run began with; runs of older versions do not say theirs."""
+    known: Mapping[str, Mapping[str, Any]] = store.get("options") or {}
+    for arm, stored in known.items():
+        for name, value in stored.items():
+            if options[arm].get(name) != value:
+                raise PlanError(
+                    f"{directory} holds a run with {name}={value}, which a newer version has changed to "
+                    f"{options[arm].get(name)}; choose another --out."
+                )
 
 
 def _remove(directory: Path, *, keep_folder: bool) -> None:

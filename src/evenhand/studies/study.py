@@ -156,6 +156,7 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "identity",
         "created",
         "plan",
+        "options",
         "benchmark",
         "models",
         "versions",
