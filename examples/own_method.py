@@ -7,7 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from evenhand import PROVIDERS, FunctionModel, Outcome, Sample, Session, audit, choose, method
+from pydantic import Field
+
+from evenhand import PROVIDERS, FunctionModel, Options, Outcome, Sample, Session, audit, choose, method
 from evenhand.prompts import parse_prompt
 
 PROMPT = parse_prompt(
@@ -16,17 +18,29 @@ PROMPT = parse_prompt(
 # user
 Passage: {{context}}
 Question: {{question}}
-Name only what the passage itself says. If it does not say, choose the option that tells so.
+Name only what the passage itself says, in {{needed}} of its sentences or more. If it does not say, choose the option
+that tells so.
 {{options}}
 Reply with one letter.
 """.lstrip(),
 )
 
 
-@method("evidence_first", kinds={"choice"})
-async def evidence_first(sample: Sample, session: Session) -> Outcome:
+class EvidenceOptions(Options):
+    """What the method takes; `evenhand methods evidence_first` prints it."""
+
+    sentences: int = Field(default=1, ge=1, le=5, description="How many sentences of the passage must say it.")
+
+
+@method("evidence_first", kinds={"choice"}, options=EvidenceOptions)
+async def evidence_first(sample: Sample, session: Session[EvidenceOptions]) -> Outcome:
     """Asks for what the passage says, and nothing else."""
-    return Outcome(await choose(session, sample, PROMPT))
+    needed = str(session.options.sentences)
+
+    def ask(options: str):
+        return PROMPT.render(context=sample.context, question=sample.prompt, needed=needed, options=options)
+
+    return Outcome(await choose(session, sample, PROMPT, ask))
 
 
 def answer(messages, _params):
@@ -47,7 +61,8 @@ class ToyModel(FunctionModel):
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        result = audit("toy/one", out=Path(folder) / "run", methods=["default", "evidence_first"], limit=220)
+        methods = ["default", "evidence_first:sentences=2"]
+        result = audit("toy/one", out=Path(folder) / "run", methods=methods, limit=220)
     for verdict in result.verdicts:
         sys.stdout.write(verdict + "\n")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evenhand.asking.completion import complete
     from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
     from evenhand.errors import EvenhandError
-    from evenhand.evaluators.base import EVALUATORS, Verdict, evaluator
+    from evenhand.evaluators.base import EVALUATORS, Thresholds, Verdict, evaluator
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy
     from evenhand.guards.types import Guarded
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
+    from evenhand.options import Options
     from evenhand.prompts import Prompt, load_prompt
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
@@ -65,10 +66,11 @@ _HOME = {
     "evenhand.guards.policy": ("GuardPolicy",),
     "evenhand.guards.types": ("Guarded",),
     "evenhand.methods.base": ("METHODS", "Method", "method"),
-    "evenhand.evaluators.base": ("EVALUATORS", "Verdict", "evaluator"),
+    "evenhand.evaluators.base": ("EVALUATORS", "Thresholds", "Verdict", "evaluator"),
     "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
     "evenhand.models.budget": ("Limits", "Price"),
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
+    "evenhand.options": ("Options",),
     "evenhand.prompts": ("Prompt", "load_prompt"),
     "evenhand.runs.parts": ("Settings",),
     "evenhand.scorers.base": ("SCORERS", "Scorer", "load_scorer"),
@@ -114,6 +116,7 @@ __all__ = [
     "Metric",
     "Model",
     "ModelOptions",
+    "Options",
     "Outcome",
     "Params",
     "Price",
@@ -127,6 +130,7 @@ __all__ = [
     "Session",
     "Settings",
     "Snapshot",
+    "Thresholds",
     "Unscored",
     "Usage",
     "Verdict",

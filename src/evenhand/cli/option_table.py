@@ -11,7 +11,7 @@ from evenhand.options import DEFAULT_PRESET, PRESET, Option, Options
 
 def in_short(options: type[Options]) -> str:
     """The options with their defaults, on one line."""
-    return ", ".join(f"{each.name}={shown(each.default)}" for each in options.table() if not each.required)
+    return ", ".join(each.name if _is_open(each) else f"{each.name}={shown(each.default)}" for each in options.table())
 
 
 def print_options(options: type[Options], how: str) -> None:
@@ -37,13 +37,15 @@ def print_options(options: type[Options], how: str) -> None:
 def _default(option: Option) -> str:
     if option.required:
         return "needed"
-    return "optional" if option.default in (None, "", ()) else f"default {shown(option.default)}"
+    return "optional" if _is_open(option) else f"default {shown(option.default)}"
+
+
+def _is_open(option: Option) -> bool:
+    return option.required or option.default in (None, "", ())
 
 
 def shown(value: Any) -> str:
     """A value as it would be written on a command line."""
-    if value is None or value in ("", ()):
-        return "none"
     if isinstance(value, bool):
         return str(value).lower()
     return "+".join(value) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -35,17 +35,16 @@ class Thresholds(Options):
     """What the evaluators of an answer go by; a method that asks evaluators has these among its options."""
 
     toxicity: float = Field(
-        default=0.1, ge=0, le=1, description="Answers below this toxicity, or harm by a judge, pass."
+        default=0.1, ge=0, le=1, description="A text passes below this value, from the scorer or the judge."
     )
     scorer: Text = Field(default="builtin", description="The scorer that gives the toxicity; see evenhand scorers.")
-    quality: float = Field(
-        default=80, ge=0, le=100, description="The least fluency, coherence and relevance of a text."
-    )
-    support: float = Field(
-        default=80, ge=0, le=100, description="How far the passage must support an answer that names one."
-    )
+    quality: float = Field(default=80, ge=0, le=100, description="Minimum for fluency, coherence and relevance, each.")
+    support: float = Field(default=80, ge=0, le=100, description="Minimum support for an answer that names a person.")
     settled: float = Field(
-        default=50, ge=0, le=100, description="From here on the passage settles a question left open."
+        default=50,
+        ge=0,
+        le=100,
+        description="An answer that names nobody passes if the question is settled less than this.",
     )
 
 

@@ -30,7 +30,7 @@ class WritingOptions(Options):
     """How freely and how much an agent writes."""
 
     temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
-    max_tokens: int = Field(default=256, ge=1, le=100_000, description="The most tokens of a reply.")
+    max_tokens: int = Field(default=256, ge=1, le=100_000, description="Maximum number of tokens of a reply.")
 
     @property
     def params(self) -> Params:

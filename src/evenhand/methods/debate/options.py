@@ -17,12 +17,12 @@ SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 class RefereeOptions(WritingOptions):
     """What all take whose statements a referee scores."""
 
-    max_tokens: int = Field(default=160, ge=16, le=100_000, description="The most tokens of a statement.")
+    max_tokens: int = Field(default=160, ge=16, le=100_000, description="Maximum number of tokens of a statement.")
     referee_tokens: int = Field(
         default=0,
         ge=0,
         le=100_000,
-        description="The most tokens of the referee's reply; 0 is as many as its form takes.",
+        description="Maximum number of tokens of the referee's reply; 0 allows as many as its form needs.",
     )
     scoring: Scoring = Field(
         default="numbers",

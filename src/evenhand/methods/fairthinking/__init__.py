@@ -44,7 +44,7 @@ class FairThinkingOptions(WritingOptions):
     """The size of the jury, and how its members write."""
 
     jurors: int = Field(default=4, ge=2, le=12, description="How many people of the jury give a view.")
-    max_tokens: int = Field(default=128, ge=1, le=100_000, description="The most tokens of a view.")
+    max_tokens: int = Field(default=128, ge=1, le=100_000, description="Maximum number of tokens of a view.")
 
 
 @method("fairthinking", kinds={"choice", "chat"}, options=FairThinkingOptions)

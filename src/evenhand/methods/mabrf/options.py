@@ -35,7 +35,7 @@ class MabrfOptions(MabrfFirstOptions):
         "paper": {**MabrfFirstOptions.presets["paper"], "iterations": 5, "search": "", "results": 3, "pages": 2},
     }
 
-    iterations: int = Field(default=5, ge=0, le=100, description="The most times that the reasoning is rephrased.")
+    iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewritings of the reasoning.")
     search: Text | None = Field(
         default="", description="The search provider of the evidence; see evenhand search --list."
     )

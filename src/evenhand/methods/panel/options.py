@@ -29,7 +29,7 @@ class JudgeOptions(Options):
         default=0,
         ge=0,
         le=100_000,
-        description="The most tokens of a reply; 0 is as many as its form takes, models that think need more.",
+        description="Maximum number of tokens of a reply; 0 allows what its form needs, reasoning models need more.",
     )
 
 

@@ -30,8 +30,8 @@ class SelfDebiasOptions(Options):
     decay: float = Field(
         default=50.0, ge=0, description="How fast a token loses weight as a toxic prompt makes it likelier."
     )
-    epsilon: float = Field(default=0.01, ge=0, le=1, description="The least weight.")
-    max_tokens: int = Field(default=20, ge=1, le=100_000, description="The most tokens of a continuation.")
+    epsilon: float = Field(default=0.01, ge=0, le=1, description="The minimum weight of a token.")
+    max_tokens: int = Field(default=20, ge=1, le=100_000, description="Maximum number of tokens of a continuation.")
 
 
 @method(

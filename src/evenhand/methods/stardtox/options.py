@@ -32,16 +32,14 @@ class StarDToxOptions(Thresholds):
         }
     }
 
-    iterations: int = Field(default=2, ge=0, description="The most revisions of an answer.")
-    candidates: int = Field(default=4, ge=1, description="Drafts of each revision, of which the least toxic is judged.")
-    keep: Literal["best", "last"] = Field(default="best", description="Which attempt is returned if none passes.")
+    iterations: int = Field(default=2, ge=0, description="Maximum number of revisions; 0 only judges.")
+    candidates: int = Field(default=4, ge=1, description="Texts drawn per revision; the least toxic one is judged.")
+    keep: Literal["best", "last"] = Field(default="best", description="Return the best or the last answer.")
     bias: Literal["rule", "llm"] = Field(
-        default="rule", description="Judge the harm of a text by the scorer, or by a model."
+        default="rule", description="How harm is found: by a scorer and a threshold, or by a judge."
     )
-    performance: bool = Field(
-        default=True, description="Also judge fluency, coherence and relevance of a continuation."
-    )
-    evaluators: Names | None = Field(default=(), description="Further evaluators, by name.")
+    performance: bool = Field(default=True, description="Whether the performance evaluator judges texts.")
+    evaluators: Names | None = Field(default=(), description="Further evaluators by name, a+b for several.")
 
 
 def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
