@@ -19,6 +19,22 @@ def test_benchmarks_lists_each_with_its_options(cli):
     assert "categories, legacy, subset" in out
 
 
+def test_a_method_is_shown_with_its_options_and_presets(cli):
+    out = cli("methods", "stardtox").out
+
+    assert "toxicity: a number from 0 to 1, default 0.1\n      A text passes below this value" in out
+    assert "preset: evenhand or paper, default evenhand" in out
+    assert "paper: the same values as evenhand today" in out
+    assert "It takes no options" in cli("methods", "default").out
+
+
+def test_an_unknown_method_is_told_with_the_nearest(cli):
+    told = cli("methods", "stardtoks")
+
+    assert told.code == 2
+    assert "did you mean stardtox" in told.err
+
+
 def test_a_benchmark_is_shown_with_its_options(cli):
     out = cli("benchmarks", "malibu").out
 

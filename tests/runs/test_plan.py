@@ -82,6 +82,18 @@ def test_labels_say_only_what_tells_arms_apart():
     ]
 
 
+def test_methods_are_named_by_specs_and_presets_are_recorded():
+    methods = ["stardtox:preset=paper", "stardtox:preset=paper,iterations=1", "default"]
+    plan = make_plan({"models": ["fake/A"], "methods": methods})
+
+    assert [each.options for each in plan.methods] == [{"preset": "paper"}, {"preset": "paper", "iterations": 1}, {}]
+    assert [arm.label for arm in plan.arms()] == [
+        "stardtox(preset=paper)",
+        "stardtox(preset=paper, iterations=1)",
+        "default",
+    ]
+
+
 def test_the_same_arm_twice_is_refused():
     with pytest.raises(PlanError, match="names the same arm twice: default"):
         make_plan({**BASE, "methods": ["default", "default"]}).arms()

@@ -4,7 +4,7 @@ import asyncio
 import resource
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,26 @@ async def test_a_run_is_not_mixed_with_another_plan(workshop: Workshop, fields: 
         await workshop.run(**RESUME, **fields)
 
     assert workshop.exported() == before
+
+
+async def test_a_run_is_not_resumed_under_other_defaults(workshop: Workshop):
+    workshop.model(right)
+    await workshop.run(**METHODS, settings={"budget": Limits(calls=10)})
+    with closing(Store(workshop.directory / "run")) as store:
+        stored = store.get("options")
+        store.put(options={**stored, "2": {**stored["2"], "max_tokens": 100}})
+
+    with pytest.raises(PlanError, match="holds a run with max_tokens=100, which a newer version has changed to 256"):
+        await workshop.run(**METHODS, **RESUME)
+
+
+async def test_a_run_of_a_version_that_stored_no_options_can_be_resumed(workshop: Workshop):
+    workshop.model(right)
+    await workshop.run(**METHODS, settings={"budget": Limits(calls=10)})
+    with closing(Store(workshop.directory / "run")) as store:
+        store.put(options=None)
+
+    assert (await workshop.run(**METHODS, **RESUME)).done == 2 * SIZE
 
 
 async def test_patience_with_the_endpoint_may_change_between_sessions(workshop: Workshop):
