@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from evenhand.api import audit, compare, debate, guard, pairs, paper, rescore, run, train, write_report
     from evenhand.asking.choice import choose
     from evenhand.asking.completion import complete
-    from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, load_benchmark
+    from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, load_benchmark
     from evenhand.errors import EvenhandError
     from evenhand.evaluators.base import EVALUATORS, Thresholds, Verdict, evaluator
+    from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy
     from evenhand.guards.types import Guarded
-    from evenhand.methods.base import METHODS, Method, method
+    from evenhand.methods.base import METHODS, Method, Revision, method
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.options import Options
     from evenhand.prompts import Prompt, load_prompt
+    from evenhand.reports.sections.base import Section, add_section
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
     from evenhand.session import Session
@@ -60,18 +62,20 @@ _HOME = {
         "train",
         "write_report",
     ),
-    "evenhand.benchmarks.base": ("BENCHMARKS", "Benchmark", "Metric", "Selection", "load_benchmark"),
+    "evenhand.benchmarks.base": ("BENCHMARKS", "Audit", "Benchmark", "Metric", "Selection", "load_benchmark"),
     "evenhand.errors": ("EvenhandError",),
     "evenhand.guards.guard": ("Guard",),
     "evenhand.guards.policy": ("GuardPolicy",),
     "evenhand.guards.types": ("Guarded",),
-    "evenhand.methods.base": ("METHODS", "Method", "method"),
+    "evenhand.methods.base": ("METHODS", "Method", "Revision", "method"),
     "evenhand.evaluators.base": ("EVALUATORS", "Thresholds", "Verdict", "evaluator"),
+    "evenhand.evaluators.calibration": ("Calibration", "Contrast", "JudgeTest"),
     "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
     "evenhand.models.budget": ("Limits", "Price"),
     "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
     "evenhand.options": ("Options",),
     "evenhand.prompts": ("Prompt", "load_prompt"),
+    "evenhand.reports.sections.base": ("Section", "add_section"),
     "evenhand.runs.parts": ("Settings",),
     "evenhand.scorers.base": ("SCORERS", "Scorer", "load_scorer"),
     "evenhand.types": (
@@ -100,8 +104,11 @@ __all__ = [
     "PROVIDERS",
     "SCORERS",
     "Answer",
+    "Audit",
     "Benchmark",
+    "Calibration",
     "Completion",
+    "Contrast",
     "EvenhandError",
     "FunctionModel",
     "Generation",
@@ -109,6 +116,7 @@ __all__ = [
     "Guard",
     "GuardPolicy",
     "Guarded",
+    "JudgeTest",
     "Limits",
     "Listener",
     "Message",
@@ -123,9 +131,11 @@ __all__ = [
     "Prompt",
     "Record",
     "Refusal",
+    "Revision",
     "Sample",
     "Scorer",
     "ScriptedModel",
+    "Section",
     "Selection",
     "Session",
     "Settings",
@@ -134,6 +144,7 @@ __all__ = [
     "Unscored",
     "Usage",
     "Verdict",
+    "add_section",
     "audit",
     "choose",
     "compare",
