@@ -25,7 +25,7 @@ _LEFT = re.compile(r"This rests on (\d) guesses")
 
 def opening(name: str) -> str:
     """The words by which an agent's request is known."""
-    last = load_prompt(agents.__file__, name).parts[-1][1]
+    last = load_prompt(agents.__file__, name).templates[-1][1]
     return last.partition("{{")[0].partition("\n")[0]
 
 

@@ -189,7 +189,7 @@ async def test_a_stream_above_the_size_limit_ends_with_an_error(serve: Serve, co
 async def test_a_refusal_holds_the_reply_and_neither_form_of_the_key(serve: Serve, connect: Connect):
     server = await serve(refuse(f"wrong: {KEY} or very-secret%2Bkey"))
 
-    with pytest.raises(RefusedError, match=r"answered 400; it refuses the request.*\[key\] or \[key\]") as caught:
+    with pytest.raises(RefusedError, match=r"answered 400; it rejected the request.*\[key\] or \[key\]") as caught:
         await connect(server).post_json({}, text, "text")
 
     assert (caught.value.reply.status, caught.value.permanent) == (400, False)

@@ -1,4 +1,4 @@
-"""The one place where an event loop is started: async inside, synchronous at the public API; and `all_of`."""
+"""Starts event loops (the code is async inside and synchronous at the public API) and awaits several coroutines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ U = TypeVar("U")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end, on uvloop where it is installed (it halves the cost of a call)."""
+    """Run `work` to completion, on uvloop if it is installed (it halves the cost of a call)."""
     try:
         import uvloop
     except ImportError:  # Windows
@@ -20,7 +20,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order; the first error ends the others before it is raised, so that none goes on unseen."""
+    """Return all results in order; the first error cancels the others before it is raised."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         return await asyncio.gather(*tasks)
@@ -32,13 +32,13 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Two results of different types, likewise."""
+    """Return two results of different types; an error in one cancels the other."""
     one, two = await all_of([first, second])
     return cast(T, one), cast(U, two)
 
 
 def runner() -> asyncio.Runner:
-    """A loop that is kept from one synchronous call to the next, for objects that hold connections."""
+    """Return an event loop that lives across synchronous calls, for objects that hold connections."""
     try:
         import uvloop
     except ImportError:  # Windows

@@ -1,16 +1,16 @@
-"""Everything that can go wrong, as one tree; each message says what to do next.
+"""The error tree; each message says what to do next.
 
 EvenhandError
-├── UsageError            the user asked for something impossible: one sentence, exit code 2
-│   ├── UnknownNameError  a name that no registry knows (with suggestions)
-│   ├── MissingExtraError an optional package is not installed (with the pip line)
-│   ├── DataError         a data file is missing, unreadable or wrong (with file and line)
-│   └── PlanError         a plan, a run directory or a combination that does not fit together
-├── StoreError            the run directory cannot be written (a full disk, a lost mount): exit code 2, nothing is lost
+├── UsageError            the request cannot be carried out: one sentence, exit code 2
+│   ├── UnknownNameError  a name is not registered (with suggestions)
+│   ├── MissingExtraError an optional package is not installed (with the pip command)
+│   ├── DataError         a data file is missing, unreadable or invalid (with file and line)
+│   └── PlanError         a plan is inconsistent, or does not match its run directory
+├── StoreError            the run directory cannot be written (disk full, mount lost): exit code 2, nothing is lost
 ├── BudgetExhausted       the budget is used up: the run stops cleanly and can be resumed
-├── SearchError           a search failed or brought nothing usable: its user goes on without evidence, and says so
-└── ModelError            one model call failed for good
-    ├── EndpointError     the endpoint is not reachable, not an endpoint, or refuses the request
+├── SearchError           a search failed or found nothing usable: methods continue without evidence and record it
+└── ModelError            a model call failed after all retries
+    ├── EndpointError     the endpoint is unreachable, is no model endpoint, or rejects the request
     └── BadResponseError  the endpoint answered, but not with a usable completion
 """
 
@@ -26,11 +26,11 @@ class EvenhandError(Exception):
 
 
 class UsageError(EvenhandError):
-    """What was asked for cannot be done; the message says what can."""
+    """The request cannot be carried out; the message says what to do instead."""
 
 
 class UnknownNameError(UsageError):
-    """A name that is not registered, with the nearest ones that are."""
+    """A name is not registered; the message suggests the closest ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -47,7 +47,7 @@ class MissingExtraError(UsageError):
 
 
 class DataError(UsageError):
-    """A data file is missing or wrong."""
+    """A data file is missing, unreadable or invalid."""
 
     def __init__(self, message: str, *, file: Path | str | None = None, line: int | None = None) -> None:
         where = f"{file}, line {line}: " if file and line else f"{file}: " if file else ""
@@ -55,11 +55,11 @@ class DataError(UsageError):
 
 
 class PlanError(UsageError):
-    """Parts of a plan, or a plan and a run directory, do not fit together."""
+    """A plan is inconsistent, or does not match its run directory."""
 
 
 class StoreError(EvenhandError):
-    """The run's store cannot be written; what was committed before is safe."""
+    """The store of a run cannot be written; everything committed before is safe."""
 
 
 class BudgetExhausted(EvenhandError):  # noqa: N818 - a normal end, not a fault
@@ -67,15 +67,15 @@ class BudgetExhausted(EvenhandError):  # noqa: N818 - a normal end, not a fault
 
 
 class SearchError(EvenhandError):
-    """A search failed for good, after its retries; methods go on without evidence."""
+    """A search failed after all retries; methods continue without evidence."""
 
 
 class ModelError(EvenhandError):
-    """A model call failed for good, after its retries."""
+    """A model call failed after all retries."""
 
 
 class EndpointError(ModelError):
-    """The endpoint cannot be reached or refuses the request; `permanent` when trying again cannot help."""
+    """The endpoint cannot be reached or rejects the request; `permanent` if a retry cannot help."""
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)

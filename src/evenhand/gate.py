@@ -1,4 +1,4 @@
-"""Concurrency limits that can be resized while calls wait: a plain gate, and one that adapts to an endpoint."""
+"""Concurrency limits that can be resized while calls wait: a semaphore, and one that adapts to its endpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 class Gate:
     """A semaphore that can be resized; first come, first served.
 
-    A call may take several places. While it waits for them, smaller calls do not overtake it.
+    A call may need several slots. While it waits for them, smaller calls do not overtake it.
     """
 
     def __init__(self, size: float) -> None:
@@ -40,7 +40,7 @@ class Gate:
             if turn.cancelled():
                 with contextlib.suppress(ValueError):
                     self._queue.remove((n, turn))
-            else:  # admitted at the same moment: the places go to the next
+            else:  # admitted at the same moment: its slots go to the next call
                 self.in_flight -= n
             self._admit()
             raise
@@ -51,12 +51,12 @@ class Gate:
             self._admit()
 
     def resize(self, size: float) -> None:
-        """Change the limit; calls in flight beyond a smaller one are left to end."""
+        """Change the limit; calls already in flight are not interrupted."""
         self.size = size
         self._admit()
 
     def _admit(self) -> None:
-        """Free places go to waiting calls, and count as taken before these run, so that no newcomer overtakes them."""
+        """Give free slots to waiting calls; they count as taken at once, so that no newcomer overtakes."""
         while self._queue and self.in_flight + self._queue[0][0] <= self.size:
             n, turn = self._queue.popleft()
             if not turn.done():
@@ -72,13 +72,13 @@ class AdaptiveLimit(Gate):
 
     def __init__(self, maximum: int, start: int | None = None) -> None:
         self.maximum = max(1, maximum)
-        # With a maximum of hundreds, the first doublings are skipped: three round trips reach the maximum.
+        # A large maximum skips the first doublings: three round trips reach it.
         super().__init__(float(min(start or max(32, maximum // 8), self.maximum)))
         self._pushed_back = False
         self._epoch = 0
 
     async def __aenter__(self) -> int:
-        """Wait for a place; the returned epoch is the argument of `push_back`."""
+        """Wait for a slot; pass the returned epoch to `push_back`."""
         await self.acquire()
         return self._epoch
 
@@ -88,12 +88,12 @@ class AdaptiveLimit(Gate):
         self.release()
 
     def succeeded(self) -> None:
-        """A call succeeded: grow, if the limit was reached."""
+        """Record a successful call; the limit grows if it was reached."""
         if self.size < self.maximum and self.in_flight >= int(self.size) - 1:
             self.resize(min(self.maximum, self.size + (1 / self.size if self._pushed_back else 1)))
 
     def push_back(self, epoch: int) -> None:
-        """The endpoint answered 429; calls that began before the last halving do not halve again."""
+        """Record a 429 and halve the limit; calls that began before the last halving do not halve it again."""
         if epoch == self._epoch:
             self._epoch += 1
             self._pushed_back = True

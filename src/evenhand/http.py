@@ -30,13 +30,13 @@ Clock = Callable[[], float]
 
 CONNECT_TIMEOUT = 60.0
 LONGEST_WAIT = 300.0
-"""Seconds; an endpoint that asks for a longer pause counts as down."""
+"""Seconds; an endpoint whose Retry-After is longer counts as down."""
 LARGEST_REPLY = 64 * 2**20
-"""Bytes of one reply or stream after decompression; what is larger is not read to its end."""
+"""Most bytes of one reply or stream, after decompression; reading stops there."""
 _REFUSED = (400, 413, 422)
-"""Statuses that concern one request; other requests may pass."""
-_PASSING = (408, 409, 425)
-"""Statuses that are worth a retry, besides 429 and those of the server."""
+"""Statuses that reject one request; other requests may succeed."""
+_TRANSIENT = (408, 409, 425)
+"""Statuses worth a retry, besides 429 and 5xx."""
 
 
 class TooLargeError(aiohttp.ClientPayloadError):
@@ -47,7 +47,7 @@ class TooLargeError(aiohttp.ClientPayloadError):
 
 
 class RefusedError(EndpointError):
-    """The endpoint refuses this request for its content; other requests may pass."""
+    """The endpoint rejects the content of this request; other requests may succeed."""
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
@@ -55,35 +55,37 @@ class RefusedError(EndpointError):
 
 
 class Retryable(Exception):  # noqa: N818 - a signal to the retry loop, not an error for users
-    """An attempt failed in a way that may pass; `error` is raised when it still fails after `most` retries."""
+    """A failed attempt that is worth a retry; `error` is raised once `max_retries` retries have failed, too."""
 
-    def __init__(self, error: ModelError, wait: float | None = None, most: float = float("inf")) -> None:
+    def __init__(self, error: ModelError, wait: float | None = None, max_retries: float = float("inf")) -> None:
         super().__init__(str(error))
         self.error = error
         self.wait = wait
-        self.most = most
+        self.max_retries = max_retries
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter; a wait that the server asks for is kept, with jitter on top."""
+    """Exponential backoff with full jitter; a Retry-After of the server is respected, plus jitter."""
 
     retries: int
     base: float = 0.5
     ceiling: float = 30.0
 
-    def delay(self, failures: int, asked: float | None, error: ModelError) -> float:
-        """Seconds before attempt number `failures` + 1."""
-        if asked is None:
+    def delay(self, failures: int, retry_after: float | None, error: ModelError) -> float:
+        """Return the seconds to wait before attempt number `failures` + 1."""
+        if retry_after is None:
             return random.uniform(0, min(self.ceiling, self.base * 2**failures))
-        if asked > LONGEST_WAIT:
+        if retry_after > LONGEST_WAIT:
             reason = str(error).rstrip(".")
-            raise EndpointError(f"{reason}. It asks for a pause of {asked:,.0f} s; resume the run then.") from error
-        return asked + random.uniform(0, min(1.0, 0.1 * asked + self.base / 10))
+            raise EndpointError(
+                f"{reason}. It asks for a pause of {retry_after:,.0f} s; resume the run after that."
+            ) from error
+        return retry_after + random.uniform(0, min(1.0, 0.1 * retry_after + self.base / 10))
 
 
 class Pace:
-    """Lets one request pass every `gap` seconds, in the order of asking."""
+    """A rate limit: one request every `gap` seconds, first come, first served."""
 
     def __init__(self, gap: float, sleep: Sleep | None = None, clock: Clock = time.monotonic) -> None:
         self.gap = gap
@@ -92,7 +94,7 @@ class Pace:
         self._next = 0.0
 
     async def turn(self) -> None:
-        """Wait for the next free time; it is taken before the wait, so that two callers never share one."""
+        """Wait for the next free time slot; it is reserved before the wait, so that two callers never share one."""
         now = self._clock()
         start = max(now, self._next)
         self._next = start + self.gap
@@ -107,9 +109,9 @@ class Hints:
     url: str
     """The option or environment variable that holds the address."""
     statuses: Mapping[int, str] = field(default_factory=dict[int, str])
-    """HTTP status → what to do about it, where there is more to say than to check the address."""
+    """HTTP status → what to do about it, where checking the address is not enough."""
     timeout: str = ""
-    """What to do when no answer comes in time."""
+    """What to do after a timeout."""
 
 
 class Reply(NamedTuple):
@@ -119,7 +121,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """One endpoint; `title` names it in messages. Safe to call concurrently, and usable again after `aclose`."""
+    """A client of one endpoint; `title` names it in messages. Safe to call concurrently and after `aclose`."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Client:
         self.title = title
         self.limit = AdaptiveLimit(concurrency)
         self.worked = False
-        """Whether a usable reply has ever come from this endpoint."""
+        """Whether this endpoint has ever sent a usable reply."""
         self._hints = hints
         self._secrets = {key, quote(key, safe="")} - {""}
         self._headers = {"Content-Type": "application/json", "User-Agent": "evenhand", **(headers or {})}
@@ -149,15 +151,15 @@ class Client:
         self._timeout = aiohttp.ClientTimeout(
             total=CONNECT_TIMEOUT + timeout, sock_connect=CONNECT_TIMEOUT, sock_read=timeout
         )
-        # A stream may take as long as it likes while something arrives.
+        # A stream has no time limit as long as data keeps arriving.
         self._stream_timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=timeout)
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: Callable[[], bytes], read: Callable[[Reply], T]) -> tuple[T, int]:
-        """What `read` makes of the reply, and how many retries that took.
+        """Post a request and return the result of `read(reply)`, with the number of retries.
 
-        `body` is called once the concurrency limit lets the request pass. `read` gets replies of any status; it raises
-        Retryable for another attempt, and `self.fault(reply)` for a status that it does not expect.
+        `body` is called once the concurrency limit admits the request. `read` gets replies of any status; it raises
+        Retryable for another attempt, and `self.fault(reply)` for an unexpected status.
         """
 
         async def attempt() -> T:
@@ -179,9 +181,9 @@ class Client:
         return await self.retry(attempt)
 
     async def post_json(self, body: Mapping[str, Any], read: Callable[[Any], T], what: str) -> T:
-        """What `read` makes of the JSON in the reply; a reply without usable `what` is retried once.
+        """Post JSON and return `read(reply's JSON)`; an unusable reply is retried once. `what` names the content.
 
-        Raises EndpointError (permanent when it concerns every request), RefusedError or BadResponseError.
+        Raises EndpointError (permanent if every request would fail), RefusedError or BadResponseError.
         """
         data = orjson.dumps(body)
 
@@ -192,36 +194,37 @@ class Client:
                 value = orjson.loads(reply.body)
             except ValueError as error:
                 message = f"{self.title} did not send JSON but {self.excerpt(reply.body)!r}"
-                raise Retryable(BadResponseError(message), most=1) from error
+                raise Retryable(BadResponseError(message), max_retries=1) from error
             try:
                 return read(value)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 why = f"{error} is missing" if isinstance(error, KeyError) else self.redact(str(error))
-                raise Retryable(BadResponseError(f"{self.title} sent no usable {what}: {why}"), most=1) from error
+                message = f"{self.title} sent no usable {what}: {why}"
+                raise Retryable(BadResponseError(message), max_retries=1) from error
 
         return (await self.post(lambda: data, parse))[0]
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
-        """The result of the first attempt that succeeds, and how many retries that took."""
+        """Call `attempt` until it succeeds; return its result and the number of retries."""
         failures = 0
         while True:
             try:
                 return await attempt(), failures
             except Retryable as fault:
                 failures += 1
-                if failures > min(self._policy.retries, fault.most):
+                if failures > min(self._policy.retries, fault.max_retries):
                     raise fault.error from fault
                 await asyncio.sleep(self._policy.delay(failures, fault.wait, fault.error))
 
     async def send(self, data: bytes, url: str | None = None, *, stream: bool = False) -> aiohttp.ClientResponse:
-        """The response to one request, unread: `read_reply` or `read_lines` reads it."""
+        """Send one request and return the unread response, for `read_reply` or `read_lines`."""
         session = self._session or self._open()
         return await session.post(
             url or self.url,
             data=data,
             params=self._query,
             timeout=self._stream_timeout if stream else self._timeout,
-            allow_redirects=False,  # a redirect would carry the key elsewhere
+            allow_redirects=False,  # a redirect could send the key to another host
         )
 
     async def aclose(self) -> None:
@@ -230,26 +233,26 @@ class Client:
             self._session = None
 
     def fault(self, reply: Reply) -> Exception:
-        """What a status other than 200 means: an error, or Retryable."""
+        """Return the exception for a status other than 200: an error, or Retryable."""
         status, said, hints = reply.status, self.excerpt(reply.body), self._hints
         if status == 429 and b"insufficient_quota" in reply.body:
             return EndpointError(
-                f"{self.title} says that the quota is used up; check the account's billing.", permanent=True
+                f"{self.title} reports that the quota is used up; check the account's billing.", permanent=True
             )
         if status == 429:
-            fix = hints.statuses.get(429, "it takes no more requests for now")
+            fix = hints.statuses.get(429, "it accepts no more requests for now")
             return Retryable(EndpointError(f"{self.title} kept answering 429; {fix}."), retry_after(reply.headers))
-        if status in _PASSING or status >= 500:
+        if status in _TRANSIENT or status >= 500:
             return Retryable(EndpointError(f"{self.title} kept answering {status}: {said}"), retry_after(reply.headers))
-        fix = f"check {hints.url}" if status in (404, 405) else "it refuses the request"
+        fix = f"check {hints.url}" if status in (404, 405) else "it rejected the request"
         fix = hints.statuses.get(status, fix)
         if 300 <= status < 400:
-            fix = f"it points to {self.redact(reply.headers.get('Location', 'nowhere'))}; check {hints.url}"
+            fix = f"it redirects to {self.redact(reply.headers.get('Location', 'nowhere'))}; check {hints.url}"
         message = f"{self.title} answered {status}; {fix}." + (f" It said: {said}" if said else "")
         return RefusedError(message, reply) if status in _REFUSED else EndpointError(message, permanent=True)
 
     def excerpt(self, payload: bytes, most: int = 400) -> str:
-        """The beginning of a reply as one line; the key is removed first, so that a cut leaves no part of it."""
+        """Return the start of a reply as one line; the key is removed before the cut, so that no part of it stays."""
         text = self.redact(payload.decode("utf-8", "replace"))
         return " ".join(text[: 2 * most].split())[:most]
 
@@ -259,7 +262,7 @@ class Client:
         return text
 
     def _no_reply(self, error: aiohttp.ClientError | OSError) -> Exception:
-        """What a missing or broken reply means; an address that has never worked is soon given up."""
+        """Return the exception for a missing or broken reply; an address that never worked gets few retries."""
         where = self._hints.url
         if isinstance(error, TooLargeError):
             return BadResponseError(f"{self.title} sent a reply of {error}, which is too large; check {where}.")
@@ -268,7 +271,7 @@ class Client:
         text = self.redact(str(error) or type(error).__name__)
         message = f"{self.title} cannot be reached ({text}); is the server up? Is {where} right?"
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) and not self.worked:
-            return Retryable(EndpointError(message, permanent=True), most=2)
+            return Retryable(EndpointError(message, permanent=True), max_retries=2)
         if isinstance(error, TimeoutError):
             hint = f"; {self._hints.timeout}" if self._hints.timeout else ""
             message = f"{self.title} did not answer in time{hint}."
@@ -280,8 +283,8 @@ class Client:
 
 
 def open_session(headers: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> aiohttp.ClientSession:
-    """A session without cookies and with no connection limit of its own."""
-    # A proxy look-up costs as much as a call, so it is made only where a proxy is set.
+    """Open a session without cookies and without a connection limit of its own."""
+    # A proxy look-up costs as much as a call, so it is made only if a proxy is configured.
     proxied = any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))
     return aiohttp.ClientSession(
         headers=headers,
@@ -293,7 +296,7 @@ def open_session(headers: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> 
 
 
 async def read_reply(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body. It is read in pieces, since `response.read()` would decompress all of it, however large."""
+    """Read the whole body, in chunks: `response.read()` would decompress a body of any size."""
     chunks: list[bytes] = []
     size = 0
     async with response:
@@ -304,17 +307,17 @@ async def read_reply(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-    """The lines of a stream as they arrive; the size limit holds for all of them together."""
-    parts: list[bytes] = []
+    """Yield the lines of a stream as they arrive; the size limit is on their total."""
+    line: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
         size = _bounded(response, size + len(chunk))
         head, *others = chunk.split(b"\n")
-        parts.append(head)
+        line.append(head)
         for other in others:
-            yield b"".join(parts)
-            parts = [other]
-    yield b"".join(parts)
+            yield b"".join(line)
+            line = [other]
+    yield b"".join(line)
 
 
 def _bounded(response: aiohttp.ClientResponse, size: int) -> int:
@@ -325,7 +328,7 @@ def _bounded(response: aiohttp.ClientResponse, size: int) -> int:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The wait that the reply's headers ask for, in seconds."""
+    """Return the seconds that the Retry-After header asks for, if there is one."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:

@@ -1,4 +1,4 @@
-"""Typed options: what a method, benchmark or scorer takes, declared once with types, bounds and help text."""
+"""Typed options of methods, benchmarks and scorers, each declared once with type, bounds and help text."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 PRESET = "preset"
-"""The key that names a preset where options are given."""
+"""The key that selects a preset."""
 DEFAULT_PRESET = "evenhand"
-"""The preset of the fields' own defaults."""
+"""The preset that consists of the fields' defaults."""
 
 _BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
 
 
 def _as_text(value: Any) -> Any:
-    """A path or a number as text: `data=2024` on a command line names a folder, but is read as a number."""
+    """Turn a path or number into text: `data=2024` on the command line is a folder, but parses as a number."""
     if isinstance(value, os.PathLike) or (isinstance(value, int | float) and not isinstance(value, bool)):
         return str(value)  # pyright: ignore[reportUnknownArgumentType]
     return value
 
 
 def _as_names(value: Any) -> Any:
-    """A list of names, or one text with commas or plus signs; everything becomes text, to be refused by name."""
+    """Split a list, or a text with commas or plus signs, into names; the validator reports unknown ones by name."""
     if value is None or value == "":
         return () if value == "" else None
     names = cast("Iterable[Any]", value) if isinstance(value, list | tuple) else re.split(r"[,+]", str(value))
@@ -44,21 +44,21 @@ def _as_names(value: Any) -> Any:
 AS_TEXT = BeforeValidator(_as_text)
 Text = Annotated[str, AS_TEXT]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
-"""Written as a list, or as one text with commas or plus signs between the names."""
+"""Names given as a list, or as one text separated by commas or plus signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as it is shown to people."""
+    """One option as shown to users."""
 
     name: str
     kind: str
-    """Type and bounds in words: `a whole number from 1 to 8`."""
+    """Type and bounds in words, e.g. `a whole number from 1 to 8`."""
     default: Any
     help: str
     required: bool
     presets: Mapping[str, Any]
-    """The presets that set another value."""
+    """Preset → its value, for presets that differ from the default."""
 
 
 class Options(BaseModel):
@@ -72,30 +72,30 @@ class Options(BaseModel):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
-    def parse(cls, whose: str, given: Mapping[str, Any]) -> Self:
-        """The given options over those of the named preset over the defaults; what is wrong is said in one sentence.
+    def parse(cls, owner: str, given: Mapping[str, Any]) -> Self:
+        """Validate the given options, completed from the chosen preset and the defaults.
 
-        `whose` says whose options these are: `method stardtox`.
+        `owner` names their owner in error messages, e.g. `method cot`.
         """
         values = dict(given)
         presets: Mapping[str, Mapping[str, Any]] = {DEFAULT_PRESET: {}, **cls.presets} if cls.presets else {}
         if presets and PRESET in values:
             name = values.pop(PRESET)
             if name not in presets:
-                raise UnknownNameError(f"preset of the {whose}", str(name), presets)
+                raise UnknownNameError(f"preset of the {owner}", str(name), presets)
             values = {**presets[name], **values}
         for name in values:
             if name not in cls.model_fields:
                 known = [*cls.model_fields, *([PRESET] if presets else [])]
-                raise UnknownNameError(f"option of the {whose}", name, known)
+                raise UnknownNameError(f"option of the {owner}", name, known)
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise PlanError(cls._sentence(whose, error.errors()[0], values)) from error
+            raise PlanError(cls._message(owner, error.errors()[0], values)) from error
 
     @classmethod
     def table(cls) -> list[Option]:
-        """Every option, in the order of declaration."""
+        """Return every option, in order of declaration."""
         return [
             Option(
                 name,
@@ -113,25 +113,24 @@ class Options(BaseModel):
         ]
 
     @classmethod
-    def _sentence(cls, whose: str, error: ErrorDetails, values: Mapping[str, Any]) -> str:
+    def _message(cls, owner: str, error: ErrorDetails, values: Mapping[str, Any]) -> str:
         if not error["loc"]:
-            return f"The {whose} does not take these options: {error['msg']}."
+            return f"The {owner} does not accept these options: {error['msg']}."
         name = str(error["loc"][0])
         field = cls.model_fields[name]
         if error["type"] == "missing":
-            return f"The {whose} needs the option {name}: {field.description}"
-        return f"The option {name} of the {whose} must be {_kind(field)}, not {values[name]!r}."
+            return f"The {owner} needs the option {name}: {field.description}"
+        return f"The option {name} of the {owner} must be {_kind(field)}, not {values[name]!r}."
 
 
 Options_co = TypeVar("Options_co", bound=Options, default=Options, covariant=True)
 
 
 def _kind(field: FieldInfo) -> str:
-    """The type and bounds of a field in words."""
+    """Describe the type and bounds of a field in words."""
     annotation: Any = field.annotation
-    parts = [each for each in get_args(annotation) if each is not NoneType]
     if NoneType in get_args(annotation):
-        annotation = parts[0]
+        annotation = next(each for each in get_args(annotation) if each is not NoneType)
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) is Literal:

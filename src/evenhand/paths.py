@@ -1,4 +1,4 @@
-"""Where Evenhand keeps what it fetches; models and data share this rule without importing each other."""
+"""The cache folder, shared by models and data, which do not import each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """EVENHAND_CACHE, else evenhand in XDG_CACHE_HOME, else ~/.cache/evenhand; not created here."""
+    """Return EVENHAND_CACHE, XDG_CACHE_HOME/evenhand or ~/.cache/evenhand; the folder may not exist yet."""
     named = os.environ.get("EVENHAND_CACHE")
     if named:
         return Path(named).expanduser()

@@ -1,7 +1,7 @@
-"""Prompts are text files beside the code that uses them, with `{{variables}}` filled strictly.
+"""Loads prompts: text files beside the code that uses them, with `{{variables}}`.
 
-A prompt file holds one or more messages, each under a line `# system`, `# user` or `# assistant`. Its hash goes
-into every turn, so that a change of one word shows in the record.
+A prompt file holds one or more messages, each under a line `# system`, `# user` or `# assistant`. Every turn records
+the hash of its prompt file, so that any change is visible.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ _PACKAGE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A parsed prompt file: `render(name=value, …)` gives its messages."""
+    """A parsed prompt file; `render(name=value, …)` returns its messages."""
 
     id: str
     hash: str
-    parts: tuple[tuple[Role, str], ...]
+    templates: tuple[tuple[Role, str], ...]
+    """(role, text with variables) of every message."""
     variables: frozenset[str]
 
     def render(self, **values: str) -> tuple[Message, ...]:
-        """The messages with every variable filled; a missing or an unknown one is an error, not a blank."""
+        """Return the messages with all variables filled; a missing or unknown variable is an error."""
         if values.keys() != self.variables:
             wrong = ", ".join(sorted(values.keys() ^ self.variables))
             raise UsageError(f"The prompt {self.id} takes {sorted(self.variables)}; check: {wrong}.")
         return tuple(
-            Message(role, _VARIABLE.sub(lambda match: values[match.group(1)], text)) for role, text in self.parts
+            Message(role, _VARIABLE.sub(lambda match: values[match.group(1)], text)) for role, text in self.templates
         )
 
 
 @cache
 def load_prompt(beside: str, name: str) -> Prompt:
-    """The prompt `name`.md in the folder of the module file `beside` (pass `__file__`)."""
+    """Load the prompt `name`.md from the folder of the module file `beside` (pass `__file__`)."""
     path = Path(beside).parent / f"{name}.md"
     try:
         source = path.read_text(encoding="utf-8")
@@ -52,25 +53,25 @@ def load_prompt(beside: str, name: str) -> Prompt:
 
 
 def _id_of(path: Path) -> str:
-    """`methods/cot/reason` for a prompt of this package; folder and name for any other."""
+    """Return the path inside this package (`methods/cot/reason`), or folder and name for any other file."""
     inside = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path(path.parent.name, path.name)
     return inside.with_suffix("").as_posix()
 
 
 def parse_prompt(prompt_id: str, source: str) -> Prompt:
-    """A prompt from its text; `prompt_id` names it in traces."""
+    """Parse a prompt from its text; `prompt_id` names it in traces."""
     pieces = _HEADING.split(source)
     if len(pieces) < 3 or pieces[0].strip():
         raise UsageError(f"The prompt {prompt_id} must begin with a line '# system' or '# user'.")
-    parts: tuple[tuple[Role, str], ...] = tuple(
+    templates: tuple[tuple[Role, str], ...] = tuple(
         (cast(Role, role), text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)
     )
-    for _, text in parts:
+    for _, text in templates:
         if "{{" in _VARIABLE.sub("", text):
             raise UsageError(f"The prompt {prompt_id} has a variable that is not written {{{{name}}}}.")
     return Prompt(
         prompt_id,
         hashlib.sha256(source.encode()).hexdigest()[:16],
-        parts,
-        frozenset(name for _, text in parts for name in _VARIABLE.findall(text)),
+        templates,
+        frozenset(name for _, text in templates for name in _VARIABLE.findall(text)),
     )

@@ -1,7 +1,7 @@
-"""One generic registry for everything that can be added: models, methods, benchmarks, scorers.
+"""The registry of everything that can be added: models, methods, benchmarks, scorers, search providers.
 
-A thing registers itself by decorator. The modules of a kind live in one package and are imported only when a name is
-asked for; third parties add theirs through entry points of the group `evenhand.<kind>s` (`evenhand.search_providers`).
+An entry registers itself by decorator. The modules of one kind live in one package and are imported on first use;
+third parties add theirs through entry points of the group `evenhand.<kind>s` (e.g. `evenhand.search_providers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names → things of one kind, found in `package`."""
+    """Name → entry of one kind; the built-in entries are the modules of `package`."""
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
@@ -29,7 +29,7 @@ class Registry(Generic[T]):
         self._complete = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that adds a thing under `name`; a name is given once."""
+        """Return a decorator that adds an entry under `name`; a name can be used only once."""
 
         def add(thing: T) -> T:
             if name in self._things:
@@ -40,7 +40,7 @@ class Registry(Generic[T]):
         return add
 
     def get(self, name: str) -> T:
-        """The thing called `name`; the module of that name is tried before all others are imported."""
+        """Return the entry `name`; the module of that name is tried before all others are imported."""
         if name not in self._things and name.isidentifier() and find_spec(f"{self.package}.{name}"):
             importlib.import_module(f"{self.package}.{name}")
         if name not in self._things:
@@ -65,6 +65,6 @@ class Registry(Generic[T]):
             try:
                 self._things[point.name] = point.load()
             except Exception as error:
-                # Somebody else's broken package must not take ours down.
+                # A broken third-party package must not break Evenhand.
                 warnings.warn(f"The {self.kind} {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
         self._complete = True

@@ -1,4 +1,7 @@
-"""Specs: `NAME`, `NAME:ARGUMENT` or `NAME:KEY=VALUE,…`, the short form in which things are named and configured."""
+"""Parses specs, the short form that names and configures a method, benchmark or scorer.
+
+A spec is `NAME`, `NAME:ARGUMENT` or `NAME:KEY=VALUE,…`.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +18,33 @@ _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def spec_parts(spec: str) -> tuple[str, str]:
-    """The name, and what stands after the first colon."""
+    """Split a spec into its name and the text after the first colon."""
     name, _, rest = spec.partition(":")
     return name, rest
 
 
 def read_spec(spec: str, argument: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The name and the options of a spec; what is no KEY=VALUE list is the value of the option `argument`."""
+    """Return the name and options of a spec; anything but KEY=VALUE pairs is the value of the option `argument`."""
     name, rest = spec_parts(spec)
-    parts = [part for part in rest.split(",") if part]
-    if argument is not None and not all(map(_PAIR.fullmatch, parts)):
+    pairs = [pair for pair in rest.split(",") if pair]
+    if argument is not None and not all(map(_PAIR.fullmatch, pairs)):
         return name, {argument: rest}
-    return name, key_values(parts, f"{name}:")
+    return name, key_values(pairs, f"{name}:")
 
 
-def key_values(texts: Iterable[str], before: str) -> dict[str, Any]:
-    """KEY=VALUE pairs; `before` is what stands before them, for the error message."""
+def key_values(texts: Iterable[str], prefix: str) -> dict[str, Any]:
+    """Parse KEY=VALUE pairs; `prefix` is the text before them, for the error message."""
     pairs: dict[str, Any] = {}
     for text in texts:
         pair = _PAIR.fullmatch(text)
         if pair is None:
-            raise UsageError(f"{before} takes KEY=VALUE, not {text!r}.")
+            raise UsageError(f"{prefix} takes KEY=VALUE, not {text!r}.")
         pairs[pair[1]] = scalar(pair[2])
     return pairs
 
 
 def scalar(text: str) -> Any:
-    """A value as YAML reads it, so 3 is a number and true a truth; 1e-5 is a number too."""
+    """Parse a value as YAML does (`3` is a number, `true` a boolean); `1e-5` is a number, too."""
     if _EXPONENT.fullmatch(text.strip()):
         return float(text)
     try:
@@ -51,6 +54,6 @@ def scalar(text: str) -> Any:
 
 
 def roles_and_specs(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """(role, spec) of every [ROLE=]SPEC; a model without a role is the base model."""
+    """Split every [ROLE=]SPEC into (role, spec); a model without a role is the base model."""
     named = [re.fullmatch(r"(?:([a-z_][a-z_0-9]*)=)?(.+)", text) for text in texts]
     return [(match.group(1) or "base", match.group(2)) for match in named if match]

@@ -1,6 +1,6 @@
-"""The words of the house as frozen values: what every other module passes around and nothing else.
+"""The shared types as frozen dataclasses: messages, samples, generations, outcomes, grades.
 
-Only the standard library is imported here, so that everything may import this.
+Imports only the standard library, so that every module can import this one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Conversations whose next tokens are to be avoided, token by token; needs the feature `logits`."""
+    """Conversations whose likely next tokens are suppressed at every step; needs the feature `logits`."""
 
     against: tuple[tuple[Message, ...], ...]
     decay: float
-    """How fast a token loses weight as one of these conversations makes it likelier."""
+    """How fast a token's weight falls as one of these conversations makes it more likely."""
     epsilon: float
-    """The least weight."""
+    """The smallest weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How to generate; None leaves the choice to the model's own default."""
+    """Generation parameters; None means the model's own default."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -45,7 +45,7 @@ class Params:
     stop: tuple[str, ...] = ()
     n: int = 1
     logprobs: int = 0
-    """Alternatives to report per generated token; 0 asks for none."""
+    """Number of alternatives to return per generated token; 0 for no log-probabilities."""
     schema: Mapping[str, Any] | None = None
     """A JSON schema that the text must satisfy."""
     steering: Steering | None = None
@@ -53,7 +53,7 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A generated token with its most likely alternatives (itself included when it is among them)."""
+    """A generated token with the most likely tokens at its position (which may include itself)."""
 
     token: str
     logprob: float
@@ -67,13 +67,13 @@ class Completion:
     text: str
     finish: Finish = "stop"
     refusal: str | None = None
-    """The model's own words when the endpoint marks the answer as a refusal."""
+    """The refusal text, if the endpoint marks the answer as a refusal."""
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was consumed; money is None when no price is known for some of the calls."""
+    """Calls, tokens and cost; the cost is None if the price of some call is unknown."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -100,7 +100,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a model answered to one request, and what that took."""
+    """A model's answer to one request, with usage and latency."""
 
     completions: tuple[Completion, ...]
     model: str
@@ -116,7 +116,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One recorded call of one agent: everything needed to understand or repeat it."""
+    """The record of one model call by one agent, complete enough to repeat it."""
 
     agent: str
     role: str
@@ -127,7 +127,7 @@ class Turn:
     params: Params
     generation: Generation | None
     error: str | None = None
-    """Why there is no generation."""
+    """Why there is no generation, if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Sample:
     id: str
     kind: SampleKind
     prompt: str
-    """The question, the text to continue, the task: what the model must respond to."""
+    """What the model responds to: a question, a text to continue, a task."""
     context: str = ""
     choices: tuple[str, ...] = ()
     target: Any = None
@@ -145,7 +145,7 @@ class Sample:
     """Samples of one cluster (template, scenario, article) are not independent."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     messages: tuple[Message, ...] = ()
-    """The conversation to be answered; a chat sample without one is a lone question, asked by its prompt."""
+    """The conversation to answer; for a chat sample without one, a single user message with the prompt."""
 
     def __post_init__(self) -> None:
         if self.kind == "chat" and not self.messages:
@@ -159,12 +159,12 @@ class Answer:
     text: str
     choice: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How the answer was read: shown order, letter, probabilities, reading."""
+    """How the answer was read: order of options, letter, probabilities, parser."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The model declined to answer; this is a result of its own, never a number."""
+    """The model declined to answer; a result of its own, never turned into a number."""
 
     text: str
 
@@ -182,7 +182,7 @@ Result = Answer | Refusal | Unscored
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The result as it stood after one iteration of a method."""
+    """The result after one iteration of a method."""
 
     iteration: int
     result: Result
@@ -191,7 +191,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a method made of a sample."""
+    """A method's result for one sample."""
 
     result: Result
     stop: str = "done"
@@ -202,14 +202,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A benchmark's verdict on one outcome: plain values by name, kept for later statistics."""
+    """A benchmark's grade of one outcome: named plain values, stored for the statistics."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A finished sample as the metrics see it: what was asked, how it ended, how it was graded."""
+    """A finished sample as the metrics see it: its metadata, status and grade."""
 
     sample_id: str
     cluster: str

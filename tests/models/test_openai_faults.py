@@ -165,7 +165,7 @@ async def test_an_absurd_wait_is_an_error_at_once(
 ):
     server = await serve(reply_with({}, 429, {"Retry-After": value}))
 
-    with pytest.raises(EndpointError, match=r"429.* It asks for a pause of .* s; resume the run then"):
+    with pytest.raises(EndpointError, match=r"429.* It asks for a pause of .* s; resume the run after that"):
         await connect(server).generate(QUESTION, Params())
 
     assert (len(server.requests), waits) == (1, [])
@@ -224,7 +224,7 @@ async def test_a_redirect_is_not_followed(
     elsewhere = await serve(chat("B"))
     server = await serve(raw(b"", 307, {"Location": elsewhere.url}))
 
-    with pytest.raises(EndpointError, match=f"it points to {elsewhere.url}; check --base-url"):
+    with pytest.raises(EndpointError, match=f"it redirects to {elsewhere.url}; check --base-url"):
         await connect(server).generate(QUESTION, Params())
 
     assert elsewhere.requests == []

@@ -183,7 +183,7 @@ async def test_a_complaint_about_the_request_itself_is_an_error(
     server = await serve(complaint)
     model = connect(server)
 
-    with pytest.raises(EndpointError, match="refuses the request") as caught:
+    with pytest.raises(EndpointError, match="rejected the request") as caught:
         await model.generate(QUESTION, FULL)
 
     assert (model.dropped, len(server.requests), waits) == (set(), 1, [])

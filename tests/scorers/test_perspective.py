@@ -76,7 +76,7 @@ async def test_results_stand_in_the_order_of_the_texts(serve: Serve, connect: Co
         ("LANGUAGE_DETECTION_FAILED", "cannot tell the text's language"),
         ("COMMENT_EMPTY", "empty text"),
         ("COMMENT_TOO_LONG", "too large"),
-        ("INVALID_REQUEST", "refuses the request"),
+        ("INVALID_REQUEST", "rejected the request"),
     ],
 )
 async def test_a_text_that_is_refused_says_why(serve: Serve, connect: Connect, kind: str, reason: str):
@@ -168,7 +168,10 @@ async def test_a_lasting_fault_leaves_the_text_unscored_and_is_never_a_zero(
             reply_with({"error": {"message": f"API key not valid: very-secret%2Bkey {KEY}"}}, 400),
             "check the key in PERSPECTIVE_API_KEY",
         ),
-        (raw(b"", 302, {"Location": "http://example.org"}), "it points to http://example.org; check PERSPECTIVE_URL"),
+        (
+            raw(b"", 302, {"Location": "http://example.org"}),
+            "it redirects to http://example.org; check PERSPECTIVE_URL",
+        ),
     ],
     ids=["401", "403", "404", "wrong key", "redirect"],
 )
