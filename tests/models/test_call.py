@@ -110,7 +110,7 @@ def test_another_source_is_another_model(team: Team):
         ("async def judge(prompt):\n    raise ValueError('no key\\nand more')\n", "failed: ValueError: no key$"),
         ("def judge(prompt):\n    raise KeyError\n", "failed: KeyError$"),
         ("def judge(prompt):\n    raise TimeoutError('upstream')\n", "failed: TimeoutError: upstream$"),
-        ("def judge(prompt):\n    return None\n", "returned NoneType, not a text; let it return a str"),
+        ("def judge(prompt):\n    return None\n", "returned NoneType, not a text; it must return a str"),
         ("def judge():\n    return 'B'\n", "failed: TypeError: judge"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_spec_names_a_module_and_a_function(spec: str):
 
 @pytest.mark.parametrize("module", ["no_such_team", "no_such_package.team", "json.no_such_part"])
 def test_a_module_that_is_not_there_is_told_in_one_sentence(team: Team, module: str):
-    with pytest.raises(UsageError, match=f"There is no module {module}; call Evenhand in the folder"):
+    with pytest.raises(UsageError, match=f"There is no module {module}; run Evenhand in the folder"):
         load_model(f"call/{module}:judge")
 
 
@@ -166,7 +166,7 @@ def test_a_module_that_is_not_there_is_told_in_one_sentence(team: Team, module: 
     ],
 )
 def test_a_module_that_cannot_be_imported_says_why(team: Team, source: str, words: str):
-    with pytest.raises(UsageError, match=rf"cannot be imported \({words}.*\); mend that first"):
+    with pytest.raises(UsageError, match=rf"cannot be imported \({words}.*\); fix that first"):
         load_model(f"call/{team(source)}:judge")
 
 

@@ -88,5 +88,5 @@ def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(monkeypatch: 
 
 
 def test_an_extra_body_must_be_a_map():
-    with pytest.raises(UsageError, match="extra_body must hold names and values"):
+    with pytest.raises(UsageError, match="extra_body must be a mapping"):
         OpenAIModel("x", ModelOptions(base_url="http://localhost/v1", extra={"extra_body": "top_k"}))

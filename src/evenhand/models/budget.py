@@ -1,4 +1,4 @@
-"""Prices and budgets: what calls cost, and where spending stops."""
+"""Prices and budgets: counts the cost of calls and stops a run before it exceeds its budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.models.fake import estimate_tokens
 from evenhand.types import Generation, Message, Params, Usage
 
 _DEFAULT_REPLY = 512
-"""Tokens set aside for a reply whose length is not bounded by the request."""
+"""Tokens reserved for a reply if the request sets no maximum."""
 _NOTHING = Usage()
 
 
@@ -33,7 +33,7 @@ FREE = Price(0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that may be spent; None = no limit."""
+    """The most that may be spent; None means no limit."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -41,7 +41,7 @@ class Limits:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Limits:
-        """`500 calls`, `2M tokens`, `$5` or `5 usd`, several allowed."""
+        """Parse budgets such as `500 calls`, `2M tokens`, `$5` or `5 usd`; several may be given."""
         limits = cls()
         for text in texts:
             if match := re.fullmatch(r"\$([\d.]+)|([\d.]+) ?usd", text.strip(), re.IGNORECASE):
@@ -54,7 +54,7 @@ class Limits:
         return limits
 
     def less(self, spent: Usage) -> Limits:
-        """What these limits leave for another run once `spent` is gone."""
+        """Return the limits that remain after `spent`, never below zero."""
         return Limits(
             None if self.calls is None else max(0, self.calls - spent.calls),
             None if self.tokens is None else max(0, self.tokens - spent.tokens),
@@ -70,23 +70,23 @@ def _number(digits: str, suffix: str, text: str) -> float:
 
 
 class Budget:
-    """Counts what is spent and what is set aside for calls under way; refuses the call that could exceed a limit."""
+    """Counts what is spent and what is reserved for calls in flight; stops a call that could exceed a limit."""
 
     def __init__(self, limits: Limits, spent: Usage | None = None) -> None:
         self.limits = limits
         self.spent = spent or Usage()
         self._reserved = Usage()
-        self._settled = asyncio.Event()
+        self._released = asyncio.Event()
 
     async def reserve(self, estimate: Usage) -> None:
-        """Set the estimate aside, or raise BudgetExhausted.
+        """Reserve the estimate, or raise BudgetExhausted.
 
-        Calls under way have mostly more set aside than they use: while there are any, their end is awaited first.
+        Calls in flight usually use less than they reserved, so a call that does not fit waits for them first.
         """
         while (exceeded := self._exceeded(estimate)) is not None:
             if self._reserved.calls == 0:
                 raise BudgetExhausted(exceeded)
-            await self._settled.wait()
+            await self._released.wait()
         self._reserved += estimate
 
     def _exceeded(self, estimate: Usage) -> str | None:
@@ -99,18 +99,21 @@ class Budget:
             if limit is None:
                 continue
             if value is None:
-                raise UsageError("This run has made calls whose price is not known; a budget in money cannot be kept.")
+                raise UsageError(
+                    "This run has made calls whose price is not known, so it cannot have a budget in money; "
+                    "limit calls or tokens instead."
+                )
             if value > limit:
                 return f"the next call could exceed the budget of {limit:g} {name}"
         return None
 
-    def settle(self, estimate: Usage, actual: Usage) -> None:
-        """Replace what was set aside by what was used."""
+    def charge(self, estimate: Usage, actual: Usage) -> None:
+        """Release the reservation of a finished call and count what it used."""
         self.spent += actual
-        if estimate.calls:  # without a limit nothing is set aside
+        if estimate.calls:  # without a limit nothing is reserved
             self._reserved = _minus(self._reserved, estimate)
-            self._settled.set()
-            self._settled = asyncio.Event()
+            self._released.set()
+            self._released = asyncio.Event()
 
 
 def _minus(left: Usage, right: Usage) -> Usage:
@@ -125,7 +128,7 @@ def _minus(left: Usage, right: Usage) -> Usage:
 
 
 class MeteredModel(WrappedModel):
-    """A model with a price tag and, if one is given, a budget."""
+    """A model whose calls are priced and charged to a budget."""
 
     def __init__(self, inner: Model, price: Price | None, budget: Budget) -> None:
         super().__init__(inner)
@@ -146,7 +149,7 @@ class MeteredModel(WrappedModel):
             generation = await self.inner.generate(messages, params)
             actual = self._priced(_counted(messages, generation))
         finally:
-            self._budget.settle(estimate, actual)
+            self._budget.charge(estimate, actual)
         return replace(generation, usage=actual)
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
@@ -159,7 +162,7 @@ class MeteredModel(WrappedModel):
 
 
 def _counted(messages: Sequence[Message], generation: Generation) -> Usage:
-    """The usage; where a server reports no tokens they are estimated, since a budget would never end without."""
+    """Return the usage; if the server reports no tokens they are estimated, or a token budget would never end."""
     if generation.usage.tokens or not generation.usage.calls:
         return generation.usage
     return replace(

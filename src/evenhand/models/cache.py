@@ -1,4 +1,4 @@
-"""The response cache: one SQLite file, keyed by the full request, shared by runs; a hit is marked and costs nothing."""
+"""The response cache: one SQLite file shared by all runs, keyed by the full request. A hit is marked and costs nothing."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from evenhand.models.request import as_stored, generation_from, model_identity, 
 from evenhand.types import Generation, Message, Params, Usage
 
 _FLUSH_EVERY = 256
-_PATIENCE = 5.0
-"""Seconds to wait for another process that is writing; all calls wait meanwhile."""
+_LOCK_TIMEOUT = 5.0
+"""Seconds to wait for another process that is writing; this blocks all calls."""
 
 
 class ResponseCache:
-    """Request hash → generation. Writes are batched; a cache that cannot be written only warns."""
+    """Request hash → generation. Writes are batched; a failed read or write only warns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=OFF")  # a lost cache entry costs one call, not a result
             self._db.execute(
@@ -43,7 +43,7 @@ class ResponseCache:
         self._unwritten: dict[bytes, bytes] = {}
 
     def get(self, key: bytes) -> Generation | None:
-        """The stored answer; one that cannot be read is no answer, and is asked for again."""
+        """Return the cached generation; None if there is none or it cannot be read."""
         blob = self._unwritten.get(key)
         try:
             if blob is None:
@@ -85,7 +85,7 @@ class ResponseCache:
 
 
 class CachedModel(WrappedModel):
-    """A model behind the cache; identical requests that are under way at the same time are made once."""
+    """A model behind the cache; identical concurrent requests are sent once."""
 
     def __init__(self, inner: Model, cache: ResponseCache) -> None:
         super().__init__(inner)
@@ -107,7 +107,7 @@ class CachedModel(WrappedModel):
                 return _as_hit(shared)
 
     async def _ask(self, key: bytes, messages: Sequence[Message], params: Params) -> Generation:
-        """The call itself, whose end all who want the same are told of."""
+        """Call the model; identical requests that arrive meanwhile wait for this result."""
         future = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:
             generation = await self.inner.generate(messages, params)
@@ -116,7 +116,7 @@ class CachedModel(WrappedModel):
             if isinstance(error, Exception):
                 future.set_exception(error)
                 future.exception()  # nobody else may be waiting
-            else:  # only this caller was cancelled: the next one asks again
+            else:  # only this caller was cancelled: the next one calls the model
                 future.set_result(None)
             raise
         del self._under_way[key]

@@ -1,6 +1,6 @@
-"""Models that need no model: fixed, scripted and computed replies, for tests of methods and for dry runs.
+"""Fake models with fixed, scripted or computed replies, for tests of methods and for dry runs.
 
-They are public API: `FunctionModel(lambda messages, params: "B")` stands in for any model in a user's own tests.
+They are public API: `FunctionModel(lambda messages, params: "B")` replaces any model in your own tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Reply = str | Completion | Exception
 
 
 class FunctionModel(Model):
-    """Replies with whatever `function(messages, params)` returns; a returned exception is raised."""
+    """Replies with the result of `function(messages, params)`; a returned exception is raised."""
 
     free = True
 
@@ -49,7 +49,7 @@ class FunctionModel(Model):
 
 
 class ScriptedModel(FunctionModel):
-    """Replies with the given texts in order; asking once more than there are replies is an error."""
+    """Replies with the given texts in order; a call after the last reply is an error."""
 
     def __init__(self, replies: Iterable[Reply], *, spec: str = "fake/script") -> None:
         remaining = iter(replies)
@@ -58,7 +58,7 @@ class ScriptedModel(FunctionModel):
             try:
                 return next(remaining)
             except StopIteration:
-                return UsageError("The scripted model has no reply left; give it as many as calls are made.")
+                return UsageError("The scripted model has no reply left; give it one reply per call.")
 
         super().__init__(next_reply, spec=spec)
 
@@ -77,5 +77,5 @@ class FakeModel(FunctionModel):
 
 
 def estimate_tokens(text: str) -> int:
-    """A rough token count (four characters each) where no tokenizer is at hand."""
+    """Estimate the token count of a text at four characters per token, without a tokenizer."""
     return max(1, (len(text) + 3) // 4)

@@ -1,4 +1,4 @@
-"""Every provider that Inspect AI knows (Anthropic, Google, Mistral, Bedrock, …), through its `get_model`."""
+"""All providers of Inspect AI (Anthropic, Google, Mistral, Bedrock, …), through its `get_model`."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _FEATURES: Mapping[Feature, frozenset[str]] = {
     "schema": frozenset({"openai", "google", "mistral"}),
     "seed": frozenset({"openai", "google", "mistral", "groq", "hf", "vllm"}),
 }
-"""Which of Inspect's providers have what, as its documentation of GenerateConfig states."""
+"""Feature → the Inspect providers that have it, from its documentation of GenerateConfig."""
 _MARKUP = re.compile(r"\[/?[a-z ]+\]")
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|hf|gsk|xai|AIza)[-_]?[\w-]{12,}|(?<=[Bb]earer )\S+")
 
 
 @PROVIDERS.register("inspect")
 class InspectModel(Model):
-    """The spec `inspect/PROVIDER/NAME`, e.g. `inspect/anthropic/claude-sonnet-4-0`; keys as Inspect expects them.
+    """The spec `inspect/PROVIDER/NAME`, e.g. `inspect/anthropic/claude-sonnet-4-0`; API keys are set as for Inspect.
 
-    Options: `model_args`, handed to Inspect's provider.
+    Options: `model_args`, passed to Inspect's provider.
     """
 
     def __init__(self, name: str, options: ModelOptions) -> None:
@@ -63,7 +63,7 @@ class InspectModel(Model):
                 name, config=limits, base_url=options.base_url, memoize=False, **arguments
             )
         except Exception as error:  # a missing key, package or provider: Inspect has several classes for these
-            raise UsageError(f"Inspect cannot provide {name}: {_words(error)}") from None
+            raise UsageError(f"Inspect cannot load {name}: {_describe(error)}") from None
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -79,13 +79,13 @@ class InspectModel(Model):
         started = time.perf_counter()
         first = await self._request(messages, params)
         completions, usage = first.completions[: params.n], first.usage
-        # Most providers give one completion whatever is asked for: the others are asked for one by one.
+        # Most providers ignore `n` and return one completion: the others are requested one by one.
         singles = [
             replace(params, n=1, seed=None if params.seed is None else params.seed + i)
             for i in range(len(completions), params.n)
         ]
-        for part in await asyncio.gather(*(self._request(messages, single) for single in singles)):
-            completions, usage = completions + part.completions[:1], usage + part.usage
+        for other in await asyncio.gather(*(self._request(messages, single) for single in singles)):
+            completions, usage = completions + other.completions[:1], usage + other.usage
         return Generation(completions, self.spec, usage, time.perf_counter() - started)
 
     async def aclose(self) -> None:
@@ -98,9 +98,9 @@ class InspectModel(Model):
         except UsageError:
             raise
         except Exception as error:  # each provider has its own classes
-            raise ModelError(f"{self.spec} failed: {_words(error)}") from None
+            raise ModelError(f"{self.spec} failed: {_describe(error)}") from None
         if output.error:
-            raise ModelError(f"{self.spec} failed: {_words(output.error)}")
+            raise ModelError(f"{self.spec} failed: {_describe(output.error)}")
         if not output.choices:
             raise BadResponseError(f"{self.spec} answered without a completion; try again or use another model.")
         return Generation(tuple(_completion(choice) for choice in output.choices), self.spec, _usage(output.usage))
@@ -113,7 +113,7 @@ class InspectModel(Model):
         schema = None
         if params.schema is not None:
             if b'"$ref"' in orjson.dumps(params.schema):
-                raise UsageError("Inspect's schemas know no $ref; write the schema out, or leave it out.")
+                raise UsageError("Inspect's schemas support no $ref; inline the definitions or omit the schema.")
             schema = self._api.ResponseSchema(name="reply", json_schema=dict(params.schema), strict=True)
         return self._api.GenerateConfig(
             temperature=params.temperature,
@@ -148,15 +148,15 @@ def _token(each: Any) -> TokenLogprob:
 
 
 def _usage(usage: Any) -> Usage:
-    """Tokens in and out; cached input counts as input."""
+    """Return prompt and completion tokens; cached input counts as input."""
     if usage is None:
         return Usage(calls=1)
     cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
     return Usage(calls=1, prompt_tokens=usage.input_tokens + cached, completion_tokens=usage.output_tokens)
 
 
-def _words(error: object) -> str:
-    """An error's own words on one line, without the markup of terminals and without anything like a key."""
+def _describe(error: object) -> str:
+    """Return an error's message on one line, without terminal markup and without anything that looks like a key."""
     text = " ".join(_MARKUP.sub("", str(error)).removeprefix("ERROR: ").split()) or type(error).__name__
     for name, value in os.environ.items():
         if len(value) > 7 and re.search(r"KEY|TOKEN|SECRET|PASSWORD", name):

@@ -1,4 +1,4 @@
-"""Requests and generations as bytes: the cache key, and the compact form in which they are stored."""
+"""Turns requests into cache keys, and generations and turns into the compact bytes that are stored."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import orjson
 from evenhand.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
 
 _WORTH_COMPRESSING = 600
-"""Bytes of JSON below which compression saves next to nothing."""
+"""Bytes of JSON below which compression saves almost nothing."""
 _SHORT = 16
-"""Tokens of a reply that may be a choice or a verdict, all of whose alternatives are kept."""
-# Every call is hashed, and tuples are written in half the time that dataclasses take.
+"""Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
+# Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name != "steering"))
 
 
 def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
-    """The full request as one hash; `identity` stands for the model (see `model_identity`)."""
+    """Return a hash of the full request; `identity` stands for the model (see `model_identity`)."""
     request: tuple[Any, ...] = (list(map(_values_of_message, messages)), _values_of_params(params))
-    if params.steering is not None:  # a part of its own, so that the keys of all other requests stay what they were
+    if params.steering is not None:  # appended only if set, so that older keys stay valid
         request += (params.steering,)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
 def as_stored(generation: Generation) -> Generation:
-    """Without the alternatives that nobody reads: in long replies, those of tokens without a digit.
+    """Drop the alternatives that nobody reads: in long replies, those of tokens without a digit.
 
-    Judges give reasons after their ratings; with alternatives, each word of them would take a hundred times its size.
+    Judges explain their ratings in words; stored with alternatives, each word would be a hundred times as large.
     """
     if all(len(each.logprobs or ()) <= _SHORT for each in generation.completions):
         return generation
@@ -51,25 +51,25 @@ def _with_digits(completion: Completion) -> Completion:
 
 
 def model_identity(fingerprint: Mapping[str, Any]) -> bytes:
-    """What distinguishes one model's answers from another's, as bytes."""
+    """Return a hash of a model's fingerprint."""
     return hashlib.sha256(orjson.dumps(fingerprint, option=orjson.OPT_SORT_KEYS)).digest()
 
 
 def pack(value: Any) -> bytes:
-    """An object or dataclass as JSON, compressed where that saves something."""
+    """Serialize an object or dataclass as JSON, compressed if that saves space."""
     return compressed(to_json(value))
 
 
 def to_json(value: Any) -> bytes:
-    """The half of `pack` that can fail."""
+    """Serialize: the half of `pack` that can fail."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
 
 def compressed(data: bytes) -> bytes:
-    """The half of `pack` that takes the time, and lets other threads run meanwhile."""
+    """Compress: the slow half of `pack`, which releases the GIL."""
     if len(data) < _WORTH_COMPRESSING:
         return data
-    # Small buffers: setting up zlib's usual ones takes longer than compressing a few kilobytes.
+    # Small buffers: allocating zlib's default ones takes longer than compressing a few kilobytes.
     deflate = zlib.compressobj(1, zlib.DEFLATED, 13, 5)
     return deflate.compress(data) + deflate.flush()
 
@@ -79,7 +79,7 @@ def unpack(blob: bytes) -> Any:
 
 
 def generation_from(value: Any) -> Generation:
-    """A Generation back from its JSON form."""
+    """Rebuild a Generation from its JSON form."""
     return Generation(
         tuple(
             Completion(
@@ -103,10 +103,10 @@ def generation_from(value: Any) -> Generation:
 
 
 def turn_from(value: Any) -> Turn:
-    """A Turn back from its JSON form."""
+    """Rebuild a Turn from its JSON form."""
     params = dict(value["params"])
     params["stop"] = tuple(params["stop"])
-    if steering := params.get("steering"):  # turns of older runs have none
+    if steering := params.get("steering"):  # missing in older runs
         params["steering"] = Steering(
             tuple(map(messages_from, steering["against"])), steering["decay"], steering["epsilon"]
         )
@@ -123,5 +123,5 @@ def turn_from(value: Any) -> Turn:
 
 
 def messages_from(values: Sequence[Any]) -> tuple[Message, ...]:
-    """Messages back from their JSON form."""
+    """Rebuild messages from their JSON form."""
     return tuple(Message(**message) for message in values)

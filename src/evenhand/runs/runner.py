@@ -19,7 +19,7 @@ from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
-from evenhand.models.base import Model, gather_closed
+from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.request import request_key
@@ -130,7 +130,7 @@ class Runner:
             if self._pool is not None:
                 await self._pool.aclose()
             await self._searches.aclose()
-            await gather_closed(list(models.values()))
+            await close_all(list(models.values()))
             if cache is not None:
                 cache.close()
         return self.progress

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenhand.errors import EndpointError, PlanError, UsageError
-from evenhand.models.base import Model, WrappedModel, gather_closed
+from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.options import Options
 from evenhand.runs.plan import Plan
 from evenhand.runs.rows import FINAL, Scored
@@ -65,7 +65,7 @@ class ScorerPool:
 
     async def aclose(self) -> None:
         await asyncio.gather(*(scorer.aclose() for scorer in self._scorers.values()), return_exceptions=True)
-        await gather_closed(self._own)
+        await close_all(self._own)
 
 
 def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:

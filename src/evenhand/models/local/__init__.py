@@ -1,8 +1,8 @@
 """Models that run in this process: llama.cpp through `xllamacpp`, with parallel slots and continuous batching.
 
-On a CPU, with weights in Q4_0, Q4_1 or Q8_0 (the built-in model among them), an answer does not depend on its
-neighbours, bit for bit: neither other slots nor a cached prompt prefix change a logit. K-quants are multiplied by
-different kernels for one and for many tokens, which was seen to move a logprob by up to 0.05; GPUs promise nothing.
+On a CPU with weights in Q4_0, Q4_1 or Q8_0 (such as the built-in model), answers are reproducible bit for bit: neither
+other slots nor a cached prefix change a logit. K-quants use different kernels for one token and for many, which moved
+logprobs by up to 0.05 in our tests. On a GPU nothing is guaranteed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evenhand.errors import BadResponseError, MissingExtraError, ModelError, Usa
 from evenhand.gate import Gate
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.local.wire import joined, named, request_body
+from evenhand.models.local.wire import join_chunks, request_body, restore_tokens
 from evenhand.models.openai.wire import parse_generation
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
@@ -34,7 +34,7 @@ MAX_SLOTS = 16
 DEFAULT_SLOTS = 8
 DEFAULT_CONTEXT = 4096
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""One spelling of each JSON value: free white space lets small models babble blanks, and costs tokens."""
+"""One spelling of each JSON value: with free white space, small models emit endless blanks."""
 
 
 @PROVIDERS.register("local")
@@ -42,7 +42,7 @@ class LocalModel(Model):
     """The specs `local/builtin`, `local/NAME` (a pulled model) and `local/PATH.gguf`.
 
     Options: `context` (tokens per slot), `slots` (requests computed at once), `threads`. Without a temperature,
-    llama.cpp's own sampling defaults apply; with one, the model's full distribution is sampled (top_p if given).
+    llama.cpp's sampling defaults apply; with one, the full distribution is sampled (cut by top_p if given).
     """
 
     features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed"})
@@ -53,10 +53,10 @@ class LocalModel(Model):
             raise MissingExtraError("local models", "local")
         self.spec = f"local/{name}"
         self.path = weights.find(name)
-        self.context = _whole(options, "context", DEFAULT_CONTEXT, 16, 1 << 24)
-        self._parallel = _whole(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
+        self.context = _int_option(options, "context", DEFAULT_CONTEXT, 16, 1 << 24)
+        self._parallel = _int_option(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
         self.slots = self._parallel
-        self.threads = _whole(options, "threads", usable_cores(), 1, 512)
+        self.threads = _int_option(options, "threads", usable_cores(), 1, 512)
         self._gate = Gate(self._parallel)
         self._pool = ThreadPoolExecutor(self._parallel, "local-model")
         self._loading = threading.Lock()
@@ -83,7 +83,7 @@ class LocalModel(Model):
         if self._closed:
             raise UsageError(f"{self.spec} was closed; load it again.")
         started = time.perf_counter()
-        # llama.cpp computes the prompt once for up to `slots` completions, and gives the i-th the seed + i.
+        # llama.cpp computes the prompt once for up to `slots` completions; completion i gets seed + i.
         starts = range(0, max(1, params.n), self._parallel)
         batches = [(start, min(self._parallel, max(1, params.n) - start)) for start in starts]
         parts = await asyncio.gather(*(self._batch(messages, params, *batch) for batch in batches))
@@ -97,7 +97,7 @@ class LocalModel(Model):
     async def aclose(self) -> None:
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
-        # The engine is freed here, in a thread: its destructor waits for llama.cpp's own threads to end.
+        # Freed in a thread, since the engine's destructor waits for llama.cpp's own threads.
         await asyncio.to_thread(setattr, self, "_server", None)
 
     async def _batch(self, messages: Sequence[Message], params: Params, start: int, n: int) -> Generation:
@@ -110,7 +110,7 @@ class LocalModel(Model):
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
                 stop.set()
-                await asyncio.wait([work])  # the slots are taken until llama.cpp has let go of them
+                await asyncio.wait([work])  # llama.cpp holds the slots until the request has ended
                 raise
         finally:
             self._gate.release(n)
@@ -118,7 +118,7 @@ class LocalModel(Model):
     def _complete(
         self, messages: Sequence[Message], params: Params, start: int, n: int, stop: threading.Event
     ) -> Generation:
-        """One request to llama.cpp, in a worker thread."""
+        """Send one request to llama.cpp; runs in a worker thread."""
         server = self._engine()
         body = request_body(messages, params, start, n)
         if params.schema is not None:
@@ -128,10 +128,11 @@ class LocalModel(Model):
             if "error" in chunk:
                 raise self._failure(chunk["error"])
         try:
-            return parse_generation(joined(chunks) if body["stream"] else named(chunks[0]), self.spec)
+            reply = join_chunks(chunks) if body["stream"] else restore_tokens(chunks[0])
+            return parse_generation(reply, self.spec)
         except (ValueError, KeyError, IndexError) as error:
             raise BadResponseError(
-                f"{self.spec} gave no completion ({error}); this is a fault, please report it."
+                f"{self.spec} returned no completion ({error}); this is a bug, please report it."
             ) from None
 
     def _failure(self, error: Mapping[str, Any]) -> ModelError:
@@ -143,7 +144,7 @@ class LocalModel(Model):
         return ModelError(f"{self.spec} failed: {error.get('message', 'unknown error')}")
 
     def _engine(self) -> Any:
-        """The loaded model; the first caller loads it."""
+        """Return the llama.cpp server; the first call loads the model."""
         with self._loading:
             if self._server is None:
                 xlc = _import_engine()
@@ -151,9 +152,9 @@ class LocalModel(Model):
                     self._server = xlc.Server(self._settings(xlc))
                 except RuntimeError:
                     raise UsageError(
-                        f"llama.cpp cannot load {self.path}: the file is damaged, of a kind that this version does not "
-                        f"know, or too large for the memory with {self._parallel} slots of {self.context} tokens each "
-                        "(model options `slots` and `context`)."
+                        f"llama.cpp cannot load {self.path}: the file is damaged, its model type is not supported, or "
+                        f"memory does not suffice for {self._parallel} slots of {self.context} tokens each "
+                        "(lower the model options `slots` and `context`)."
                     ) from None
             return self._server
 
@@ -163,41 +164,41 @@ class LocalModel(Model):
         settings.n_parallel, settings.n_ctx = self._parallel, self.context * self._parallel
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = self.threads
         settings.ctx_shift = False
-        settings.cache_ram_mib = 0  # prefixes are reused inside a slot; a second cache would take up to 8 GB
+        settings.cache_ram_mib = 0  # slots already reuse prefixes; a second cache would take up to 8 GB
         settings.verbosity = -1
-        # xllamacpp always opens a port on 127.0.0.1; with a secret key nobody else can use it.
+        # xllamacpp always opens a port on 127.0.0.1; the secret key keeps others out.
         settings.api_keys = [secrets.token_hex(16)]
         settings.n_threads_http, settings.ui, settings.endpoint_slots = 1, False, False
         if all(
             device["type"] == xlc.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_CPU for device in xlc.get_device_info()
         ):
-            # llama.cpp has several attention kernels for float16 and chooses by batch size; their last bits differ, and
-            # in small quantized models that grows to 0.1 in a logprob. Values in bfloat16 leave it one kernel only.
+            # For float16, llama.cpp selects the attention kernel by batch size. The kernels differ in the last bits,
+            # which grows to 0.1 in a logprob of small quantized models. For bfloat16 values it has a single kernel.
             settings.flash_attn_type = xlc.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
             settings.cache_type_v = xlc.ggml_type.GGML_TYPE_BF16
         return settings
 
     def _grammar(self, schema: Mapping[str, Any]) -> str:
-        """The schema as a grammar, once it is known to be enforced."""
+        """Return the schema as a grammar, after checking that llama.cpp enforces it."""
         key = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
         if key not in self._grammars:
             xlc, server = _import_engine(), self._engine()
             grammar = xlc.json_schema_to_grammar(orjson.dumps({**schema, "x-guidance": _COMPACT}))
-            # llama.cpp drops a grammar that it cannot read without a word, so it is tried on a reply that is no JSON.
+            # llama.cpp silently ignores a grammar that it cannot parse, so we test it with a reply that is not JSON.
             probe = {"prompt": "x", "max_tokens": 1, "temperature": 0, "logit_bias": [["x", 100]], "grammar": grammar}
             reply = _call(server.handle_completions, probe)[0]
             if "error" in reply or reply["choices"][0]["text"].startswith("x"):
                 fault = _schema_fault(server, schema)
                 raise UsageError(
-                    f"llama.cpp cannot enforce this JSON schema{fault}; keep to types, properties, items, enum, "
-                    "required, limits and $ref, or leave the schema out."
+                    f"llama.cpp cannot enforce this JSON schema{fault}; use only types, properties, items, enum, "
+                    "required, limits and $ref, or omit the schema."
                 )
             self._grammars[key] = grammar
         return self._grammars[key]
 
 
 def usable_cores() -> int:
-    """The cores that this process may use, a container's limit included."""
+    """Return how many cores this process may use, including a container's limit."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -207,10 +208,10 @@ def usable_cores() -> int:
 
 
 def _import_engine() -> Any:
-    """xllamacpp, with OpenMP told to sleep at its barriers.
+    """Import xllamacpp with OpenMP threads that sleep at barriers.
 
-    By default its threads spin there: with anything else running on the cores that made generation up to 20 times
-    slower here, for a gain of a tenth on idle ones.
+    By default they spin, which makes generation up to 20 times slower when other processes use the cores, and only
+    10 % faster on idle ones.
     """
     before = os.environ.get("OMP_WAIT_POLICY")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when the library is loaded
@@ -222,29 +223,29 @@ def _import_engine() -> Any:
 
 
 def _call(handler: Any, body: Mapping[str, Any], stop: threading.Event | None = None) -> list[Any]:
-    """The parsed chunks of one reply; a callback that returns true ends the request early."""
+    """Return the parsed chunks of one reply; setting `stop` ends the request early."""
     chunks: list[bytes] = []
 
-    def take(chunk: bytes) -> bool:
+    def should_stop(chunk: bytes) -> bool:
         chunks.append(chunk)
         return stop is not None and stop.is_set()
 
     try:
-        handler(orjson.dumps(body), take)
-    except (ValueError, RuntimeError) as error:  # how xllamacpp reports requests that llama.cpp refuses outright
+        handler(orjson.dumps(body), should_stop)
+    except (ValueError, RuntimeError) as error:  # how xllamacpp reports invalid requests
         return [{"error": {"message": str(error)}}]
     return [orjson.loads(chunk) for chunk in chunks]
 
 
 def _schema_fault(server: Any, schema: Mapping[str, Any]) -> str:
-    """What llama.cpp's other reader of schemas, which does complain, finds wrong."""
+    """Return the error message of llama.cpp's other schema parser, which does report errors."""
     probe = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "json_schema": schema}
     error = _call(server.handle_chat_completions, probe)[0].get("error", {})
-    _, found, fault = error.get("message", "").partition("JSON schema error ")
-    return f" ({fault})" if found else ""
+    _, marker, fault = error.get("message", "").partition("JSON schema error ")
+    return f" ({fault})" if marker else ""
 
 
-def _whole(options: ModelOptions, name: str, default: int, least: int, most: int) -> int:
+def _int_option(options: ModelOptions, name: str, default: int, least: int, most: int) -> int:
     value = options.extra.get(name, default)
     if not isinstance(value, int) or not least <= value <= most:
         raise UsageError(f"The model option {name} must be a whole number from {least} to {most}, not {value!r}.")

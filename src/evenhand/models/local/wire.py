@@ -1,4 +1,4 @@
-"""llama.cpp's dialect of the chat completions format: requests out of our types, and replies in the usual form."""
+"""llama.cpp's dialect of the chat completions format: builds requests and converts replies to the standard form."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from evenhand.types import Message, Params
 
 _SEEDS = 2**32 - 1
-"""llama.cpp takes 32 bits and reads the last value as 'random'."""
+"""Number of seeds: llama.cpp takes 32 bits, and the last value means 'random'."""
 
 
 def request_body(messages: Sequence[Message], params: Params, start: int, n: int) -> dict[str, Any]:
-    """The request for completions `start` … `start + n - 1`."""
+    """Build the request for completions `start` … `start + n - 1`."""
     body: dict[str, Any] = {
         "messages": [{"role": message.role, "content": message.content} for message in messages],
-        # A streamed request can be stopped; but llama.cpp then leaves out the logprobs of tokens that it held back.
+        # Only a streamed request can be stopped, but streaming loses the logprobs of tokens that llama.cpp held back.
         "stream": not params.logprobs,
         "stream_options": {"include_usage": True},
         "n": n,
@@ -35,15 +35,15 @@ def request_body(messages: Sequence[Message], params: Params, start: int, n: int
     return body
 
 
-def joined(chunks: Sequence[Any]) -> dict[str, Any]:
-    """A streamed reply in the form of a whole one; each completion ends with a count of its own."""
+def join_chunks(chunks: Sequence[Any]) -> dict[str, Any]:
+    """Join a streamed reply into a complete one; each completion reports its own token count."""
     choices: dict[int, dict[str, Any]] = {}
     prompt = completion = 0
     for chunk in chunks:
-        for part in chunk["choices"]:
-            choice = choices.setdefault(part["index"], {"message": {"content": ""}})
-            choice["message"]["content"] += part["delta"].get("content") or ""
-            choice["finish_reason"] = part["finish_reason"]
+        for delta in chunk["choices"]:
+            choice = choices.setdefault(delta["index"], {"message": {"content": ""}})
+            choice["message"]["content"] += delta["delta"].get("content") or ""
+            choice["finish_reason"] = delta["finish_reason"]
         if usage := chunk.get("usage"):
             prompt, completion = usage["prompt_tokens"], completion + usage["completion_tokens"]
     return {
@@ -52,8 +52,8 @@ def joined(chunks: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def named(reply: Any) -> Any:
-    """A reply whose tokens bear their own text: llama.cpp moves text between tokens while it looks for stop strings."""
+def restore_tokens(reply: Any) -> Any:
+    """Restore each token's own text: llama.cpp moves text between tokens while it looks for stop strings."""
     for choice in reply["choices"]:
         for token in choice["logprobs"]["content"]:
             names = {each["id"]: each["token"] for each in token["top_logprobs"]}

@@ -1,6 +1,6 @@
-"""Any OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp server, ….
+"""Models behind any OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp server, ….
 
-A parameter that the server rejects is dropped from then on; `dropped` names it.
+A parameter that the server rejects is omitted from later requests and listed in `dropped`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HINTS = Hints(
 
 
 class OpenAIModel(Model):
-    """The spec `openai/NAME`; the endpoint comes from `--base-url` or OPENAI_BASE_URL, the key from OPENAI_API_KEY."""
+    """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY."""
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
 
@@ -48,7 +48,7 @@ class OpenAIModel(Model):
         """Request parameters that this server does not support."""
         self._extra_body: Any = options.extra.get("extra_body", {})
         if not isinstance(self._extra_body, Mapping):
-            raise UsageError("The model option extra_body must hold names and values, e.g. {top_k: 5}.")
+            raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
         key = key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
         self.client = Client(
             self.url,
@@ -73,19 +73,19 @@ class OpenAIModel(Model):
         return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body)}
 
     def caveats(self) -> Sequence[str]:
-        return [f"{self.url} does not take {name}; requests were made without it" for name in sorted(self.dropped)]
+        return [f"{self.url} does not support {name}; requests were sent without it" for name in sorted(self.dropped)]
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
         generation = await self._request(messages, params)
         missing = params.n - len(generation.completions)
         if missing > 0:
-            # The server ignores `n`: request the others one by one, each with its own seed.
+            # The server ignores `n`: the others are requested one by one, each with its own seed.
             single = [
                 replace(params, n=1, seed=None if params.seed is None else params.seed + index + 1)
                 for index in range(len(generation.completions) - 1, params.n - 1)
             ]
-            # All are awaited before an error is raised, so that none outlives this call.
+            # All finish before an error is raised, so that no request outlives this call.
             others = await asyncio.gather(*(self._request(messages, each) for each in single), return_exceptions=True)
             for other in others:
                 if isinstance(other, BaseException):
@@ -101,12 +101,12 @@ class OpenAIModel(Model):
         await self.client.aclose()
 
     async def _request(self, messages: Sequence[Message], params: Params) -> Generation:
-        """One completed request; parameters that the server does not support are dropped."""
+        """Send one request; repeat it without parameters that the server does not support."""
         sent: dict[str, Any] = {}
 
         def body() -> bytes:
             nonlocal sent
-            # Built for each attempt: while this call waited, another may have learned what to drop.
+            # Built for each attempt: another call may meanwhile have found a parameter to drop.
             sent = request_body(self.name, messages, params, self.dropped, self._extra_body)
             return orjson.dumps(sent)
 
@@ -114,7 +114,7 @@ class OpenAIModel(Model):
             try:
                 generation, retries = await self.client.post(body, self._read)
             except RefusedError as refusal:
-                # What the user put into extra_body is sent whatever the server says.
+                # Parameters from extra_body are always sent, even if the server rejects them.
                 ours = {name: value for name, value in sent.items() if name not in self._extra_body}
                 parameter = unsupported_parameter(refusal.reply.body, ours)
                 if parameter is None or refusal.reply.status == 413:
@@ -139,7 +139,7 @@ class OpenAIModel(Model):
             raise Retryable(BadResponseError(message)) from error
 
 
-PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from those who extend it
+PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from subclasses
 
 
 _FEATURE_PARAMETER: Mapping[Feature, str] = {
@@ -150,7 +150,7 @@ _FEATURE_PARAMETER: Mapping[Feature, str] = {
 
 
 def key_header(url: str, key: str) -> dict[str, str]:
-    """The header that holds the key; Azure has its own."""
+    """Return the header for the key; Azure has its own."""
     if not key:
         return {}
     azure = (urlsplit(url).hostname or "").endswith(".azure.com")
@@ -158,18 +158,18 @@ def key_header(url: str, key: str) -> dict[str, str]:
 
 
 def key_from(variable: str) -> str:
-    """The API key in an environment variable, or an empty string."""
+    """Return the API key from an environment variable, or an empty string."""
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or any(not "!" <= letter <= "~" for letter in key):
-        raise UsageError(f"The API key in {variable} holds a space or another character that no key has; set it again.")
+        raise UsageError(f"The API key in {variable} contains a space or another invalid character; set it again.")
     return key
 
 
 def endpoint_url(base: str, call: str = "/chat/completions", key_variable: str = "OPENAI_API_KEY") -> str:
-    """The address of a call under `base`; a query (Azure's api-version) is kept at the end."""
+    """Return the URL of a call under `base`; a query (Azure's api-version) stays at the end."""
     names = [name.lower() for name, _ in parse_qsl(base.partition("?")[2])]
     if "@" in base.partition("?")[0] or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
-        raise UsageError(f"The base URL holds a password or key; put it into {key_variable} instead.")
+        raise UsageError(f"The base URL contains a password or key; put it into {key_variable} instead.")
     wrong = UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
     try:
         parts = urlsplit(base)

@@ -1,4 +1,4 @@
-"""The chat completions format: requests out of our types, our types out of responses. Pure functions."""
+"""The chat completions format: builds requests and parses replies, in pure functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evenhand.types import Completion, Finish, Generation, Message, Params, Toke
 
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
 _OPTIONAL = ("response_format", "logprobs", "seed", "max_tokens", "temperature", "top_p", "stop", "n")
-"""Parameters that can be left out of a request when a server does not know them."""
+"""Parameters that can be omitted if a server does not support them."""
 _REQUIRED = frozenset({"messages", "model"})
 _ALIASES: Mapping[str, tuple[str, ...]] = {"logprobs": ("top_logprobs",), "response_format": ("json_schema",)}
-# `stop` and `n` are ordinary words: they count only where the text marks them as names.
+# `stop` and `n` are ordinary words, so they count only if the text marks them as names.
 _NAMED: Mapping[str, re.Pattern[str]] = {
     name: re.compile(
         rf"(?:['\"`]|param(?:eter)?s?:? +){name}\b"
@@ -26,7 +26,7 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
     for name in _OPTIONAL
 }
 _TOO_LONG = re.compile(r"context.?length|context.?size|too (?:large|long|many tokens)", re.IGNORECASE)
-"""A complaint about the size of this request, whatever parameters it mentions."""
+"""The request is too long, whatever parameters the message mentions."""
 _PLACE = re.compile(r"'loc': \('body', '(\w+)'")
 _ECHO = re.compile(r"'input': .*", re.DOTALL)
 
@@ -38,24 +38,24 @@ def request_body(
     dropped: Collection[str],
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The JSON body of one request, without the parameters that the server does not support."""
+    """Build the JSON body of one request, without the parameters that the server does not support."""
     body: dict[str, Any] = {"model": name}
-    shown = [{"role": message.role, "content": message.content} for message in messages]
+    chat = [{"role": message.role, "content": message.content} for message in messages]
     if params.schema is not None:
         if "response_format" in dropped:
-            # The fallback where a server has no constrained output: ask for it in words, in the last message, since
-            # many chat templates take no system message at the end.
+            # Without constrained output, the schema goes into the last user message: many chat templates accept no
+            # system message at the end.
             schema = orjson.dumps(params.schema).decode()
-            last = next((each for each in reversed(shown) if each["role"] == "user"), shown[-1])
+            last = next((each for each in reversed(chat) if each["role"] == "user"), chat[-1])
             last["content"] += f"\n\nReply with JSON only, valid under this schema: {schema}"
         else:
             body["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "reply", "strict": True, "schema": params.schema},
             }
-    body["messages"] = shown
+    body["messages"] = chat
     if params.max_tokens is not None:
-        # Newer OpenAI models know only the longer name; it is tried when the short one was refused.
+        # Newer OpenAI models accept only the longer name; it is used once the short one was rejected.
         body["max_completion_tokens" if "max_tokens" in dropped else "max_tokens"] = params.max_tokens
     if params.logprobs and "logprobs" not in dropped:
         body |= {"logprobs": True, "top_logprobs": params.logprobs}
@@ -71,7 +71,7 @@ def request_body(
 
 
 def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None:
-    """Which optional parameter of `body` a 400 reply complains about, if it names one."""
+    """Return the optional parameter of `body` that a 400 reply complains about, if it names one."""
     try:
         named, text = _complaint(orjson.loads(payload))
     except ValueError:
@@ -86,7 +86,7 @@ def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None
 
 
 def _complaint(reply: Any) -> tuple[set[str], str]:
-    """The field names that an error reply points at, and its words; never the request that it may echo."""
+    """Return the field names in an error reply and its message, without the request that it may echo."""
     match reply:
         case {"error": {"message": str(text), **rest}} | {"message": str(text), **rest}:
             # OpenAI and llama.cpp name `param`; vLLM prints a list of places into the message.
@@ -101,7 +101,7 @@ def _complaint(reply: Any) -> tuple[set[str], str]:
 
 
 def is_filtered(payload: bytes) -> bool:
-    """Whether a 400 reply says that a content filter stopped the prompt (Azure): a refusal, not a fault."""
+    """Whether a 400 reply says that a content filter blocked the prompt (Azure): a refusal, not an error."""
     try:
         return orjson.loads(payload)["error"]["code"] == "content_filter"
     except (ValueError, KeyError, TypeError):
@@ -109,7 +109,7 @@ def is_filtered(payload: bytes) -> bool:
 
 
 def parse_generation(reply: Any, spec: str) -> Generation:
-    """A chat completion reply as a Generation; a reply without choices raises ValueError."""
+    """Parse a chat completion reply; raise ValueError if it has no choices."""
     choices = reply["choices"]
     if not choices:
         raise ValueError("no choices")
