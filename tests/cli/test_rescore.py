@@ -86,7 +86,7 @@ def test_choices_are_refused_in_one_sentence(cli):
         (("rescore", "nowhere", "--scorer", "builtin"), "nowhere holds no run"),
         (("rescore", "r"), "Missing option '--scorer'"),
         (("rescore", "r", "--scorer", "bultin"), "did you mean builtin"),
-        (("rescore", "r", "--scorer", "builtin:x"), "takes nothing after its name"),
+        (("rescore", "r", "--scorer", "builtin:x"), "takes no argument"),
     ],
 )
 def test_bad_input_is_one_sentence(cli, run: str, arguments: tuple[str, ...], message: str):

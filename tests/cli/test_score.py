@@ -215,7 +215,7 @@ CASES = {
     "ragged table": (("ragged.csv",), "ragged.csv, line 3: This row has 1 cells, the first line has 2"),
     "field of a plain file": (("t.txt", "--field", "x"), "has no fields"),
     "unknown scorer": (("t.txt", "--scorer", "lenghts"), "did you mean lengths"),
-    "argument too many": (("t.txt", "--scorer", "lengths:x"), "takes nothing after its name"),
+    "argument too many": (("t.txt", "--scorer", "lengths:x"), "takes no argument"),
     "no model": (("t.txt", "--scorer", "judge"), "judge:PROVIDER/NAME"),
     "no key": (("t.txt", "--scorer", "perspective"), "PERSPECTIVE_API_KEY"),
     "twice": (("t.txt", "-s", "lengths", "-s", "lengths"), "given twice"),

@@ -72,7 +72,7 @@ def test_the_list_says_what_there_is_and_what_is_missing(cli, monkeypatch: pytes
         ((), "Say what to search for"),
         (("  ",), "Say what to search for"),
         (("q", "-p", "wikpedia"), "did you mean wikipedia"),
-        (("q", "-p", "corpus"), "needs something after its name"),
+        (("q", "-p", "corpus"), "needs an argument"),
         (("q", "-p", "corpus:none"), "no such file or folder"),
         (("q", "-p", "replay:none.jsonl"), "no such file"),
         (("q", "-p", "wikipedia:e/n"), "language code"),

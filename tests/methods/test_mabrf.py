@@ -490,7 +490,7 @@ def test_options_that_make_no_sense_are_refused_by_name(name: str, value: Any):
     ("search", "error", "words"),
     [
         ("wikpedia", UnknownNameError, "did you mean wikipedia"),
-        ("corpus", UsageError, "needs something after its name"),
+        ("corpus", UsageError, "needs an argument"),
         (True, PlanError, "search of the method mabrf must be a text, not True"),
     ],
 )

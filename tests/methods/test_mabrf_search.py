@@ -232,7 +232,7 @@ class OnePage(SearchProvider):
 
     async def search(self, query: str, limit: int) -> SearchResult:
         del limit
-        return self.found(query, [Hit("Facts", self.url, "A snippet.")])
+        return self.result(query, [Hit("Facts", self.url, "A snippet.")])
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ async def test_an_order_in_a_page_changes_neither_prompts_nor_answer():
     ("options", "error", "words"),
     [
         ({"provider": "wikpedia"}, UnknownNameError, "did you mean wikipedia"),
-        ({"provider": "replay"}, UsageError, "needs something after its name"),
+        ({"provider": "replay"}, UsageError, "needs an argument"),
         ({"provider": ""}, UsageError, "search provider"),
         (
             {"provider": "wikipedia", "results": 0},

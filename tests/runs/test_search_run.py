@@ -37,7 +37,7 @@ class Shelf(SearchProvider):
         self.asked.append(query)
         if self.failing:
             raise SearchError("The shelf is closed.")
-        return self.found(query, [Hit("Forgetting", f"https://example.org/{query[-1]}", "", self.text)][:limit])
+        return self.result(query, [Hit("Forgetting", f"https://example.org/{query[-1]}", "", self.text)][:limit])
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ async def test_the_dry_run_of_the_method_search_counts_three_calls(shelf: type[S
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"search": "shelv"}, UnknownNameError, "did you mean shelf"),
-    ({"search": "shelf:x"}, UsageError, "takes nothing after its name"),
+    ({"search": "shelf:x"}, UsageError, "takes no argument"),
     ({"search": "corpus:nowhere"}, UsageError, "nowhere"),
     ({"search": "replay:nothing.jsonl"}, UsageError, "nothing.jsonl"),
     ({"iterations": -1}, UsageError, "option iterations"),

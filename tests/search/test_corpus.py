@@ -145,8 +145,8 @@ def test_words_that_say_nothing_are_left_out_unless_there_are_no_others():
 
 def test_the_index_is_made_once_and_again_when_a_file_changes(folder: Path, cache: Path, monkeypatch):
     made: list[Path] = []
-    make = corpus_index._make
-    monkeypatch.setattr(corpus_index, "_make", lambda path, file: (made.append(path), make(path, file)))
+    make = corpus_index._build
+    monkeypatch.setattr(corpus_index, "_build", lambda path, file: (made.append(path), make(path, file)))
 
     first = CorpusSearch(str(folder)).fingerprint()
     assert CorpusSearch(str(folder)).fingerprint() == first
@@ -225,13 +225,13 @@ def test_a_corpus_without_documents_is_refused_before_any_search(tmp_path: Path)
 
     for argument, sentence in (
         ("none", "no such file or folder"),
-        ("empty", "holds no file that ends in"),
-        ("blank", "holds no documents"),
+        ("empty", "has no file that ends in"),
+        ("blank", "has no documents"),
         ("a.pdf", "A corpus is a folder, or a file that ends in"),
     ):
         with pytest.raises(DataError, match=sentence):
             load_provider(f"corpus:{tmp_path / argument}")
-    with pytest.raises(UsageError, match="needs something after its name"):
+    with pytest.raises(UsageError, match="needs an argument"):
         load_provider("corpus")
 
 

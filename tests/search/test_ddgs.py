@@ -117,7 +117,7 @@ async def test_when_all_refuse_it_gives_up_with_longer_waits_and_a_reason(asked)
     engines = asked(refuse)
     time = Time()
 
-    with pytest.raises(SearchError, match=r"take no more requests for now \(brave: 202 Ratelimit\)"):
+    with pytest.raises(SearchError, match=r"they may be blocking requests for now \(brave: 202 Ratelimit\)"):
         await DdgsSearch("brave", pace=time.pace(0)).search("q", 1)
 
     assert len(engines) == TRIES

@@ -179,7 +179,7 @@ async def test_a_public_name_with_a_private_address_is_not_visited(
     fetcher = fetcher_for(resolve=answering(answer))
 
     assert await refusal(fetcher.fetch(f"http://example.org:{server.port}/article")) == (
-        "example.org is not on the public internet, so it is not visited."
+        "example.org is not on the public internet, so it is not fetched."
     )
     assert server.requests == []
 
@@ -212,7 +212,7 @@ async def test_an_unknown_host_is_told(fetcher_for: Fetchers) -> None:
         raise OSError("no such host")
 
     assert await refusal(fetcher_for(resolve=nowhere).fetch("http://nowhere.test/")) == (
-        "nowhere.test could not be read (its name is not known)."
+        "nowhere.test could not be read (unknown host name)."
     )
 
 
@@ -239,7 +239,7 @@ async def test_a_redirect_by_name_is_checked_too(server: PagesServer, fetcher_fo
 
 
 async def test_redirects_in_a_circle_come_to_an_end(server: PagesServer, fetcher_for: Fetchers) -> None:
-    assert "more than 5 other addresses" in await refusal(fetcher_for().fetch(f"{server.url}/loop"))
+    assert "redirects more than 5 times" in await refusal(fetcher_for().fetch(f"{server.url}/loop"))
     assert server.paths.count("/loop") == 6
 
 
@@ -265,10 +265,10 @@ async def test_a_page_that_just_fits_is_read(server: PagesServer, fetcher_for: F
     ("path", "reason"),
     [
         ("picture", "sent image/png, not a text page"),
-        ("typeless", "sent something without a known type"),
+        ("typeless", "sent a reply without a known type"),
         ("missing", "answered with HTTP 404"),
         ("damaged", "damaged compression"),
-        ("brotli", "compressed in a way"),
+        ("brotli", "compression that was not requested"),
     ],
 )
 async def test_what_is_not_a_page_is_refused(

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.errors import DataError, SearchError, UsageError
 from evenhand.search.base import Hit, SearchResult, load_provider
-from evenhand.search.replay import ReplaySearch, found_row, read_found, read_replay, record
+from evenhand.search.replay import ReplaySearch, read_replay, read_result, record, result_row
 
 FOUND = SearchResult(
     "older drivers",
@@ -68,7 +68,7 @@ def test_the_identity_is_the_content(file: Path, tmp_path: Path):
 
 
 def test_a_row_is_read_as_it_was_written():
-    assert read_found(found_row(FOUND)) == FOUND
+    assert read_result(result_row(FOUND)) == FOUND
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_a_file_that_is_missing_or_empty_is_refused(tmp_path: Path):
         load_provider(f"replay:{tmp_path / 'none.jsonl'}")
     with pytest.raises(DataError, match="no recorded searches"):
         load_provider(f"replay:{tmp_path / 'empty.jsonl'}")
-    with pytest.raises(UsageError, match="needs something after its name"):
+    with pytest.raises(UsageError, match="needs an argument"):
         load_provider("replay")

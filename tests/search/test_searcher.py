@@ -38,7 +38,7 @@ class Told(SearchProvider):
             await self.gate.wait()
         if self.error:
             raise self.error
-        return self.found(query, self.hits[:limit])
+        return self.result(query, self.hits[:limit])
 
     async def aclose(self) -> None:
         self.closed = True
@@ -220,7 +220,7 @@ async def test_a_cache_that_cannot_be_used_ends_nothing(
 
     assert [(await searcher.find("query")).hits for _ in range(2)] == [(hit(),), (hit(),)]
     (caveat,) = searcher.caveats()
-    assert caveat.startswith(f"the cache of searches {path} cannot be used (")
+    assert caveat.startswith(f"the search cache {path} cannot be used (")
 
 
 async def test_a_damaged_entry_is_found_again(tmp_path: Path, searcher_for: Searchers) -> None:

@@ -160,10 +160,10 @@ async def test_a_pause_that_is_too_long_is_not_waited_for(ask: Ask):
     [
         ((403, {}, b"no"), "answered 403"),
         ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
-        (b"<html>", "not a reply of its API"),
-        ([1], "not a reply of its API"),
-        ({"error": {"code": "badvalue", "info": "Unrecognized value"}}, r"refused the search \(badvalue\)"),
-        ({"query": {"pages": [{"title": "x"}]}}, "do not have the form"),
+        (b"<html>", "not a valid API reply"),
+        ([1], "not a valid API reply"),
+        ({"error": {"code": "badvalue", "info": "Unrecognized value"}}, r"rejected the search \(badvalue\)"),
+        ({"query": {"pages": [{"title": "x"}]}}, "do not have the documented form"),
         (b"[" + b"0," * 2_100_000 + b"0]", "too large"),
     ],
 )

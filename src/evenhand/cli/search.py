@@ -10,7 +10,7 @@ import orjson
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.search.base import SEARCHES, SearchProvider, SearchResult, load_provider
-from evenhand.search.replay import found_row, read_replay, record
+from evenhand.search.replay import read_replay, record, result_row
 
 _AFTER = {"nothing": "", "argument": "[:ARGUMENT]", "needed": ":ARGUMENT"}
 _SHOWN = 400
@@ -54,7 +54,7 @@ def search(query: str | None, spec: str, limit: int, as_json: bool, to: Path | N
     if to is not None:
         record(to, found)
     if as_json:
-        click.echo(orjson.dumps(found_row(found), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(result_row(found), option=orjson.OPT_INDENT_2))
     else:
         _show(found)
         if to is not None:

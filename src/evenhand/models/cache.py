@@ -1,4 +1,4 @@
-"""The response cache: one SQLite file shared by all runs, keyed by the full request. A hit is marked and costs nothing."""
+"""The response cache: one SQLite file shared by all runs, keyed by the full request. A hit costs nothing."""
 
 from __future__ import annotations
 

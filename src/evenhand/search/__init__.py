@@ -1,1 +1,1 @@
-"""Evidence from outside: search providers, page texts read with care, and what was found, kept with its time."""
+"""Search for evidence: providers, safe reading of web pages, and a cache of results with their time."""

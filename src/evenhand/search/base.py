@@ -18,18 +18,18 @@ from evenhand.specs import spec_parts
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit of a search. All of it is untrusted text."""
+    """One hit of a search; all its texts are untrusted."""
 
     title: str
     url: str
     snippet: str = ""
     text: str = ""
-    """The text of the page, where it is known."""
+    """The text of the page, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits of one query, and when they were found."""
+    """The hits of one query, with provider and time."""
 
     query: str
     provider: str
@@ -39,13 +39,13 @@ class SearchResult:
 
 
 class Finder(Protocol):
-    """What agents search with: a provider with its pages read, cached."""
+    """What agents search with: a provider with page reading and a cache."""
 
     @property
     def spec(self) -> str: ...
 
     async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
-        """The best hits, the first `pages` of them with the texts of their pages; a failure is a SearchError."""
+        """Return the best hits, the first `pages` of them with page texts; raise SearchError on failure."""
         ...
 
 
@@ -57,9 +57,9 @@ class SearchProvider(ABC):
 
     name: ClassVar[str]
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "nothing"
-    """Whether something may, or must, stand after the colon of its spec."""
+    """Whether its spec takes no argument after the colon, an optional one, or a required one."""
     web: ClassVar[bool] = False
-    """Whether its hits are addresses of web pages, whose texts have to be fetched."""
+    """Whether its hits are web pages whose texts must be fetched."""
     argument: str | None = None
 
     @property
@@ -68,22 +68,22 @@ class SearchProvider(ABC):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why this provider cannot be used here, with the way to mend it; None when it can."""
+        """Return why this provider cannot be used here and how to fix that; None if it can be used."""
         return None
 
     @abstractmethod
     async def search(self, query: str, limit: int) -> SearchResult:
-        """The best hits, best first, `limit` at most; no hits is an answer, a failure is a SearchError."""
+        """Return at most `limit` hits, best first, or none; raise SearchError if the search fails."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What identifies the source beyond its name (a hash of a corpus, …)."""
+        """Return what identifies the source beyond its name (a hash of a corpus, …)."""
         return {"search": self.spec}
 
     async def aclose(self) -> None:
         """Release connections and files."""
 
-    def found(self, query: str, hits: Sequence[Hit]) -> SearchResult:
-        """The hits, as found now."""
+    def result(self, query: str, hits: Sequence[Hit]) -> SearchResult:
+        """Return the hits as a result with the current time."""
         return SearchResult(query, self.spec, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(hits))
 
 
@@ -91,19 +91,19 @@ SEARCHES: Registry[type[SearchProvider]] = Registry("search provider", package="
 
 
 def check_spec(spec: str) -> tuple[Any, str]:
-    """The provider's class and its argument; a spec that cannot be right is refused."""
+    """Return the provider's class and its argument; raise UsageError for an invalid spec."""
     name, argument = spec_parts(spec)
     factory: Any = SEARCHES.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)
     if factory.takes == "nothing" and argument:
-        raise UsageError(f"The search provider {name} takes nothing after its name, not {argument!r}.")
+        raise UsageError(f"The search provider {name} takes no argument; remove {':' + argument!r}.")
     if factory.takes == "needed" and not argument:
-        raise UsageError(f"The search provider {name} needs something after its name: {name}:….")
+        raise UsageError(f"The search provider {name} needs an argument: {name}:….")
     return factory, argument
 
 
 def load_provider(spec: str) -> SearchProvider:
-    """The provider named by `spec`; what can be told to be wrong without a search is refused here."""
+    """Load the provider named by `spec`; raise an error for anything wrong that shows without a search."""
     factory, argument = check_spec(spec)
     return factory() if factory.takes == "nothing" else factory(argument or None)

@@ -1,4 +1,4 @@
-"""JSON Lines, plain or as .gz, read line by line; whatever is wrong is told with its line."""
+"""Reads JSON Lines, plain or gzipped, line by line; errors name the line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import orjson
 from evenhand.errors import DataError
 
 LONGEST_LINE = 32_000_000
-"""Bytes; a compressed file of a few kilobytes could otherwise fill the memory."""
+"""Most bytes of a line; otherwise a compressed file of a few kilobytes could fill the memory."""
 
 
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file with their line numbers; empty lines are skipped."""
+    """Yield the objects of a file with their line numbers; empty lines are skipped."""
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -35,7 +35,7 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def text_field(row: dict[str, Any], name: str, path: Path | str | None, number: int | None) -> str:
-    """A text of the row; one that is missing or null is empty, anything else is a DataError."""
+    """Return a text field of a row, "" if it is missing or null; raise DataError if it is not a text."""
     value = row.get(name)
     if value is None:
         return ""

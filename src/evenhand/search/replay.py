@@ -1,6 +1,6 @@
-"""Recorded searches: what was found once is found again, which makes tests and papers reproducible.
+"""Replays recorded searches, which makes tests and papers reproducible.
 
-A replay file is JSON Lines, one query per line, with the provider and the time of the recording.
+A replay file is JSON Lines: one query per line, with its hits, the provider and the time of the recording.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evenhand.search.jsonl import rows, text_field
 
 @SEARCHES.register("replay")
 class ReplaySearch(SearchProvider):
-    """Results that were recorded before, by exact query; `replay:FILE` names the JSON Lines file."""
+    """Recorded results, by exact query; `replay:FILE` names the JSON Lines file."""
 
     name: ClassVar[str] = "replay"
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "needed"
@@ -28,46 +28,46 @@ class ReplaySearch(SearchProvider):
     def __init__(self, argument: str) -> None:
         self.argument = argument
         self._path = Path(argument).expanduser()
-        self._found = read_replay(self._path)
-        if not self._found:
-            raise DataError("holds no recorded searches.", file=self._path)
+        self._results = read_replay(self._path)
+        if not self._results:
+            raise DataError("There are no recorded searches in it.", file=self._path)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        content = orjson.dumps([found_row(found) for found in self._found.values()])
-        return {"search": self.name, "sha256": hashlib.sha256(content).hexdigest(), "queries": len(self._found)}
+        content = orjson.dumps([result_row(result) for result in self._results.values()])
+        return {"search": self.name, "sha256": hashlib.sha256(content).hexdigest(), "queries": len(self._results)}
 
     async def search(self, query: str, limit: int) -> SearchResult:
-        found = self._found.get(_normal(query))
-        if found is None:
+        recorded = self._results.get(_normal(query))
+        if recorded is None:
             raise SearchError(f"The query {_normal(query)[:200]!r} was not recorded in {self._path.name}.")
-        return replace(found, query=query, hits=found.hits[:limit])
+        return replace(recorded, query=query, hits=recorded.hits[:limit])
 
 
 def read_replay(path: Path) -> dict[str, SearchResult]:
-    """Normalised query → what was found; of a query that was recorded twice, the later recording counts."""
+    """Read a replay file into normalised query → result; a later recording of a query replaces an earlier one."""
     if not path.is_file():
         raise DataError("There is no such file.", file=path)
-    found = (read_found(row, path, number) for number, row in rows(path))
-    return {_normal(each.query): each for each in found}
+    results = (read_result(row, path, number) for number, row in rows(path))
+    return {_normal(result.query): result for result in results}
 
 
-def record(path: Path, found: SearchResult) -> None:
-    """Add a search to a replay file."""
+def record(path: Path, result: SearchResult) -> None:
+    """Append a result to a replay file."""
     with path.open("a+b") as file:
         if file.tell():
             file.seek(-1, 2)
             if file.read(1) != b"\n":  # a file that was edited by hand
                 file.write(b"\n")
-        file.write(orjson.dumps(found_row(found), option=orjson.OPT_APPEND_NEWLINE))
+        file.write(orjson.dumps(result_row(result), option=orjson.OPT_APPEND_NEWLINE))
 
 
-def found_row(found: SearchResult) -> dict[str, Any]:
-    """What was found, as a line of a replay file."""
-    return {**asdict(found), "hits": [asdict(hit) for hit in found.hits]}
+def result_row(result: SearchResult) -> dict[str, Any]:
+    """Return a result as one line of a replay file."""
+    return {**asdict(result), "hits": [asdict(hit) for hit in result.hits]}
 
 
-def read_found(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> SearchResult:
-    """The line of a replay file as what was found; `file` and `line` are for the message when it is wrong."""
+def read_result(row: Mapping[str, Any], file: Path | str | None = None, line: int | None = None) -> SearchResult:
+    """Parse one line of a replay file; `file` and `line` are for the error message."""
     fields = dict(row)
     query = text_field(fields, "query", file, line)
     if not query.strip():

@@ -1,4 +1,4 @@
-"""A search with everything around it: what was found before, the texts of the pages, and nothing hidden in them."""
+"""Searches with a provider, adds page texts, removes invisible characters, and caches the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from evenhand.aio import all_of
 from evenhand.errors import SearchError
 from evenhand.search.base import Hit, SearchProvider, SearchResult, load_provider
-from evenhand.search.store import FoundStore, search_key
+from evenhand.search.store import SearchCache, search_key
 from evenhand.search.web.address import LONGEST_URL
 from evenhand.search.web.fetch import SafeFetcher
 from evenhand.search.web.page import LONGEST_TITLE, tidy, tidy_line
@@ -22,9 +22,9 @@ LONGEST_QUERY = 400
 
 
 class Searcher:
-    """Finds: `await searcher.find(query)`; equal searches at the same time are made once, later ones remembered.
+    """Searches: `await searcher.find(query)`; identical concurrent searches are made once, and results are cached.
 
-    Failures are not remembered, finding nothing is.
+    An empty result is cached, a failure is not.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Searcher:
         self.provider = provider
         self._fetcher = (fetcher or SafeFetcher()) if provider.web else None
         self._reader = (reader or PageReader()) if provider.web else None
-        self._store = FoundStore(cache) if cache else None
+        self._cache = SearchCache(cache) if cache else None
         self._under_way: dict[bytes, asyncio.Task[SearchResult]] = {}
         self._pages = 0
         self._unread = 0
@@ -55,29 +55,29 @@ class Searcher:
         return dict(self.fingerprint())
 
     def caveats(self) -> list[str]:
-        """What a reader of the results has to know."""
-        found: list[str] = []
-        if self._store and self._store.trouble:
-            found.append(self._store.trouble)
+        """Return limitations that readers of the results should know."""
+        caveats: list[str] = []
+        if self._cache and self._cache.problem:
+            caveats.append(self._cache.problem)
         if self._unread:
             some = f"{self._unread:,} of {self._pages:,} web pages could not be read"
-            found.append(f"{some}, only their snippets were used (the first: {self._first_reason.rstrip('.')})")
-        return found
+            caveats.append(f"{some}, only their snippets were used (the first: {self._first_reason.rstrip('.')})")
+        return caveats
 
     async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
-        """The best hits, `limit` at most; for hits on the web, the texts of the first `pages`."""
+        """Return at most `limit` hits; of web hits, the first `pages` with page texts."""
         query = tidy_line(query, LONGEST_QUERY)
         if not query:
-            raise SearchError("There is nothing to search for: the query is empty.")
+            raise SearchError("The query is empty.")
         pages = min(pages, limit) if self.provider.web else 0
         key = search_key(source=self._source, query=query, limit=limit, pages=pages)
         task = self._under_way.get(key)
         if task is None:
-            if self._store and (found := self._store.get(key)):
-                return found
+            if self._cache and (cached := self._cache.get(key)):
+                return cached
             task = self._under_way[key] = asyncio.create_task(self._find(key, query, limit, pages))
             task.add_done_callback(lambda task: self._ended(key, task))
-        # Whoever asked first may be cancelled; the others still want it.
+        # If the first caller is cancelled, the others still need the result.
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
@@ -90,20 +90,20 @@ class Searcher:
         if self._reader:
             await self._reader.aclose()
         await self.provider.aclose()
-        if self._store:
-            self._store.close()
+        if self._cache:
+            self._cache.close()
 
     async def _find(self, key: bytes, query: str, limit: int, pages: int) -> SearchResult:
-        found = await self.provider.search(query, limit)
-        hits = found.hits[:limit]
+        result = await self.provider.search(query, limit)
+        hits = result.hits[:limit]
         with_text = await all_of(self._with_page(hit) for hit in hits[:pages])
-        found = replace(found, query=query, hits=tuple(_tidied(hit) for hit in (*with_text, *hits[pages:])))
-        if self._store:
-            self._store.put(key, found)
-        return found
+        result = replace(result, query=query, hits=tuple(_tidied(hit) for hit in (*with_text, *hits[pages:])))
+        if self._cache:
+            self._cache.put(key, result)
+        return result
 
     async def _with_page(self, hit: Hit) -> Hit:
-        """The hit with the text of its page, or as it is where that cannot be read."""
+        """Return the hit with the text of its page, or unchanged if that cannot be read."""
         assert self._fetcher and self._reader
         self._pages += 1
         try:
@@ -118,15 +118,15 @@ class Searcher:
     def _ended(self, key: bytes, task: asyncio.Task[SearchResult]) -> None:
         del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # whoever waited for it may be gone
+            task.exception()  # marks it as retrieved, since nobody may be waiting any more
 
 
 def load_search(spec: str, cache: Path | None = None) -> Searcher:
-    """The search named by `spec`; with a cache file, what was found is found again there."""
+    """Load the search named by `spec`; results are kept in the cache file if one is given."""
     return Searcher(load_provider(spec), cache=cache)
 
 
 def _tidied(hit: Hit) -> Hit:
-    """The hit with nothing in it that nobody sees."""
+    """Return the hit without invisible characters."""
     title, url = tidy_line(hit.title, LONGEST_TITLE), tidy_line(hit.url, LONGEST_URL)
     return Hit(title, url, tidy(hit.snippet), tidy(hit.text))

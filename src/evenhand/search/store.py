@@ -1,4 +1,4 @@
-"""What was found before: one SQLite file, shared by runs and processes; a file that cannot be used is done without."""
+"""The cache of search results: one SQLite file shared by runs and processes. Without it, searches still work."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import orjson
 
 from evenhand.errors import DataError
 from evenhand.search.base import SearchResult
-from evenhand.search.replay import found_row, read_found
+from evenhand.search.replay import read_result, result_row
 
-_PATIENCE = 5.0
+_LOCK_TIMEOUT = 5.0
 """Seconds to wait for another process that is writing."""
 
 
-class FoundStore:
-    """Search → what it brought, with the time of finding."""
+class SearchCache:
+    """Search key → result with its time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.trouble: str | None = None
-        """Why the file is not used (any more)."""
+        self.problem: str | None = None
+        """Why the file is not used, or no longer used."""
         self._db: sqlite3.Connection | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=OFF")  # a lost entry costs one search, not a result
             self._db.execute(
@@ -38,23 +38,23 @@ class FoundStore:
             self._give_up(error)
 
     def get(self, key: bytes) -> SearchResult | None:
-        """What was found; an entry that cannot be read is none."""
+        """Return the cached result; None if there is none or it cannot be read."""
         if self._db is None:
             return None
         try:
             row = self._db.execute("SELECT found FROM searches WHERE key = ?", (key,)).fetchone()
-            return None if row is None else read_found(orjson.loads(row[0]))
+            return None if row is None else read_result(orjson.loads(row[0]))
         except sqlite3.Error as error:
             self._give_up(error)
         except (DataError, ValueError, TypeError):
-            pass  # found again, and written over
+            pass  # a damaged entry is searched again and overwritten
         return None
 
-    def put(self, key: bytes, found: SearchResult) -> None:
+    def put(self, key: bytes, result: SearchResult) -> None:
         if self._db is None:
             return
         try:
-            row = (key, found.query, found.time, orjson.dumps(found_row(found)))
+            row = (key, result.query, result.time, orjson.dumps(result_row(result)))
             self._db.execute("INSERT OR REPLACE INTO searches VALUES (?, ?, ?, ?)", row)
         except sqlite3.Error as error:
             self._give_up(error)
@@ -65,10 +65,10 @@ class FoundStore:
             self._db = None
 
     def _give_up(self, error: Exception) -> None:
-        self.trouble = f"the cache of searches {self.path} cannot be used ({error}); searches were made without it"
+        self.problem = f"the search cache {self.path} cannot be used ({error}); searches were made without it"
         self.close()
 
 
-def search_key(**parts: Any) -> bytes:
-    """The hash of all that decides what a search brings."""
-    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
+def search_key(**inputs: Any) -> bytes:
+    """Return a hash of everything that determines the result of a search."""
+    return hashlib.sha256(orjson.dumps(inputs, option=orjson.OPT_SORT_KEYS)).digest()

@@ -1,4 +1,4 @@
-"""Offline search in texts of one's own, or in the small corpus that comes with Evenhand."""
+"""Offline search in the user's own texts, or in the small corpus that comes with Evenhand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILTIN = "builtin"
 class CorpusSearch(SearchProvider):
     """Offline full-text search: `corpus:builtin`, or `corpus:PATH` of a folder, JSON Lines or a ZIM file.
 
-    The index is made when the provider is: at the first use of a corpus, and again when its files have changed.
+    The index is built when the provider is loaded, if there is none yet or the files have changed.
     """
 
     name: ClassVar[str] = "corpus"
@@ -31,16 +31,16 @@ class CorpusSearch(SearchProvider):
         path = builtin if argument == BUILTIN else Path(argument).expanduser()
         self._index = load_index(path)
         if not self._index.documents:
-            raise DataError("The corpus holds no documents.", file=path)
+            raise DataError("The corpus has no documents.", file=path)
 
     @classmethod
     def unavailable(cls) -> str | None:
         if fts5_missing():
-            return "The search provider corpus needs SQLite with FTS5, which this Python was built without."
+            return "The search provider corpus needs SQLite with FTS5, which this Python lacks."
         return None
 
     def fingerprint(self) -> Mapping[str, Any]:
-        # The form of the index is part of it: another one ranks in another way.
+        # The index format is included, since another one may rank differently.
         index = self._index
         return {"search": self.name, "sha256": index.sha256, "documents": index.documents, "index": FORMAT}
 
@@ -49,4 +49,4 @@ class CorpusSearch(SearchProvider):
             hits = await asyncio.to_thread(self._index.search, query, limit)
         except sqlite3.Error as error:
             raise SearchError(f"The index of corpus {self.argument} cannot be read ({error}).") from error
-        return self.found(query, hits)
+        return self.result(query, hits)

@@ -1,4 +1,4 @@
-"""The documents of an offline corpus: a folder of texts, JSON Lines or a ZIM file, read one at a time."""
+"""Reads the documents of an offline corpus, one at a time, from a folder of texts, JSON Lines or a ZIM file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.search.web.html_text import html_text
 TEXTS = (".txt", ".md", ".html", ".htm")
 JSON_LINES = (".jsonl", ".jsonl.gz")
 LARGEST_TEXT = 32_000_000
-"""Bytes of a text file; larger ones are not one document."""
+"""Most bytes of a text file; a larger one must be split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Document:
 
 
 def corpus_files(path: Path) -> list[Path]:
-    """The files to be read, in a fixed order; a path without any is a DataError."""
+    """Return the files of a corpus in a fixed order; raise DataError if there are none."""
     if not path.exists():
         raise DataError("There is no such file or folder.", file=path)
     if not path.is_dir():
@@ -41,15 +41,15 @@ def corpus_files(path: Path) -> list[Path]:
         if file.name.lower().endswith((*TEXTS, *JSON_LINES)) and not file.name.startswith(".") and file.is_file()
     )
     if not files:
-        raise DataError(f"The folder holds no file that ends in {', '.join((*TEXTS, *JSON_LINES))}.", file=path)
+        raise DataError(f"The folder has no file that ends in {', '.join((*TEXTS, *JSON_LINES))}.", file=path)
     return files
 
 
 def documents(path: Path) -> Iterator[Document]:
-    """All documents of a corpus that have a text; those without an address get `corpus:NAME/PATH`."""
+    """Yield all documents with a text; those without a URL get `corpus:NAME/PATH`."""
     for file in corpus_files(path):
         inside = "" if file == path else f"/{file.relative_to(path).as_posix()}"
-        # A file name need not be UTF-8; an address is.
+        # A file name need not be UTF-8, but a URL must be.
         address = f"corpus:{path.resolve().name}{inside}".encode("utf-8", "replace").decode()
         for document in _read(file, address):
             if document.text.strip():

@@ -1,4 +1,4 @@
-"""The full-text index of an offline corpus: one SQLite file in the cache folder, made once and ranked by BM25."""
+"""The full-text index of an offline corpus: one SQLite file in the cache folder, built once, ranked by BM25."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from evenhand.search.base import Hit
 from evenhand.search.corpus.files import Document, corpus_files, documents
 
 FORMAT = 1
-"""Raised whenever the index or the way texts are read changes: old files are then made again."""
+"""Version of the index and of text extraction; a change rebuilds old files."""
 WORDS = 200
-"""Of a passage, about; it ends with a sentence where one ends in its second half."""
+"""Approximate words per passage; it ends at a sentence if one ends in its second half."""
 LONGEST_TEXT = 4000
-"""Characters of a hit's text: the best passage and its neighbours."""
+"""Most characters of a hit's text: the best passage and its neighbours."""
 
 _LONGEST_PASSAGE = 2000
 _TITLE_WEIGHT = 3.0
@@ -50,20 +50,20 @@ _STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CorpusIndex:
-    """An index that is ready to be searched."""
+    """An index that is ready for searches."""
 
     file: Path
     sha256: str
-    """Of the documents, wherever they lie."""
+    """Hash of the documents, independent of their location."""
     documents: int
 
     def search(self, query: str, limit: int) -> list[Hit]:
-        """The documents with the best passages, best first."""
-        wanted = match_expression(query)
-        if not wanted or limit < 1:
+        """Return the documents with the best passages, best first."""
+        expression = match_expression(query)
+        if not expression or limit < 1:
             return []
         with contextlib.closing(_open(self.file)) as db:
-            return [_hit(db, *place) for place in _best_passages(db, wanted, limit)]
+            return [_hit(db, *match) for match in _best_passages(db, expression, limit)]
 
 
 def fts5_missing() -> bool:
@@ -76,26 +76,26 @@ def fts5_missing() -> bool:
 
 
 def load_index(path: Path) -> CorpusIndex:
-    """The index of the corpus at `path`; made first where there is none of its files as they are now."""
+    """Return the index of the corpus at `path`; build it if there is none for the current files."""
     file = cache_folder() / "corpora" / f"{_state(path)}.sqlite"
-    index = _ready(file)
+    index = _read(file)
     if index is None:
-        _make(path, file)
-        index = _ready(file)
+        _build(path, file)
+        index = _read(file)
     if index is None:
-        raise UsageError(f"The index {file} cannot be read; is the disk in order?")
+        raise UsageError(f"The index {file} cannot be read; check the disk.")
     return index
 
 
 def match_expression(query: str) -> str:
-    """Any of the query's words, each quoted: nothing in a query is syntax."""
+    """Return an FTS5 expression that matches any word of the query; quotes keep query syntax out."""
     terms = list(dict.fromkeys(_TERM.findall(query.lower())))
-    telling = [term for term in terms if term not in _STOP_WORDS] or terms
-    return " OR ".join(f'"{term}"' for term in telling[:_MOST_TERMS])
+    content_words = [term for term in terms if term not in _STOP_WORDS] or terms
+    return " OR ".join(f'"{term}"' for term in content_words[:_MOST_TERMS])
 
 
 def passages(text: str) -> Iterator[str]:
-    """The text in pieces of about WORDS words."""
+    """Split a text into passages of about WORDS words."""
     start = end = sentence = words = 0
     for word in _WORD.finditer(text):
         if words == WORDS or word.end() - start > _LONGEST_PASSAGE:
@@ -113,7 +113,7 @@ def passages(text: str) -> Iterator[str]:
 
 
 def _state(path: Path) -> str:
-    """What tells whether the files have changed: their paths, sizes and times."""
+    """Return a hash of the files' paths, sizes and times, which changes when they do."""
     digest = hashlib.sha256(f"{FORMAT}\0{path.resolve()}".encode("utf-8", "surrogateescape"))
     for file in corpus_files(path.resolve()):
         stat = file.stat()
@@ -121,20 +121,20 @@ def _state(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _ready(file: Path) -> CorpusIndex | None:
-    """The index in the file; None when there is none, or a damaged one."""
+def _read(file: Path) -> CorpusIndex | None:
+    """Return the index in a file; None if the file is missing or damaged."""
     if not file.is_file():
         return None
     try:
         with contextlib.closing(_open(file)) as db:
-            made_for, sha256, count = db.execute("SELECT format, sha256, documents FROM facts").fetchone()
+            version, sha256, count = db.execute("SELECT format, sha256, documents FROM facts").fetchone()
     except (sqlite3.Error, TypeError):
         return None
-    return CorpusIndex(file, sha256, count) if made_for == FORMAT else None
+    return CorpusIndex(file, sha256, count) if version == FORMAT else None
 
 
-def _make(path: Path, file: Path) -> None:
-    """Write the index beside its place and move it there when it is whole: two processes do not disturb each other."""
+def _build(path: Path, file: Path) -> None:
+    """Write the index to a temporary file and move it into place, so that two processes do not collide."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(suffix=".part", dir=file.parent)
@@ -153,7 +153,7 @@ def _make(path: Path, file: Path) -> None:
 
 
 def _fill(db: sqlite3.Connection, path: Path) -> None:
-    # A half-written file is thrown away, so nothing has to be journalled.
+    # A half-written file is deleted, so no journal is needed.
     db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + _SCHEMA)
     digest = hashlib.sha256()
     count = 0
@@ -178,12 +178,12 @@ def _open(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
 
 
-def _best_passages(db: sqlite3.Connection, wanted: str, limit: int) -> Iterator[tuple[int, int]]:
-    """Document and number of the best passage, for the best documents."""
+def _best_passages(db: sqlite3.Connection, expression: str, limit: int) -> Iterator[tuple[int, int]]:
+    """Yield the best documents, each with the number of its best passage."""
     seen: set[int] = set()
     rows: Any = db.execute(
         "SELECT document, rowid FROM passages WHERE passages MATCH ? ORDER BY bm25(passages, ?), rowid",
-        (wanted, _TITLE_WEIGHT),
+        (expression, _TITLE_WEIGHT),
     )
     for document, passage in rows:
         if document not in seen:

@@ -1,6 +1,6 @@
 """A small reader of ZIM, the format of offline copies of Wikipedia and other sites (openzim.org).
 
-The file is untrusted: every offset is checked against its size, and what is unpacked is bounded.
+The file is untrusted: every offset is checked against its size, and decompression is bounded.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _ENTRY: Final = struct.Struct("<HBcI")
 _NOT_CONTENT: Final = 0xFFFD
 """Redirects, and two kinds that are not used any more, have types from here on."""
 _ARTICLES: Final = (b"A", b"C")
-"""The namespaces of articles, in old files and in new ones."""
+"""The namespaces of articles, in old and in new files."""
 _EXTENDED: Final = 0x10
-"""The mark of clusters with offsets of 8 bytes."""
+"""Flag of clusters with 8-byte offsets."""
 
 LARGEST_CLUSTER = 64_000_000
-"""Bytes after unpacking; a cluster of texts has one or two million."""
+"""Most bytes of a cluster after decompression; a cluster of texts has one or two million."""
 LARGEST_PAGE = 16_000_000
 _LARGEST_LIST = 1 << 16
-"""Bytes of the list of types."""
+"""Most bytes of the list of MIME types."""
 _LONGEST_NAME = 8192
-"""Bytes of an entry's path and title."""
+"""Most bytes of an entry, with its path and title."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZimPage:
-    """An article as it is stored."""
+    """An article in HTML."""
 
     title: str
     path: str
@@ -56,7 +56,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Texts behind a list of their offsets; the first offset is the length of that list."""
+    """A list of offsets, followed by the texts; the first offset is the length of the list."""
 
     read: Callable[[int, int], bytes]
     start: int
@@ -64,7 +64,7 @@ class _Cluster:
     width: int
 
     def blob(self, index: int) -> bytes | None:
-        """The text with this number, None when the offsets cannot be right."""
+        """Return text number `index`; None if its offsets are invalid."""
         first = self._offset(0)
         if first is None or index + 1 >= first // self.width:
             return None
@@ -80,7 +80,7 @@ class _Cluster:
 
 
 def zim_pages(path: Path) -> Iterator[ZimPage]:
-    """All articles; in the order in which they are packed, so that each cluster is unpacked once."""
+    """Yield all articles in storage order, so that each cluster is decompressed once."""
     try:
         with path.open("rb") as file:
             yield from _Zim(file, path).pages()
@@ -106,27 +106,27 @@ class _Zim:
 
     def pages(self) -> Iterator[ZimPage]:
         number, cluster = -1, None
-        for place in self._places():
-            entry = self._entry(int(place) & 0xFFFFFFFF)
+        for position in self._positions():
+            entry = self._entry(int(position) & 0xFFFFFFFF)
             if cluster is None or entry.cluster != number:
                 number, cluster = entry.cluster, self._cluster(entry.cluster)
             html = cluster.blob(entry.blob)
             if html is None:
-                raise self._damaged(f"the text of {entry.path!r} lies outside of its cluster, or is too large")
+                raise self._damaged(f"the text of {entry.path!r} lies outside its cluster or is too large")
             yield ZimPage(entry.title or entry.path, entry.path, html.decode("utf-8", "replace"))
 
-    def _places(self) -> Any:
-        """Cluster and entry number of every article as one number, sorted: eight bytes per article."""
-        found = np.empty(self._entries, dtype=np.uint64)
+    def _positions(self) -> Any:
+        """Return the sorted positions of all articles; a position packs cluster and entry number into 64 bits."""
+        positions = np.empty(self._entries, dtype=np.uint64)
         count = 0
         for index in range(self._entries):
             entry = self._entry(index)
             if entry.kind in self._pages and entry.namespace in _ARTICLES:
-                found[count] = entry.cluster << 32 | index
+                positions[count] = entry.cluster << 32 | index
                 count += 1
-        found = found[:count]
-        found.sort()
-        return found
+        positions = positions[:count]
+        positions.sort()
+        return positions
 
     def _entry(self, index: int) -> _Entry:
         start = self._pointer(self._entry_pointers, index)
@@ -161,7 +161,7 @@ class _Zim:
         return _Cluster(lambda offset, size: data[offset : offset + size], 0, len(data), width)
 
     def _kinds_of_pages(self, start: int) -> set[int]:
-        """The numbers of the types that are HTML, in the list at `start`."""
+        """Return the numbers of the HTML types in the list of MIME types at `start`."""
         self._check(start, 1)
         listed = self._read(start, min(_LARGEST_LIST, self._size - start)).split(b"\0\0", 1)
         if len(listed) < 2:
@@ -180,7 +180,7 @@ class _Zim:
 
     def _check(self, start: int, size: int) -> None:
         if start + size > self._size:
-            raise self._damaged("it points behind its own end")
+            raise self._damaged("an offset points beyond its end")
 
     def _damaged(self, why: str) -> DataError:
         return DataError(f"the ZIM file is damaged: {why}.", file=self._path)

@@ -1,4 +1,4 @@
-"""The web: its search providers, and pages read under strict rules."""
+"""Web search providers, and safe fetching and reading of web pages."""
 
 from evenhand.search.web import ddgs, wikipedia
 

@@ -1,8 +1,7 @@
-"""Which addresses of strangers may be visited: web pages on the public internet, never this machine or its network.
+"""Decides which addresses may be fetched: the public internet, never this machine or its network.
 
-Names are checked where they are resolved, so that the connection goes to the very address that was checked and a name
-that changes its answer (DNS rebinding) gains nothing. Addresses written as numbers are checked when the URL is read,
-since no resolver is asked about them.
+Host names are checked when they are resolved, and the connection uses the checked address, so DNS rebinding does not
+help an attacker. Numeric addresses are checked when the URL is parsed, since they are not resolved.
 """
 
 from __future__ import annotations
@@ -20,48 +19,48 @@ from yarl import URL
 from evenhand.errors import SearchError
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port → all its addresses; an OSError where there are none."""
+"""Maps host and port to all its addresses; raises OSError if there are none."""
 
 LONGEST_URL = 2_000
 _LOWEST_FREE_PORT = 1024
 _WEB_PORTS = (80, 443)
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# The rule by which browsers tell a number from a name: what the last part looks like.
+# Browsers treat a host as a number if its last label looks like one.
 _ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
 _HOST = re.compile(r"[a-z0-9_.-]{1,253}", re.IGNORECASE)
 
 
 def page_url(text: str, allow: Collection[str] = ()) -> URL:
-    """The URL of a page that may be visited as far as can be told before its name is resolved."""
+    """Parse a URL and check everything that can be checked before its host name is resolved."""
     if len(text) > LONGEST_URL:
-        raise SearchError(f"An address of more than {LONGEST_URL:,} characters is not visited.")
+        raise SearchError(f"The URL has more than {LONGEST_URL:,} characters, so it is not fetched.")
     try:
         url = URL(text)
         host, port = url.raw_host, url.port
     except (ValueError, UnicodeError) as error:
-        raise SearchError("The address is not that of a web page.") from error
+        raise SearchError("The URL is not valid.") from error
     if url.scheme not in ("http", "https"):
-        raise SearchError(f"Only http and https addresses are visited, not {url.scheme[:20] or 'one without either'}.")
+        raise SearchError(f"Only http and https URLs are fetched, not {url.scheme[:20] or 'one without a scheme'}.")
     if "@" in url.raw_authority:
-        raise SearchError("An address with a user name or password in it is not visited.")
+        raise SearchError("The URL contains a user name or password, so it is not fetched.")
     if not host or port is None:
-        raise SearchError("The address names no host.")
-    # A page may live on any high port, but the low ones are other services (mail, …) that must not be talked to.
+        raise SearchError("The URL has no host.")
+    # Web pages may use any high port; other low ports belong to other services (mail, …), which must not be contacted.
     if port not in _WEB_PORTS and port < _LOWEST_FREE_PORT:
-        raise SearchError(f"Port {port} of {host} is not one of web pages.")
+        raise SearchError(f"Port {port} of {host} is not a web port.")
     if not is_allowed(host, port, allow):
         _check_written_address(host)
     return url
 
 
 def is_allowed(host: str, port: int, allow: Collection[str]) -> bool:
-    """Whether this host and port are excepted from the check of addresses."""
+    """Whether this host and port are exempt from the address check."""
     return f"{host}:{port}" in allow
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address belongs to the public internet, also where it stands for another one inside it."""
+    """Whether an address, including one embedded in it (NAT64, 6to4), belongs to the public internet."""
     if isinstance(address, IPv4Address):
         return address.is_global and not (address.is_multicast or address.is_reserved)
     if address.ipv4_mapped is not None:
@@ -74,7 +73,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 class CheckedResolver(AbstractResolver):
-    """Gives aiohttp the addresses of a host only if all of them are public."""
+    """A resolver for aiohttp that returns the addresses of a host only if all of them are public."""
 
     def __init__(self, resolve: Resolve | None = None, allow: Collection[str] = ()) -> None:
         self._resolve = resolve or _system_addresses
@@ -83,7 +82,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        del family  # both kinds are asked for, and checked
+        del family  # IPv4 and IPv6 are both resolved and checked
         addresses = [ip_address(text) for text in await self._resolve(host, port)]
         if not addresses:
             raise OSError(f"{host} has no address")
@@ -92,24 +91,24 @@ class CheckedResolver(AbstractResolver):
         return [_resolved(host, port, address) for address in addresses]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
 
 def _check_written_address(host: str) -> None:
-    """Refuse an address written as a number that is not public, or not written in the usual way."""
+    """Reject a numeric address that is not public or not written in the standard way."""
     if ":" in host or _ENDS_IN_NUMBER.search(host):
         try:
             address = ip_address(host)
         except ValueError as error:  # 127.1, 0x7f000001, fe80::1%eth0, …
-            raise SearchError("An address with an oddly written number is not visited.") from error
+            raise SearchError("The URL has a numeric address in an unusual notation, so it is not fetched.") from error
         if not is_public(address):
             raise _not_public(host)
     elif not _HOST.fullmatch(host):
-        raise SearchError("The name of the host is not valid.")
+        raise SearchError("The host name is not valid.")
 
 
 def _not_public(host: str) -> SearchError:
-    return SearchError(f"{host} is not on the public internet, so it is not visited.")
+    return SearchError(f"{host} is not on the public internet, so it is not fetched.")
 
 
 def _resolved(host: str, port: int, address: IPv4Address | IPv6Address) -> ResolveResult:
@@ -124,5 +123,5 @@ def _resolved(host: str, port: int, address: IPv4Address | IPv6Address) -> Resol
 
 
 async def _system_addresses(host: str, port: int) -> list[str]:
-    found: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    entries: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]

@@ -1,4 +1,4 @@
-"""The body of a stranger's reply: read up to a limit that counts what comes out of compression, and decoded."""
+"""Reads and decodes the body of an untrusted reply, with a size limit after decompression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ACCEPTED_ENCODING = "gzip"
 _CHUNK = 1 << 16
 _GZIP = 31
-"""What tells zlib to expect the header of gzip."""
+"""The zlib window size that selects the gzip format."""
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
 _SIMPLE = ("iso8859-", "cp125", "koi8-", "mac-")
 _OTHERS = frozenset({
@@ -25,21 +25,21 @@ _OTHERS = frozenset({
 
 
 async def read_body(response: ClientResponse, most: int) -> tuple[bytes, bool]:
-    """The first `most` bytes after decompression, and whether that is all."""
+    """Return the first `most` bytes after decompression, and whether the body is complete."""
     unpack = _unpacker(response.headers.get("Content-Encoding", ""))
     body = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
-        # One byte more than wanted tells a body that just fits from one that does not.
+        # One byte beyond the limit distinguishes a body that just fits from one that does not.
         body += unpack.decompress(chunk, most + 1 - len(body)) if unpack else chunk
         if len(body) > most:
             return bytes(body[:most]), False
-        if unpack and unpack.eof:  # what a stranger sends behind the end would only pile up
+        if unpack and unpack.eof:  # ignore anything after the end of the stream
             break
     return bytes(body), True
 
 
 def decode(body: bytes, charset: str | None) -> str:
-    """The text, by the charset of the reply or else of the page itself, or else UTF-8; what is wrong is replaced."""
+    """Decode with the charset of the reply, else of the page, else UTF-8; invalid bytes are replaced."""
     match = None if charset else _CHARSET.search(body, 0, 2_048)
     named = match[1].decode("ascii", "replace") if match else charset or "utf-8"
     return body.decode(_codec(named), "replace")
@@ -52,11 +52,11 @@ def _unpacker(encoding: str) -> zlib._Decompress | None:  # pyright: ignore[repo
         case "gzip" | "x-gzip":
             return zlib.decompressobj(_GZIP)
         case _:
-            raise SearchError("The page is compressed in a way that was not asked for.")
+            raise SearchError("The page has a compression that was not requested.")
 
 
 def _codec(name: str) -> str:
-    """A codec that pages use; others of Python's (punycode, …) could be made to take very long."""
+    """Return the codec if web pages use it, else UTF-8; others of Python's (punycode, …) can be made very slow."""
     try:
         known = codecs.lookup(name).name
     except (LookupError, ValueError):

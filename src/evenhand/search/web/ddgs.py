@@ -1,4 +1,4 @@
-"""Web search through the package ddgs, which reads the result pages of several engines."""
+"""Web search through the package ddgs, which reads the result pages of several search engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.polite import Pace
 
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
-"""Used unless others are named: four engines with an index of their own each."""
+"""The default: four engines, each with its own index."""
 TRIES = 4
 _SELF = "The search provider ddgs"
 _GAP = 1.0
@@ -21,16 +21,16 @@ _AT_ONCE = 4
 _REQUEST_LIMIT = 10
 """Seconds for one request."""
 _QUERY_LIMIT = 60.0
-"""Seconds for one query with all its tries, counted from its turn."""
-_ASKED_FOR = 10
-"""Results per request: about a page of an engine, so that some may be left out."""
+"""Seconds for one query with all retries, not counting its time in the queue."""
+_RESULTS = 10
+"""Least results per request, about one page of an engine; some of them may be unusable."""
 
 
 @SEARCHES.register("ddgs")
 class DdgsSearch(SearchProvider):
-    """Web search by several engines in turn; `ddgs:brave+mojeek` names them.
+    """Web search by several engines in turn; `ddgs:brave+mojeek` selects them.
 
-    Each query starts with the next engine, and goes on with the one after it when that fails.
+    Each query starts with the next engine; if that fails, the one after it is tried.
     """
 
     name: ClassVar[str] = "ddgs"
@@ -44,8 +44,8 @@ class DdgsSearch(SearchProvider):
         self.engines = _engines(argument)
         self._pace = pace or Pace(_GAP)
         self._limit_s = limit_s
-        self._asked = 0
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._queries = 0
+        self._semaphore = asyncio.Semaphore(_AT_ONCE)
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -55,50 +55,50 @@ class DdgsSearch(SearchProvider):
         return {"search": self.spec, "engines": list(self.engines)}
 
     async def search(self, query: str, limit: int) -> SearchResult:
-        first, self._asked = self._asked, self._asked + 1
-        # The time limit starts behind the queue: many queries at once only take longer, they do not fail.
-        async with self._places:
+        first, self._queries = self._queries, self._queries + 1
+        # The time limit does not include the queue: many concurrent queries take longer, but do not fail.
+        async with self._semaphore:
             try:
                 async with asyncio.timeout(self._limit_s):
                     return await self._search(query, limit, first)
             except TimeoutError as error:
-                raise SearchError(f"The web search took more than {self._limit_s:g} s and was given up.") from error
+                raise SearchError(f"The web search was stopped after more than {self._limit_s:g} s.") from error
 
     async def _search(self, query: str, limit: int, first: int) -> SearchResult:
-        said: dict[str, str] = {}
+        failures: dict[str, str] = {}
         for attempt in range(TRIES):
             engine = self.engines[(first + attempt) % len(self.engines)]
             if attempt:
                 await self._pace.back_off(attempt)
             await self._pace.turn()
             try:
-                rows = await asyncio.to_thread(_ask, query, engine, max(limit, _ASKED_FOR))
-            except Exception as error:  # the package reads pages of strangers and may stumble over anything
-                said[engine] = _one_line(error)
+                rows = await asyncio.to_thread(_request, query, engine, max(limit, _RESULTS))
+            except Exception as error:  # the package parses untrusted pages and may raise anything
+                failures[engine] = _one_line(error)
                 continue
             if hits := _hits(rows):
-                return replace(self.found(query, hits[:limit]), provider=f"{self.name}:{engine}")
-            said[engine] = "no results with a web address"
-        # An engine that refuses looks just like one that finds nothing, so this is never taken as "there is nothing".
-        reasons = "; ".join(f"{engine}: {reason}" for engine, reason in said.items())
-        raise SearchError(f"No engine brought results, or they take no more requests for now ({reasons}).")
+                return replace(self.result(query, hits[:limit]), provider=f"{self.name}:{engine}")
+            failures[engine] = "no results with a web address"
+        # A blocked request looks just like an empty result, so this never counts as "no hits".
+        reasons = "; ".join(f"{engine}: {reason}" for engine, reason in failures.items())
+        raise SearchError(f"No search engine returned results; they may be blocking requests for now ({reasons}).")
 
 
 def _engines(argument: str | None) -> tuple[str, ...]:
     from ddgs.engines import ENGINES
 
-    there = ENGINES["text"]
+    available = ENGINES["text"]
     if argument is None:
-        return tuple(engine for engine in DEFAULT_ENGINES if engine in there)
-    named = tuple(dict.fromkeys(argument.split("+")))
-    for engine in named:
-        if engine not in there:
-            raise UnknownNameError("search engine of ddgs", engine, there)
-    return named
+        return tuple(engine for engine in DEFAULT_ENGINES if engine in available)
+    engines = tuple(dict.fromkeys(argument.split("+")))
+    for engine in engines:
+        if engine not in available:
+            raise UnknownNameError("search engine of ddgs", engine, available)
+    return engines
 
 
-def _ask(query: str, engine: str, limit: int) -> list[dict[str, Any]]:
-    """One request; the package is not made for threads that share a client, so each has its own."""
+def _request(query: str, engine: str, limit: int) -> list[dict[str, Any]]:
+    """Send one request, with a client of its own, since clients are not thread-safe."""
     import ddgs
 
     client: Any = ddgs.DDGS(timeout=_REQUEST_LIMIT)  # pyright: ignore[reportUnknownMemberType]

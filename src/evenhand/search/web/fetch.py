@@ -1,7 +1,7 @@
-"""Fetches pages of strangers with care: public addresses only, robots.txt respected, everything limited.
+"""Fetches untrusted web pages: public addresses only, robots.txt respected, with time and size limits.
 
-Every hop of a redirect is checked anew (see `address`). Nothing about the user goes out: no cookies, no referer, no
-passwords, no proxy settings. A failure is a SearchError of one sentence that names the host, never the whole address.
+Every redirect is checked again (see `address`). Nothing about the user is sent: no cookies, referer, passwords or proxy
+settings. A failure is a SearchError of one sentence that names the host, never the whole URL.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _KEPT_ROBOTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a page may cost."""
+    """Time and size limits of a page."""
 
     connect: float = 10.0
-    """Seconds until the connection stands."""
+    """Seconds to connect."""
     total: float = 20.0
-    """Seconds for a page with its redirects, however slowly it drips; waiting for other pages does not count."""
+    """Seconds for a page with its redirects, not counting the wait for other pages."""
     size: int = 2_000_000
-    """Bytes of a page after decompression."""
+    """Most bytes of a page after decompression."""
     robots_size: int = 512_000
-    """Bytes of a robots.txt that are read; the rest is left out, as RFC 9309 allows."""
+    """Bytes of a robots.txt that are read; the rest is ignored, as RFC 9309 allows."""
     hops: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it came."""
+    """A fetched page."""
 
     url: str
-    """Where it was found after all redirects."""
+    """Its URL after all redirects."""
     content: str
     plain: bool
     """Whether the content is plain text, not HTML."""
@@ -65,11 +65,11 @@ class _Reply:
     complete: bool = True
     kind: str = ""
     charset: str | None = None
-    leads_to: URL | None = None
+    redirect: URL | None = None
 
 
 class SafeFetcher:
-    """Fetches pages: `await fetcher.fetch(url)`; `allow` names pairs host:port whose addresses are not checked."""
+    """Fetches pages: `await fetcher.fetch(url)`; `allow` lists host:port pairs exempt from the address check."""
 
     def __init__(
         self, *, limits: Limits | None = None, allow: frozenset[str] = frozenset(), resolve: Resolve | None = None
@@ -79,25 +79,25 @@ class SafeFetcher:
         self._resolver = CheckedResolver(resolve, allow)
         self._session: aiohttp.ClientSession | None = None
         self._robots: dict[URL, asyncio.Task[Robots]] = {}
-        self._places = asyncio.Semaphore(_AT_ONCE)
-        # A host's semaphore lives as long as somebody holds it or waits for it.
-        self._host_places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._semaphore = asyncio.Semaphore(_AT_ONCE)
+        # A host's semaphore lives as long as a request holds it or waits for it.
+        self._host_semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def fetch(self, address: str) -> Page:
-        """The page at the address, after redirects; whatever stands against it is a SearchError."""
+        """Fetch the page at the address, following redirects; raise SearchError on any failure."""
         url = self._checked(address)
         left = self._limits.total
         clock = asyncio.get_running_loop().time
         for _ in range(self._limits.hops + 1):
-            # First the host, then any place: who waits for a busy host takes no place from others.
-            async with self._host_place(str(url.raw_host)), self._places:
+            # The host's semaphore comes first: requests that wait for a busy host must not block others.
+            async with self._host_semaphore(str(url.raw_host)), self._semaphore:
                 started = clock()
                 reply = await _within(left, url, self._visit(url))
                 left -= clock() - started
-            if reply.leads_to is None:
+            if reply.redirect is None:
                 return self._page(url, reply)
-            url = reply.leads_to
-        raise SearchError(f"{url.raw_host} leads on to more than {self._limits.hops} other addresses in a row.")
+            url = reply.redirect
+        raise SearchError(f"{url.raw_host} redirects more than {self._limits.hops} times.")
 
     async def aclose(self) -> None:
         tasks = list(self._robots.values())
@@ -113,8 +113,8 @@ class SafeFetcher:
         if reply.status != 200:
             raise SearchError(f"{url.raw_host} answered with HTTP {reply.status}.")
         if reply.kind not in TYPES:
-            # A header can hold anything; only what looks like a type is repeated.
-            kind = reply.kind if _TYPE.fullmatch(reply.kind) else "something without a known type"
+            # A header may contain anything; only a well-formed type is repeated.
+            kind = reply.kind if _TYPE.fullmatch(reply.kind) else "a reply without a known type"
             raise SearchError(f"{url.raw_host} sent {kind}, not a text page.")
         if not reply.complete:
             raise SearchError(f"The page of {url.raw_host} is larger than {self._limits.size:,} bytes.")
@@ -122,50 +122,50 @@ class SafeFetcher:
 
     async def _visit(self, url: URL) -> _Reply:
         if not (await self._robots_of(url)).allow(url.raw_path_qs):
-            raise SearchError(f"The robots.txt of {url.raw_host} does not allow this page to be read.")
+            raise SearchError(f"The robots.txt of {url.raw_host} does not allow reading this page.")
         return await self._get(url, self._limits.size, TYPES)
 
     async def _robots_of(self, url: URL) -> Robots:
-        """The rules of the page's site: asked for once, by whoever comes first."""
-        place = url.origin().with_path("/robots.txt")
-        task = self._robots.get(place)
+        """Return the robots.txt rules of the page's site, which are fetched once."""
+        address = url.origin().with_path("/robots.txt")
+        task = self._robots.get(address)
         if task is None:
-            task = self._robots[place] = asyncio.create_task(self._read_robots(place))
-            task.add_done_callback(lambda task: self._forget_failure(place, task))
+            task = self._robots[address] = asyncio.create_task(self._read_robots(address))
+            task.add_done_callback(lambda task: self._forget_failure(address, task))
             while len(self._robots) > _KEPT_ROBOTS:
                 del self._robots[next(iter(self._robots))]
         return await asyncio.shield(task)
 
-    def _forget_failure(self, place: URL, task: asyncio.Task[Robots]) -> None:
-        """A site that cannot be reached now may be later; the next page asks again."""
+    def _forget_failure(self, address: URL, task: asyncio.Task[Robots]) -> None:
+        """Forget a robots.txt that could not be read, so that the next page of the site tries again."""
         if task.cancelled() or task.exception() is not None:
-            self._robots.pop(place, None)
+            self._robots.pop(address, None)
 
-    async def _read_robots(self, place: URL) -> Robots:
-        """The rules; where a site cannot tell them now, everything is forbidden, by a SearchError."""
-        reply = await _within(self._limits.total, place, self._follow(place))
+    async def _read_robots(self, address: URL) -> Robots:
+        """Fetch the rules; raise SearchError, which forbids every page, if the site cannot provide them now."""
+        reply = await _within(self._limits.total, address, self._follow(address))
         if reply.status == 200:
             return read_robots(reply.body.decode("utf-8", "replace"))
-        # 429 asks for patience; it does not say that there are no rules.
+        # 429 means to retry later, not that there are no rules.
         if 400 <= reply.status < 500 and reply.status != 429:
             return EVERYTHING
-        raise SearchError(f"The robots.txt of {place.raw_host} cannot be read now (HTTP {reply.status}).")
+        raise SearchError(f"The robots.txt of {address.raw_host} cannot be read now (HTTP {reply.status}).")
 
     async def _follow(self, url: URL) -> _Reply:
         for _ in range(self._limits.hops + 1):
             reply = await self._get(url, self._limits.robots_size)
-            if reply.leads_to is None:
+            if reply.redirect is None:
                 return reply
-            url = reply.leads_to
-        raise SearchError(f"The robots.txt of {url.raw_host} leads on and on.")
+            url = reply.redirect
+        raise SearchError(f"The robots.txt of {url.raw_host} redirects too often.")
 
     async def _get(self, url: URL, most: int, types: tuple[str, ...] = ()) -> _Reply:
-        """One request; the body is read only of a reply that is wanted."""
+        """Send one request; the body is read only if status and type are usable."""
         session = self._session or self._open()
         async with session.get(url, allow_redirects=False) as response:
             status, location = response.status, response.headers.get("Location")
             if status in _REDIRECTS and location:
-                return _Reply(status, leads_to=self._checked(location, url))
+                return _Reply(status, redirect=self._checked(location, url))
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if status != 200 or (types and kind not in types):
                 return _Reply(status, kind=kind)
@@ -173,19 +173,19 @@ class SafeFetcher:
             return _Reply(status, body, complete, kind, response.charset)
 
     def _checked(self, address: str, base: URL | None = None) -> URL:
-        """The address as a URL that may be visited, relative to the page that led to it."""
+        """Parse and check an address, which may be relative to the page that redirects to it."""
         if base is not None:
             try:
                 address = str(base.join(URL(address)))
             except (ValueError, UnicodeError) as error:
-                raise SearchError(f"{base.raw_host} leads on to something that is no address.") from error
+                raise SearchError(f"{base.raw_host} redirects to an invalid URL.") from error
         return page_url(address, self._allow)
 
-    def _host_place(self, host: str) -> asyncio.Semaphore:
-        place = self._host_places.get(host)
-        if place is None:
-            place = self._host_places[host] = asyncio.Semaphore(_AT_ONCE_PER_HOST)
-        return place
+    def _host_semaphore(self, host: str) -> asyncio.Semaphore:
+        semaphore = self._host_semaphores.get(host)
+        if semaphore is None:
+            semaphore = self._host_semaphores[host] = asyncio.Semaphore(_AT_ONCE_PER_HOST)
+        return semaphore
 
     def _open(self) -> aiohttp.ClientSession:
         self._session = aiohttp.ClientSession(
@@ -195,7 +195,7 @@ class SafeFetcher:
                 "Accept-Encoding": ACCEPTED_ENCODING,
             },
             timeout=aiohttp.ClientTimeout(total=None, connect=self._limits.connect),
-            # Names are resolved, and checked, for every connection; nothing is remembered in between.
+            # Host names are resolved and checked for every connection, without a DNS cache.
             connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver, use_dns_cache=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -205,7 +205,7 @@ class SafeFetcher:
 
 
 async def _within(seconds: float, url: URL, work: Coroutine[Any, Any, _Reply]) -> _Reply:
-    """Do the work in time; what goes wrong on the way becomes one sentence."""
+    """Run `work` with a time limit; turn any failure into a SearchError of one sentence."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -217,11 +217,11 @@ async def _within(seconds: float, url: URL, work: Coroutine[Any, Any, _Reply]) -
 
 def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "its name is not known"
+        return "unknown host name"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return "its certificate is not right"
+        return "invalid certificate"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "no connection"
     if isinstance(error, zlib.error):
         return "damaged compression"
-    return "the reply is not proper HTTP"
+    return "the reply is not valid HTTP"

@@ -1,6 +1,6 @@
-"""The readable text of a web page, and of anything else that strangers wrote: tidied, bounded, nothing hidden in it.
+"""Extracts the readable text of a web page, bounded and without anything invisible.
 
-Slow pages are the caller's concern: `PageReader` runs this where it can be stopped.
+A hostile page can make this slow, so `PageReader` runs it in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evenhand.search.corpus.files import html_text
 
 LONGEST_TEXT = 6_000
 LONGEST_TITLE = 200
-# Characters that show nothing although they count as letters, marks or symbols: fillers and variation selectors.
+# Invisible characters that count as letters, marks or symbols: fillers and variation selectors.
 _BLANK_LOOKING = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|$)")
 
 
 def page_text(html: str, url: str, *, plain: bool = False) -> tuple[str, str]:
-    """Title and main text of a page; SearchError where it has none."""
+    """Return the title and main text of a page; raise SearchError if it has no text."""
     title, text = ("", html) if plain else _main_text(html, url)
     text = tidy(text)
     if not text:
@@ -34,8 +34,8 @@ def page_text(html: str, url: str, *, plain: bool = False) -> tuple[str, str]:
 
 
 def tidy(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The text without characters that nobody sees, with single blanks and lines, cut at a sentence."""
-    # Cut early, so that a giant text costs little; much of it may be blanks and invisible.
+    """Remove invisible characters and repeated white space, and cut the text at a sentence."""
+    # Cut early, so that a huge text costs little; leave room, since much of it may be invisible.
     text = _BLANK_LOOKING.sub("", text[: 20 * longest])
     text = "".join(each for each in text if each in "\n\r\t" or unicodedata.category(each)[0] != "C")
     lines = (" ".join(line.split()) for line in text.splitlines())
@@ -43,17 +43,17 @@ def tidy(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def tidy_line(text: str, longest: int) -> str:
-    """The same on one line."""
+    """Do the same as `tidy`, on one line."""
     return tidy(text, longest).replace("\n", " ")
 
 
 def cut(text: str, longest: int) -> str:
-    """At most so many characters: up to the last sentence that fits, or else the last word."""
+    """Cut a text to at most `longest` characters, after the last sentence that fits, or else the last word."""
     if len(text) <= longest:
         return text
     start = text[: longest + 1]
     ends = [match.end() for match in _SENTENCE_END.finditer(start) if match.end() <= longest]
-    # A sentence that ends early would throw most of the text away.
+    # If the last sentence ends early, cutting there would lose most of the text.
     if ends and ends[-1] > longest // 2:
         return start[: ends[-1]]
     words = start.rsplit(maxsplit=1)
@@ -66,18 +66,18 @@ def _main_text(html: str, url: str) -> tuple[str, str]:
     except ImportError as error:
         raise MissingExtraError("Reading web pages", "search") from error
     main = None
-    with contextlib.suppress(Exception):  # whatever a parser stumbles over: the plain text is left
-        html = _shown(html)
+    with contextlib.suppress(Exception):  # if the parser fails, the plain text remains
+        html = _visible(html)
         main = trafilatura.extract(html, url=url, include_comments=False)
     title, everything = html_text(html)
     return title, main or everything
 
 
-def _shown(html: str) -> str:
-    """The page without elements that it marks as not to be shown: people do not see them, so nothing reads them."""
+def _visible(html: str) -> str:
+    """Remove hidden elements: people do not see them, so models should not, either."""
     from trafilatura import load_html
 
-    lxml_html: Any = import_module("lxml.html")  # it has no types
+    lxml_html: Any = import_module("lxml.html")  # it has no type annotations
     tree: Any = load_html(html)
     if tree is None:
         return html

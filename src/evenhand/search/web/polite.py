@@ -1,4 +1,4 @@
-"""What the providers that ask strangers' servers share: a pace, backoff and a user agent."""
+"""Rate limit, backoff and user agent of the providers that query public servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenhand import http
 from evenhand.version import versions
 
 LONGEST_WAIT = 30.0
-"""Seconds; a server that asks for a longer pause counts as down, and the caller goes on without it."""
+"""Seconds; a server whose Retry-After is longer counts as down."""
 
 
 def user_agent() -> str:
@@ -16,9 +16,11 @@ def user_agent() -> str:
 
 
 class Pace(http.Pace):
-    """Lets one request pass every `gap` seconds, and waits between retries."""
+    """A rate limit of one request every `gap` seconds, with backoff between retries."""
 
-    async def back_off(self, failures: int, asked: float | None = None) -> None:
-        """Wait after failure number `failures`, from 1: as long as asked, else exponentially longer; with jitter."""
-        longest = asked if asked is not None else min(LONGEST_WAIT, 2.0**failures)
-        await self._sleep(longest * random.uniform(1, 1.2) if asked is not None else longest * random.uniform(0.5, 1))
+    async def back_off(self, failures: int, retry_after: float | None = None) -> None:
+        """Wait after failure number `failures` (from 1) for `retry_after`, or exponentially longer; with jitter."""
+        if retry_after is not None:
+            await self._sleep(retry_after * random.uniform(1, 1.2))
+        else:
+            await self._sleep(min(LONGEST_WAIT, 2.0**failures) * random.uniform(0.5, 1))

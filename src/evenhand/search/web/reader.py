@@ -1,7 +1,7 @@
-"""Reads the text out of pages in a process of its own, which is ended when a page takes too long.
+"""Extracts page texts in a separate process, which is killed when a page takes too long.
 
-A page within all limits can keep an HTML parser busy for minutes (a tag with 150,000 attributes is enough), or make it
-crash. A thread could be neither stopped nor survived; a process can, and it is given no keys of the environment.
+A page within all limits can keep an HTML parser busy for minutes (a tag with 150,000 attributes is enough) or crash it.
+A process can be killed and replaced, a thread cannot; and the process gets no keys from the environment.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evenhand.search.web.fetch import Page
 from evenhand.search.web.page import page_text
 
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL")
-"""Variables that a Python process may need to start."""
+"""Environment variables that a Python process may need to start."""
 
 
 class PageReader:
-    """Title and text of pages: `await reader.read(page)`; one page at a time, each within `limit_s` seconds."""
+    """Reads pages: `await reader.read(page)`; one at a time, each within `limit_s` seconds."""
 
     def __init__(self, limit_s: float = 10.0) -> None:
         if not find_spec("trafilatura"):
@@ -34,16 +34,16 @@ class PageReader:
         self._turn = asyncio.Lock()
 
     async def read(self, page: Page) -> tuple[str, str]:
-        """Title and text; SearchError where the page has none, or takes too long."""
+        """Return title and text; raise SearchError if the page has no text or takes too long."""
         async with self._turn:
             try:
                 async with asyncio.timeout(self._limit_s):
-                    reply = await self._ask(page)
+                    reply = await self._request(page)
             except BaseException as error:
-                # Also when cancelled: the late reply would be taken for that of the next page.
+                # Also when cancelled: a late reply would be mistaken for that of the next page.
                 await self._end()
                 if isinstance(error, TimeoutError):
-                    raise SearchError("A page takes too long to be read.") from error
+                    raise SearchError("A page takes too long to read.") from error
                 if isinstance(error, OSError | ValueError):
                     raise SearchError("A page cannot be read.") from error
                 raise
@@ -57,11 +57,11 @@ class PageReader:
         async with self._turn:
             await self._end()
 
-    async def _ask(self, page: Page) -> Any:
+    async def _request(self, page: Page) -> Any:
         process = self._process = self._process or await _start()
         assert process.stdin is not None and process.stdout is not None
-        question = {"html": page.content, "url": page.url, "plain": page.plain}
-        process.stdin.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
+        request = {"html": page.content, "url": page.url, "plain": page.plain}
+        process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
         await process.stdin.drain()
         return orjson.loads(await process.stdout.readline())
 
@@ -71,7 +71,7 @@ class PageReader:
             return
         if process.returncode is None:
             process.kill()
-        await process.communicate()  # waits, and closes the pipes
+        await process.communicate()  # waits for the end and closes the pipes
 
 
 async def _start() -> Process:
@@ -83,11 +83,11 @@ async def _start() -> Process:
 
 
 def serve() -> None:
-    """The process: a page per line comes in, its title and text go out, until there is no more."""
+    """Run the separate process: read one page per line, write its title and text, until the input ends."""
     for line in sys.stdin.buffer:
-        question = orjson.loads(line)
+        request = orjson.loads(line)
         try:
-            title, text = page_text(question["html"], question["url"], plain=question["plain"])
+            title, text = page_text(request["html"], request["url"], plain=request["plain"])
             reply = {"title": title, "text": text}
         except SearchError:
             reply = None

@@ -1,7 +1,7 @@
-"""What a site's robots.txt allows, as RFC 9309 says: the longest rule decides, with `*` and `$`. Protego reads it.
+"""Checks a site's robots.txt with Protego (RFC 9309: the longest rule decides, with `*` and `$`).
 
-Names of robots are simplified first. So only the product counts ("Evenhand/1.0" is us, "even" is not), and a file
-with thousands of names cannot fill the memory with a copy of its rules for each.
+Robot names are simplified before parsing. So only the product name counts ("Evenhand/1.0" is us, "even" is not), and a
+file with thousands of names cannot fill the memory with a copy of the rules for each.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _AGENT = re.compile(r"\s*user(?:-|\s+)?agent(?:\s*:|\s)\s*([a-z_-]+|\*)?", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules of one robots.txt; without any, everything is allowed."""
+    """The rules of one robots.txt; without rules, everything is allowed."""
 
     rules: Protego | None = None
 
     def allow(self, path: str) -> bool:
-        """Whether the path, with its query, may be visited; between rules of equal length, the milder one counts."""
-        # Behind a host, since a path that begins with two slashes would be taken for one.
+        """Whether the path, with its query, may be fetched; of rules of equal length, `Allow` wins."""
+        # With a host, since a path that begins with two slashes would be parsed as one.
         return self.rules is None or self.rules.can_fetch(f"http://host{path}", US)
 
 
@@ -35,7 +35,7 @@ EVERYTHING = Robots()
 
 
 def read_robots(text: str) -> Robots:
-    """The rules under our name, or else those for everybody."""
+    """Parse the rules for our name, or else those for all robots."""
     try:
         from protego import Protego
     except ImportError as error:
