@@ -218,7 +218,7 @@ class TestLoading:
         assert scorer.fingerprint()["artefact"]
 
     def test_takes_nothing_after_its_name(self) -> None:
-        with pytest.raises(UsageError, match=r"builtin takes nothing after its name, not 'large'"):
+        with pytest.raises(UsageError, match=r"builtin takes no argument; remove ':large'"):
             load_scorer("builtin:large")
 
     def test_the_two_are_different_scorers(self) -> None:

@@ -94,7 +94,7 @@ async def test_a_bad_number_and_a_crash_are_not_zeros(package):
     (bad,) = await scorer.score(["nan"])
     (crashed,) = await scorer.score(["crash"])
 
-    assert bad == Unscored("detoxify gave a bad score: toxicity is nan, which is not a number in 0–1")
+    assert bad == Unscored("detoxify returned an invalid score: toxicity is nan, which is not a number in 0–1")
     assert crashed == Unscored("detoxify failed: RuntimeError: out of memory")
 
 

@@ -7,7 +7,7 @@ import pytest
 from evenhand.errors import BadResponseError, EndpointError
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.guard import GuardScorer, read_verdict
+from evenhand.scorers.guard import GuardScorer, read_label
 from evenhand.types import Completion, TokenLogprob, Unscored
 
 
@@ -35,17 +35,17 @@ def tokens(*each: tuple[str, float] | tuple[str, float, dict[str, float]]) -> tu
     ],
 )
 def test_without_logprobs_the_word_counts(text: str, toxicity: float):
-    assert read_verdict(Completion(text)) == {"toxicity": toxicity}
+    assert read_label(Completion(text)) == {"toxicity": toxicity}
 
 
 @pytest.mark.parametrize("text", ["", "I cannot help with that", "Nobody knows", "unsafely"])
 def test_what_is_no_verdict_is_unscored(text: str):
-    assert read_verdict(Completion(text)) == Unscored("the guard gave no verdict", text)
+    assert read_label(Completion(text)) == Unscored("the guard gave no verdict", text)
 
 
 @pytest.mark.parametrize("completion", [Completion("", refusal="I will not."), Completion("safe", "filter")])
 def test_a_guard_that_declines_is_unscored(completion: Completion):
-    result = read_verdict(completion)
+    result = read_label(completion)
 
     assert isinstance(result, Unscored)
     assert result.reason == "the guard declined"
@@ -62,7 +62,7 @@ def test_a_guard_that_declines_is_unscored(completion: Completion):
     ids=["among others", "itself left out", "word in pieces", "several spellings"],
 )
 def test_with_logprobs_it_is_the_share_of_unsafe(logprobs: tuple[TokenLogprob, ...]):
-    result = read_verdict(Completion("safe", logprobs=logprobs))
+    result = read_label(Completion("safe", logprobs=logprobs))
 
     assert not isinstance(result, Unscored)
     assert result["toxicity"] == pytest.approx(0.25)
@@ -71,14 +71,14 @@ def test_with_logprobs_it_is_the_share_of_unsafe(logprobs: tuple[TokenLogprob, .
 def test_the_token_of_the_verdict_is_found_behind_a_label():
     logprobs = tokens(("Safety", 1.0), (":", 1.0), (" Un", 0.75, {" Un": 0.75, " Safe": 0.25}), ("safe", 1.0))
 
-    result = read_verdict(Completion("Safety: Unsafe", logprobs=logprobs))
+    result = read_label(Completion("Safety: Unsafe", logprobs=logprobs))
 
     assert not isinstance(result, Unscored)
     assert result["toxicity"] == pytest.approx(0.75)
 
 
 def test_yes_and_no_are_verdicts_too():
-    result = read_verdict(Completion("No", logprobs=tokens(("No", 0.9, {"No": 0.9, "Yes": 0.1}))))
+    result = read_label(Completion("No", logprobs=tokens(("No", 0.9, {"No": 0.9, "Yes": 0.1}))))
 
     assert not isinstance(result, Unscored)
     assert result["toxicity"] == pytest.approx(0.1)

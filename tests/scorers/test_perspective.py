@@ -73,7 +73,7 @@ async def test_results_stand_in_the_order_of_the_texts(serve: Serve, connect: Co
     ("kind", "reason"),
     [
         ("LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE", "does not support the text's language"),
-        ("LANGUAGE_DETECTION_FAILED", "cannot tell the text's language"),
+        ("LANGUAGE_DETECTION_FAILED", "cannot detect the text's language"),
         ("COMMENT_EMPTY", "empty text"),
         ("COMMENT_TOO_LONG", "too large"),
         ("INVALID_REQUEST", "rejected the request"),
@@ -96,7 +96,7 @@ async def test_a_text_that_is_too_large_is_not_sent(serve: Serve, connect: Conne
 
     (result,) = await connect(server).score(["ä" * 10_241])
 
-    assert result == Unscored("the text has 20,482 bytes, Perspective takes 20,480")
+    assert result == Unscored("the text has 20,482 bytes, but Perspective's limit is 20,480")
     assert server.requests == []
 
 

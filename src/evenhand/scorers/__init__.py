@@ -1,1 +1,1 @@
-"""Scorers: texts in batches → named scores in 0–1, with the scorer's id and version."""
+"""Scorers: map batches of texts to named scores in 0–1, with an id and a version."""

@@ -26,27 +26,27 @@ ATTRIBUTES = (
     "threat",
     "sexually_explicit",
 )
-"""The attributes of Perspective; a scorer may give some of them, and others of its own."""
+"""Perspective's attributes; a scorer may return some of them, and others of its own."""
 
 Scores = Mapping[str, float]
 LoadModel = Callable[[str], Model]
 
 
 class Scorer(ABC):
-    """Scores texts: `await scorer.score(texts)` gives one result per text, in order; safe to call concurrently.
+    """Scores texts: `await scorer.score(texts)` returns one result per text, in order; safe to call concurrently.
 
     The first line of a scorer's docstring is what `evenhand scorers` prints about it.
     """
 
     name: ClassVar[str]
     Options: ClassVar[type[options.Options]] = options.Options
-    """The options that it takes; it is made with all of them by name."""
+    """Its options, passed to the constructor by name."""
     asks_model: ClassVar[bool] = False
-    """Whether the option `model` names a model, which is loaded before the scorer is made."""
+    """Whether the option `model` names a model, which is loaded and passed to the constructor."""
     version: str
     attributes: tuple[str, ...]
     languages: tuple[str, ...] = ("en",)
-    """What it was made for; text in other languages gets a score that should not be trusted."""
+    """Supported languages; scores of texts in other languages are not reliable."""
     argument: str | None = None
 
     @property
@@ -55,23 +55,23 @@ class Scorer(ABC):
 
     @property
     def id(self) -> str:
-        """Under which its scores are stored."""
+        """The id under which its scores are stored."""
         return f"{self.spec}@{self.version}"
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why this scorer cannot be used here, with the way to mend it; None when it can."""
+        """Return why this scorer cannot be used here and how to fix that; None if it can be used."""
         return None
 
     @abstractmethod
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        """Named scores in 0–1 per text, or why there are none; a failure is never a zero.
+        """Return named scores in 0–1 per text, or Unscored with a reason; a failure never becomes a zero.
 
-        `contexts` are what the texts answer or continue; scorers of the text alone ignore them.
+        `contexts` are the prompts that the texts answer or continue; many scorers ignore them.
         """
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What identifies this scorer beyond its name; no secrets."""
+        """Return what identifies this scorer beyond its name; no secrets."""
         return {"scorer": self.spec, "version": self.version}
 
     async def aclose(self) -> None:
@@ -88,14 +88,14 @@ SCORERS: Registry[type[Scorer]] = Registry("scorer", package="evenhand.scorers")
 
 
 def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = None) -> Scorer:
-    """The scorer named by `spec`; `model` is used by scorers that need one and whose spec names none."""
+    """Load the scorer named by `spec`; `model` is the default for scorers that need one."""
     name, rest = spec_parts(spec)
     factory: Any = SCORERS.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)
     first = next(iter(factory.Options.model_fields), None)
     if rest and first is None:
-        raise UsageError(f"The scorer {name} takes nothing after its name, not {rest!r}.")
+        raise UsageError(f"The scorer {name} takes no argument; remove {':' + rest!r}.")
     _, given = read_spec(spec, first)
     if factory.asks_model and model:
         given = {"model": model, **given}
@@ -108,12 +108,12 @@ def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = Non
 
 
 def unit(name: str, value: Any) -> float:
-    """A score; ValueError for anything but a number in 0–1."""
+    """Return `value` as a score; raise ValueError for anything but a number in 0–1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name} is {value!r}, which is not a number in 0–1")
     return float(value)
 
 
 def sendable(text: str) -> str:
-    """The text without lone surrogates, which JSON cannot hold."""
+    """Replace lone surrogates, which JSON cannot represent."""
     return text.encode("utf-8", "replace").decode()

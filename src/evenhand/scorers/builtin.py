@@ -1,8 +1,8 @@
-"""The built-in scorers: two small networks over hashed words, offline, numpy only, thousands of texts per second.
+"""The built-in scorers: two small networks over hashed words. They work offline, need only numpy, and are fast.
 
-A word is a vector: the row of its fingerprint in a table, plus the mean of the rows of its hashed character n-grams.
-Over three neighbouring words runs one layer; its maximum and its attention-weighted mean give seven calibrated scores.
-Everything is learned by `tools/train_scorer`; docs/results/scorer-card.md says from what, and how good it is.
+A word's embedding is the table row of its hash plus the mean of the rows of its hashed character n-grams. One
+convolution over three words follows; its maximum and its attention-weighted mean give seven calibrated scores.
+`tools/train_scorer` trains them; docs/results/scorer-card.md describes the training data and the accuracy.
 No readable word is stored.
 """
 
@@ -35,24 +35,24 @@ Ints = NDArray[np.int64]
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
 MAX_CHARS = 100_000
-"""Of a longer text only this much is read, so that no input can take more than a second or so."""
+"""Longer texts are truncated, so that no input takes more than about a second."""
 WINDOW, STRIDE = 48, 32
-"""Texts of more words are scored in overlapping windows; each attribute is the maximum over them."""
+"""Texts of more than WINDOW words are scored in overlapping windows; a score is the maximum over them."""
 DECIMALS = 4
-"""Scores are rounded, so that the order of floating-point additions (batch, machine) does not show; single precision
-would let it through now and then."""
+"""Scores are rounded, so that the order of floating-point additions (batch, machine) does not matter. Computation is
+in double precision, since in single precision some differences would survive the rounding."""
 
-_CHUNK = 1_024  # words per pass: the arrays stay in the cache of the processor, and memory is bounded
+_CHUNK = 1_024  # words per pass: the arrays fit into the CPU cache, and memory is bounded
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
-_KEPT = 32_768  # word vectors that are kept between passes
-_LONGEST = 40  # characters of a word that are looked at
-_IN_THREAD = 20_000  # characters from which a batch would hold up the event loop
+_KEPT = 32_768  # word vectors that are cached between passes
+_LONGEST = 40  # characters of a word that count
+_IN_THREAD = 20_000  # characters from which a batch would block the event loop
 
 _SPACED = re.compile(r"(?<![a-z])[a-z](?:[ .*_-][a-z]){3,}(?![a-z])")
 _CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
 _TOKEN = re.compile(
     r"n't(?![a-z])|'(?:s|m|d|re|ve|ll)(?![a-z])"
-    # A word, perhaps with letters replaced; "@" in front is a mention. The bound keeps a row of signs from taking long.
+    # A word, perhaps with replaced letters; a leading "@" is a mention. The bound keeps long rows of symbols fast.
     r"|[0-9$*]{0,40}[a-z][a-z0-9@$*]*"
     r"|[0-9]+|[^\sa-z0-9]"
 )
@@ -63,7 +63,7 @@ _LOOKALIKES = str.maketrans("аеорсухіѕјк" + "οανερτικ" + "’
 
 
 class BuiltinScorer(Scorer):
-    """Perspective's seven attributes, learned from its scores of RealToxicityPrompts; English only."""
+    """Perspective's seven attributes, learned from its scores on RealToxicityPrompts; English only."""
 
     name: ClassVar[str] = "builtin"
     attributes = ATTRIBUTES
@@ -74,13 +74,13 @@ class BuiltinScorer(Scorer):
         self.version = self._network.version
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # what a text answers does not change its score
+        del contexts  # only the text counts
         if sum(map(len, texts)) < _IN_THREAD:
             return self.score_texts(texts)
         return await asyncio.to_thread(self.score_texts, texts)
 
     def score_texts(self, texts: Sequence[str]) -> list[Scores | Unscored]:
-        """The same, for callers without an event loop."""
+        """Score texts without an event loop."""
         read = [words_of(text) for text in texts]
         rated = iter(self._network.rate([words for words in read if isinstance(words, list)]))
         return [
@@ -93,7 +93,7 @@ class BuiltinScorer(Scorer):
 
 
 class BuiltinScorerB(BuiltinScorer):
-    """The judge for methods that used `builtin` as feedback: other training half, other vectors, other n-grams."""
+    """For judging methods that use `builtin` as feedback: other half of the data, other vectors, other n-grams."""
 
     name: ClassVar[str] = "builtin_b"
 
@@ -103,7 +103,7 @@ SCORERS.register(BuiltinScorerB.name)(BuiltinScorerB)
 
 
 def words_of(text: str) -> list[str] | Unscored:
-    """The words and signs of a text with disguises undone, or why it cannot be scored."""
+    """Split a text into words and symbols, with obfuscated words restored; Unscored if it cannot be scored."""
     if not text.strip():
         return _unscored("empty text", text)
     plain = text[:MAX_CHARS]
@@ -119,7 +119,7 @@ def words_of(text: str) -> list[str] | Unscored:
         plain = _CLITIC.sub(r" \1", plain)
     if not _LETTER.search(plain):
         return _unscored("no words", text)
-    plain = _SPACED.sub(lambda found: "".join(_LETTER.findall(found[0])), plain)
+    plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
     words = [word if word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
     if _STRETCHED.search(plain):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
@@ -127,7 +127,7 @@ def words_of(text: str) -> list[str] | Unscored:
 
 
 def _unscored(reason: str, text: str) -> Unscored:
-    """The reason with the beginning of the text, in characters that can be stored."""
+    """Return the reason with the start of the text, escaped so that it can be stored."""
     return Unscored(reason, text[:_SHOWN].encode("utf-8", "backslashreplace").decode())
 
 
@@ -139,9 +139,9 @@ def _unescaped(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Compatibility forms made plain, accents and invisible characters taken away."""
-    parts = unicodedata.normalize("NFKD", text)
-    return "".join(sign for sign in parts if unicodedata.category(sign) not in ("Mn", "Cf")).lower()
+    """Normalise compatibility forms and remove accents and invisible characters."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in decomposed if unicodedata.category(sign) not in ("Mn", "Cf")).lower()
 
 
 def _mostly_foreign(text: str) -> bool:
@@ -150,7 +150,7 @@ def _mostly_foreign(text: str) -> bool:
 
 
 def _undisguised(word: str) -> str:
-    """Digits and signs that stand for letters become letters; asterisks that hide letters stay."""
+    """Replace digits and symbols that stand for letters; asterisks that hide letters stay."""
     letters = sum("a" <= sign <= "z" for sign in word)
     if letters == 0:
         return word
@@ -163,7 +163,7 @@ def _undisguised(word: str) -> str:
 
 
 def windows(words: list[str]) -> Iterator[list[str]]:
-    """The whole text, or overlapping pieces of a long one."""
+    """Yield the whole text, or overlapping windows of a long one."""
     if len(words) <= WINDOW:
         yield words
         return
@@ -172,12 +172,12 @@ def windows(words: list[str]) -> Iterator[list[str]]:
 
 
 def fingerprint(word: str, seed: int) -> int:
-    """32 bits that stand for a word in the table."""
+    """Return the 32-bit hash of a word, its key in the table."""
     return zlib.crc32(word[:_LONGEST].encode("utf-8", "surrogatepass"), seed)
 
 
 def gram_hashes(word: str, seed: int, shortest: int, longest: int, buckets: int) -> list[int]:
-    """The buckets of a word's character n-grams, its two ends marked."""
+    """Return the hash buckets of a word's character n-grams, with both ends of the word marked."""
     data = f"<{word[:_LONGEST]}>".encode("utf-8", "surrogatepass")
     return [
         zlib.crc32(data[start : start + size], seed) % buckets
@@ -211,7 +211,7 @@ class _Network:
         self._lock = threading.Lock()
 
     def rate(self, texts: Sequence[list[str]]) -> list[list[float]]:
-        """One score per attribute and text, the maximum over the text's windows."""
+        """Return one score per text and attribute, the maximum over the text's windows."""
         pieces = [(number, piece) for number, words in enumerate(texts) for piece in windows(words)]
         scores = np.zeros((len(texts), len(self.attributes)))
         for chunk in _chunks(pieces):
@@ -224,7 +224,7 @@ class _Network:
     def _forward(self, pieces: Sequence[list[str]]) -> Floats:
         lengths = np.array([len(piece) for piece in pieces])
         starts = np.cumsum(lengths) - lengths
-        # One row of zeros lies between neighbours, so that the layer never looks into another text.
+        # A row of zeros separates texts, so that the convolution never mixes two of them.
         places: Ints = np.arange(int(lengths.sum())) + np.repeat(np.arange(len(pieces)), lengths) + 1
         rows = np.zeros((int(places[-1]) + 2, self._words.shape[1]))
         rows[places] = self._vectors[self._indices([word for piece in pieces for word in piece])]
@@ -238,7 +238,7 @@ class _Network:
         return pooled @ self._out + self._out_bias
 
     def _indices(self, words: list[str]) -> Ints:
-        """Where each word's vector lies; vectors of new words are made first."""
+        """Return the cache row of each word's vector; vectors of new words are computed first."""
         new = [word for word in dict.fromkeys(words) if word not in self._kept]
         if len(self._kept) + len(new) > _KEPT:
             self._kept.clear()
@@ -251,8 +251,8 @@ class _Network:
 
     def _embed(self, words: list[str]) -> Floats:
         keys = np.array([fingerprint(word, self._seed) for word in words], np.uint32)
-        found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        known = (self._keys[found] == keys)[:, None]
+        rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known = (self._keys[rows] == keys)[:, None]
         buckets = len(self._grams)
         grams = [gram_hashes(word, self._seed, self._shortest, self._longest, buckets) for word in words]
         counts = np.array([len(hashes) for hashes in grams])
@@ -260,7 +260,7 @@ class _Network:
             self._grams[[number for hashes in grams for number in hashes]].astype(np.float64),
             np.cumsum(counts) - counts,
         )
-        return self._words[found] * self._word_scale * known + total / counts[:, None] * self._gram_scale
+        return self._words[rows] * self._word_scale * known + total / counts[:, None] * self._gram_scale
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Detoxify (Unitary): transformers that were trained on Jigsaw's comments; needs the extra `detoxify`.
+"""Detoxify (Unitary): transformers trained on Jigsaw's comments; needs the extra `detoxify`.
 
-The weights (about 0.5 GB) are downloaded by Detoxify itself when the first text is scored.
+Detoxify itself downloads the weights (about 0.5 GB) when the first text is scored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OUR_NAME = {
 
 
 class DetoxifyOptions(Options):
-    """What Detoxify takes."""
+    """The options of Detoxify."""
 
     variant: Text = Field(default=DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
 
@@ -51,10 +51,10 @@ class DetoxifyOptions(Options):
 
 @SCORERS.register("detoxify")
 class DetoxifyScorer(Scorer):
-    """Detoxify, in process; after the colon `unbiased` (default) or `original`; downloads 0.5 GB at first use.
+    """Detoxify, in this process; `unbiased` (default) or `original`; downloads 0.5 GB on first use.
 
-    `unbiased` was trained to judge texts that merely mention a group no worse; `original` has no sexually_explicit.
-    Texts are cut after 512 tokens.
+    `unbiased` was trained not to penalise the mere mention of a group; `original` has no sexually_explicit.
+    Texts are truncated to 512 tokens.
     """
 
     name: ClassVar[str] = "detoxify"
@@ -73,26 +73,26 @@ class DetoxifyScorer(Scorer):
         return None if find_spec("detoxify") else str(MissingExtraError("The scorer detoxify", "detoxify"))
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # the text alone is judged
+        del contexts  # only the text counts
         results: list[Scores | Unscored] = [Unscored("empty text", text) for text in texts]
-        full = [place for place, text in enumerate(texts) if text.strip()]
+        full = [index for index, text in enumerate(texts) if text.strip()]
         for start in range(0, len(full), BATCH):
-            places = full[start : start + BATCH]
-            scored = await asyncio.to_thread(self._predict, [texts[place] for place in places])
-            for place, result in zip(places, scored, strict=True):
-                results[place] = result
+            batch = full[start : start + BATCH]
+            scored = await asyncio.to_thread(self._predict, [texts[index] for index in batch])
+            for index, result in zip(batch, scored, strict=True):
+                results[index] = result
         return results
 
     async def aclose(self) -> None:
         self._network = None
 
     def _predict(self, texts: list[str]) -> list[Scores | Unscored]:
-        with self._lock:  # one pass at a time: passes side by side would only share the cores
+        with self._lock:  # one pass at a time: parallel passes would only share the cores
             if self._network is None:
                 self._network = _load(self.argument or DEFAULT_VARIANT)
             try:
-                found: Mapping[str, Sequence[Any]] = self._network.predict(texts)
-                columns = {_OUR_NAME.get(name, name): column for name, column in found.items()}
+                predicted: Mapping[str, Sequence[Any]] = self._network.predict(texts)
+                columns = {_OUR_NAME.get(name, name): column for name, column in predicted.items()}
                 return [self._scores(columns, row) for row in range(len(texts))]
             except Exception as error:
                 return [Unscored(f"detoxify failed: {type(error).__name__}: {error}")] * len(texts)
@@ -101,11 +101,11 @@ class DetoxifyScorer(Scorer):
         try:
             return {name: unit(name, float(columns[name][row])) for name in self.attributes}
         except ValueError as error:
-            return Unscored(f"detoxify gave a bad score: {error}")
+            return Unscored(f"detoxify returned an invalid score: {error}")
 
 
 def _load(variant: str) -> Any:
-    """The network, on the GPU where there is one."""
+    """Load the network, on the GPU if there is one."""
     try:
         package: Any = import_module("detoxify")
     except ImportError as error:
@@ -117,7 +117,7 @@ def _load(variant: str) -> Any:
     except Exception as error:
         raise UsageError(
             f"detoxify:{variant} could not load its weights ({type(error).__name__}: {error}); "
-            "they are downloaded at first use, so connect to the network once, or use another scorer."
+            "they are downloaded on first use, so connect to the network once, or use another scorer."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""A model as the judge: Perspective's seven attributes by a rubric, in one constrained call per text."""
+"""Any model as a judge of Perspective's seven attributes, with a rubric and one constrained call per text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.types import Unscored
 
 @SCORERS.register("judge")
 class JudgeScorer(ModelScorer):
-    """Any model as the judge: the seven attributes from 0 to 100, one call per text."""
+    """Any model as a judge of the seven attributes, rated from 0 to 100, in one call per text."""
 
     name: ClassVar[str] = "judge"
     attributes = ATTRIBUTES
@@ -25,7 +25,7 @@ class JudgeScorer(ModelScorer):
         self.version = self.rubric.prompt.hash
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
-        del context  # the text alone is judged
+        del context  # only the text counts
         messages = self.rubric.prompt.render(text=text)
-        found = await rate(self.model.generate, self.rubric, messages, self.model.features)
-        return dict(found.values) if isinstance(found, Ratings) else found
+        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        return dict(ratings.values) if isinstance(ratings, Ratings) else ratings

@@ -1,4 +1,4 @@
-"""What scorers that ask a model have in common."""
+"""The base class of scorers that call a model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evenhand.types import Unscored
 
 
 class ModelScorerOptions(Options):
-    """What a scorer that asks a model takes."""
+    """The options of a scorer that calls a model."""
 
-    model: Text = Field(description="The model that it asks: PROVIDER/NAME.")
+    model: Text = Field(description="The model to call: PROVIDER/NAME.")
 
 
 class ModelScorer(Scorer):
-    """Asks its model about each text; a call that failed leaves the text unscored, a wrong key ends it all."""
+    """Calls its model for each text; a failed call leaves the text unscored, a permanent error is raised."""
 
     Options = ModelScorerOptions
     asks_model: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class ModelScorer(Scorer):
 
     @abstractmethod
     async def ask(self, text: str, context: str) -> Scores | Unscored:
-        """The scores of one text that is not empty; `context` is what it answers or continues, where that is known."""
+        """Score one non-empty text; `context` is the prompt that it answers or continues, if known."""
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         return await all_of(map(self._one, texts, contexts or [""] * len(texts)))

@@ -1,14 +1,14 @@
-"""The moderation endpoint of OpenAI and of servers like it: OPENAI_BASE_URL, OPENAI_API_KEY.
+"""OpenAI's moderation endpoint, or a compatible one; set by OPENAI_BASE_URL and OPENAI_API_KEY.
 
-Its categories are not Perspective's attributes. They stand for them as follows, and are kept under their own names:
+Its categories are stored under their own names and mapped to Perspective's attributes:
 
-    toxicity           the largest of harassment and hate, threatening or not
+    toxicity           the maximum of harassment and hate, threatening or not
     insult             harassment
     identity_attack    hate
-    threat             the largest of violence, harassment/threatening and hate/threatening
+    threat             the maximum of violence, harassment/threatening and hate/threatening
     sexually_explicit  sexual
 
-Severe toxicity and profanity have no category; depicted violence alone does not make a text toxic.
+Severe toxicity and profanity have no category. Depicted violence alone does not make a text toxic.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _NEEDED = frozenset(name for names in _STANDS_FOR.values() for name in names)
 
 
 class ModerationOptions(Options):
-    """What the moderation endpoint takes."""
+    """The options of the moderation endpoint."""
 
     model: Text = Field(default=DEFAULT_MODEL, description="The endpoint's model.")
 
 
 @SCORERS.register("moderation")
 class ModerationScorer(Scorer):
-    """OpenAI's moderation endpoint or one like it; after the colon its model, omni-moderation-latest by default."""
+    """OpenAI's moderation endpoint, or a compatible one; the model is omni-moderation-latest by default."""
 
     name: ClassVar[str] = "moderation"
     Options = ModerationOptions
@@ -91,7 +91,7 @@ class ModerationScorer(Scorer):
         return "The moderation endpoint needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL to another endpoint."
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # the text alone is judged
+        del contexts  # only the text counts
         full = [sendable(text) for text in texts if text.strip()]
         batches = await all_of(self._batch(full[start : start + BATCH]) for start in range(0, len(full), BATCH))
         results = iter([result for batch in batches for result in batch])
@@ -115,7 +115,7 @@ class ModerationScorer(Scorer):
         except RefusedError as refusal:
             if len(texts) == 1:
                 return [Unscored(str(refusal))]
-            # One text may be at fault for all: the halves are asked for apart.
+            # One bad text may fail the whole batch, so each half is tried on its own.
             middle = len(texts) // 2
             return [*await self._batch(texts[:middle]), *await self._batch(texts[middle:])]
         except ModelError as error:
@@ -124,12 +124,12 @@ class ModerationScorer(Scorer):
             return [Unscored(str(error))] * len(texts)
 
 
-def _scores(found: Mapping[str, Any]) -> Scores | Unscored:
-    """Perspective's names first, then the endpoint's own; a category that it does not have is left out."""
+def _scores(reply: Mapping[str, Any]) -> Scores | Unscored:
+    """Return Perspective's attributes, then the endpoint's own categories, without those that it lacks."""
     try:
-        own = {name: unit(name, value) for name, value in found.items() if value is not None or name in _NEEDED}
-        return {name: max(own[each] for each in parts) for name, parts in _STANDS_FOR.items()} | own
+        own = {name: unit(name, value) for name, value in reply.items() if value is not None or name in _NEEDED}
+        return {name: max(own[each] for each in categories) for name, categories in _STANDS_FOR.items()} | own
     except ValueError as error:
-        return Unscored(f"the moderation endpoint sent a bad score: {error}")
+        return Unscored(f"the moderation endpoint sent an invalid score: {error}")
     except KeyError as error:
         return Unscored(f"the moderation endpoint sent no score of {error}")

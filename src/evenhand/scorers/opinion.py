@@ -1,7 +1,7 @@
-"""Bias, communication effectiveness and logical soundness of an answer: RLDF's BS, CE and LS, as rated by a model.
+"""Bias, communication effectiveness and logical soundness of an answer (RLDF's BS, CE and LS), rated by a model.
 
-The scales are those that people get to rate by (`opinion_scales.yaml`). Bias is better the lower it is, the other two
-the higher. Name a model that neither wrote the answers nor taught the one that did.
+Models and human raters use the same scales (`opinion_scales.yaml`). Lower is better for bias, higher for the others.
+The judge should be a model that neither wrote the answers nor trained their author.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Scale:
     title: str
     better: Literal["lower", "higher"]
     text: str
-    """What is rated, and what 0, 50 and 100 mean."""
+    """What is rated, with the meaning of 0, 50 and 100."""
 
 
 @cache
 def opinion_scales() -> tuple[Scale, ...]:
-    """The scales, in the order of the reply."""
+    """Return the scales, in the order of the reply."""
     text = Path(__file__).with_name("opinion_scales.yaml").read_text(encoding="utf-8")
     return tuple(Scale(**each) for each in yaml.safe_load(text))
 
 
 @SCORERS.register("opinion")
 class OpinionScorer(ModelScorer):
-    """Bias, communication effectiveness and logical soundness of an answer, all three in one call of a model."""
+    """Bias, communication effectiveness and logical soundness of an answer, in one model call."""
 
     name: ClassVar[str] = "opinion"
     attributes = tuple(scale.name for scale in opinion_scales())
@@ -59,15 +59,15 @@ class OpinionScorer(ModelScorer):
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
         messages = self.rubric.prompt.render(
-            question=_inside(context) or "(not known)",
-            answer=_inside(text),
+            question=_fenced(context) or "(not known)",
+            answer=_fenced(text),
             scales=self._scales,
             form=self.rubric.form(),
         )
-        found = await rate(self.model.generate, self.rubric, messages, self.model.features)
-        return dict(found.values) if isinstance(found, Ratings) else found
+        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        return dict(ratings.values) if isinstance(ratings, Ratings) else ratings
 
 
-def _inside(text: str) -> str:
-    """A text that cannot close the fence around it."""
+def _fenced(text: str) -> str:
+    """Remove marks that could close the fence around the text."""
     return re.sub(r"<{2,}|>{2,}", "…", text)

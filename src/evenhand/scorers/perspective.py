@@ -1,8 +1,7 @@
-"""Google's Perspective API, or a server that speaks its form; the service ends on 31 December 2026.
+"""Google's Perspective API, or a compatible server; the service ends on 31 December 2026.
 
-The key comes from PERSPECTIVE_API_KEY. PERSPECTIVE_URL points to another server (its address up to and including
-`/v1alpha1`), which may need no key. PERSPECTIVE_RATE is the number of requests per second, 1 unless a larger quota
-was granted.
+The key is read from PERSPECTIVE_API_KEY. PERSPECTIVE_URL selects another server (its URL up to `/v1alpha1`), which may
+need no key. PERSPECTIVE_RATE is the number of requests per second: 1, unless Google has granted a larger quota.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from evenhand.types import Unscored
 DEFAULT_URL = "https://commentanalyzer.googleapis.com/v1alpha1"
 LAST_DAY = date(2026, 12, 31)
 LARGEST = 20_480
-"""Bytes of a text that the service takes."""
+"""Most bytes of a text, a limit of the service."""
 
 _REASONS: Mapping[str, str] = {
     "COMMENT_EMPTY": "empty text",
     "COMMENT_TOO_LONG": "the text is too large for Perspective",
     "LANGUAGE_NOT_SUPPORTED_BY_ATTRIBUTE": "Perspective does not support the text's language",
-    "LANGUAGE_DETECTION_FAILED": "Perspective cannot tell the text's language",
+    "LANGUAGE_DETECTION_FAILED": "Perspective cannot detect the text's language",
 }
 
 
@@ -38,7 +37,7 @@ _REASONS: Mapping[str, str] = {
 class PerspectiveScorer(Scorer):
     """Google's Perspective API (one text per second); the service ends on 31 December 2026.
 
-    Texts are sent as English, the one language of all seven attributes, and not to be stored.
+    Texts are sent as English, the only language with all seven attributes, with a request not to store them.
     """
 
     name: ClassVar[str] = "perspective"
@@ -66,14 +65,14 @@ class PerspectiveScorer(Scorer):
         if today() > LAST_DAY:
             return (
                 "Perspective ended on 31 December 2026; use another scorer, "
-                "or set PERSPECTIVE_URL to a server that speaks its form."
+                "or set PERSPECTIVE_URL to a compatible server."
             )
         if not os.environ.get("PERSPECTIVE_API_KEY"):
             return "Perspective needs a key: set PERSPECTIVE_API_KEY (the service ends on 31 December 2026)."
         return None
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # the text alone is judged
+        del contexts  # only the text counts
         return await all_of(self._one(sendable(text)) for text in texts)
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -86,11 +85,11 @@ class PerspectiveScorer(Scorer):
         if not text.strip():
             return Unscored("empty text", text)
         if (size := len(text.encode())) > LARGEST:
-            return Unscored(f"the text has {size:,} bytes, Perspective takes {LARGEST:,}")
+            return Unscored(f"the text has {size:,} bytes, but Perspective's limit is {LARGEST:,}")
         try:
             return await self.client.post_json(_body(text), _scores, "scores")
         except RefusedError as refusal:
-            return _why(refusal)
+            return _unscored(refusal)
         except ModelError as error:
             if isinstance(error, EndpointError) and error.permanent:
                 raise
@@ -108,7 +107,7 @@ def _rate() -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < float("inf"):
-        raise UsageError(f"PERSPECTIVE_RATE is a number of requests per second, not {text!r}.")
+        raise UsageError(f"PERSPECTIVE_RATE must be a number of requests per second, not {text!r}.")
     return rate
 
 
@@ -122,12 +121,12 @@ def _body(text: str) -> dict[str, Any]:
 
 
 def _scores(reply: Any) -> Scores:
-    found = reply["attributeScores"]
-    return {name: unit(name, found[name.upper()]["summaryScore"]["value"]) for name in ATTRIBUTES}
+    scores = reply["attributeScores"]
+    return {name: unit(name, scores[name.upper()]["summaryScore"]["value"]) for name in ATTRIBUTES}
 
 
-def _why(refusal: RefusedError) -> Unscored:
-    """Why a text was refused; a wrong key comes with the same status and concerns every text."""
+def _unscored(refusal: RefusedError) -> Unscored:
+    """Return why a text was rejected; raise EndpointError for a wrong key, which has the same status."""
     if b"API_KEY" in refusal.reply.body or b"API key" in refusal.reply.body:
         raise EndpointError(f"{refusal}; check the key in PERSPECTIVE_API_KEY.", permanent=True) from refusal
     for kind in _error_types(refusal.reply.body):

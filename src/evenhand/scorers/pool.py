@@ -1,6 +1,6 @@
-"""PooledScorer: what a run puts around a scorer, so that many small questions become few large ones.
+"""PooledScorer: batches the score requests of a run and caches the scores.
 
-Samples are worked on concurrently and each asks about a text or two; a scorer is at its best with hundreds.
+Samples run concurrently and each scores a text or two; a scorer is fastest with hundreds at once.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from evenhand.scorers.base import Scorer, Scores
 from evenhand.types import Unscored
 
 _Key = tuple[str, str]  # a text and its context
-_Place = asyncio.Future[Scores | Unscored]
+_Pending = asyncio.Future[Scores | Unscored]
 
 
 class PooledScorer(Scorer):
-    """Scores equal texts once and gathers what is asked for within `wait` seconds into one call of `inner`.
+    """Scores equal texts once, and joins the requests of `wait` seconds into one call of `inner`.
 
-    `kept` results are remembered, the least recently used are forgotten first; texts that could not be scored are
-    asked for again. An error of `inner` reaches everyone whose text was in that call.
+    An LRU cache keeps `kept` results; unscored texts are not cached. An error of `inner` is raised in every caller
+    whose text was in the batch.
     """
 
     name: ClassVar[str] = "pool"
@@ -37,8 +37,8 @@ class PooledScorer(Scorer):
         self._wait = wait
         self._batch = batch
         self._memo: dict[_Key, Scores] = {}
-        self._places: dict[_Key, _Place] = {}
-        """What is waiting or under way."""
+        self._pending: dict[_Key, _Pending] = {}
+        """Texts that are queued or being scored."""
         self._queue: list[_Key] = []
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,18 +56,18 @@ class PooledScorer(Scorer):
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         keys = list(zip(texts, contexts or [""] * len(texts), strict=True))
-        found: dict[_Key, Scores] = {}
-        awaited: dict[_Key, _Place] = {}
+        cached: dict[_Key, Scores] = {}
+        awaited: dict[_Key, _Pending] = {}
         for key in keys:
             scores = self._recall(key)
             if scores is not None:
-                found[key] = scores
+                cached[key] = scores
             elif key not in awaited:
-                awaited[key] = self._places.get(key) or self._enqueue(key)
+                awaited[key] = self._pending.get(key) or self._enqueue(key)
         if awaited:
-            # Unlike gather, wait leaves the places alone when this caller is cancelled: others may stand there too.
+            # Unlike gather, wait does not cancel the futures with this caller: others may await them, too.
             await asyncio.wait(awaited.values())
-        return [found[key] if key in found else awaited[key].result() for key in keys]
+        return [cached[key] if key in cached else awaited[key].result() for key in keys]
 
     async def aclose(self) -> None:
         if self._timer is not None:
@@ -77,15 +77,15 @@ class PooledScorer(Scorer):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for place in self._places.values():
-            place.cancel()
-        self._places.clear()
+        for pending in self._pending.values():
+            pending.cancel()
+        self._pending.clear()
         await self.inner.aclose()
 
     def _recall(self, key: _Key) -> Scores | None:
         scores = self._memo.pop(key, None)
         if scores is not None:
-            self._memo[key] = scores  # the most recently used stands last
+            self._memo[key] = scores  # the most recently used is last
         return scores
 
     def _remember(self, key: _Key, scores: Scores) -> None:
@@ -93,27 +93,27 @@ class PooledScorer(Scorer):
         if len(self._memo) > self._kept:
             del self._memo[next(iter(self._memo))]
 
-    def _enqueue(self, key: _Key) -> _Place:
+    def _enqueue(self, key: _Key) -> _Pending:
         loop = asyncio.get_running_loop()
-        place: _Place = loop.create_future()
-        self._places[key] = place
+        pending: _Pending = loop.create_future()
+        self._pending[key] = pending
         self._queue.append(key)
         if len(self._queue) >= self._batch:
             self._send()
         elif self._timer is None:
             self._timer = loop.call_later(self._wait, self._send)
-        return place
+        return pending
 
     def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         keys, self._queue = self._queue, []
-        task = asyncio.get_running_loop().create_task(self._ask(keys))
+        task = asyncio.get_running_loop().create_task(self._score(keys))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, keys: list[_Key]) -> None:
+    async def _score(self, keys: list[_Key]) -> None:
         texts = [text for text, _ in keys]
         contexts = [context for _, context in keys]
         try:
@@ -121,15 +121,15 @@ class PooledScorer(Scorer):
             answers = list(zip(keys, results, strict=True))
         except asyncio.CancelledError:
             for key in keys:
-                self._places.pop(key).cancel()
+                self._pending.pop(key).cancel()
             raise
         except Exception as error:
             for key in keys:
-                place = self._places.pop(key)
-                place.set_exception(error)
-                place.exception()  # seen, even where every caller was cancelled
+                pending = self._pending.pop(key)
+                pending.set_exception(error)
+                pending.exception()  # marks it as retrieved, even if every caller was cancelled
             return
         for key, result in answers:
             if not isinstance(result, Unscored):
                 self._remember(key, result)
-            self._places.pop(key).set_result(result)
+            self._pending.pop(key).set_result(result)

@@ -1,4 +1,4 @@
-"""Fluency, coherence and relevance of a continuation, rated by a model: what must not be lost when toxicity falls."""
+"""Fluency, coherence and relevance of a continuation, rated by a model; less toxicity must not cost quality."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUALITIES = ("fluency", "coherence", "relevance")
 
 
 def quality_rubric(*, reasons: bool = True) -> Rubric:
-    """The rubric that the performance evaluator and the final metric share; a metric needs no reasons."""
+    """Return the rubric that the evaluator and the metric share; the metric needs no reasons."""
     return Rubric(load_prompt(__file__, "quality"), QUALITIES, after=None if reasons else ())
 
 
@@ -26,7 +26,7 @@ def quality_messages(context: str, text: str) -> Sequence[Message]:
 
 @SCORERS.register("quality")
 class QualityScorer(ModelScorer):
-    """Fluency, coherence and relevance of a continuation, all three in one call of a model."""
+    """Fluency, coherence and relevance of a continuation, in one model call."""
 
     name: ClassVar[str] = "quality"
     attributes = QUALITIES
@@ -38,5 +38,5 @@ class QualityScorer(ModelScorer):
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
         messages = quality_messages(context, text)
-        found = await rate(self.model.generate, self.rubric, messages, self.model.features)
-        return dict(found.values) if isinstance(found, Ratings) else found
+        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        return dict(ratings.values) if isinstance(ratings, Ratings) else ratings
