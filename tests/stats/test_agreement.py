@@ -48,7 +48,7 @@ def test_a_correlation_without_variation_is_undefined(correlate: Callable[..., f
 
 @pytest.mark.parametrize("correlate", [pearson, spearman])
 def test_correlations_refuse_bad_input(correlate: Callable[..., float | None]):
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="the same length"):
         correlate([1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="finite"):
         correlate([1, float("nan")], [1, 2])
@@ -75,7 +75,7 @@ def test_cohen_kappa_without_variation_is_undefined():
 
 
 def test_cohen_kappa_refuses_unequal_lengths():
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="the same length"):
         cohen_kappa(["yes"], [])
 
 

@@ -212,7 +212,7 @@ def test_too_few_usable_replicates_give_no_limits():
         (lambda: cluster_bootstrap([[1, 2]], share, confidence=1.0), "confidence"),
         (lambda: cluster_bootstrap([[1, 2]], share, resamples=0), "resamples"),
         (lambda: cluster_bootstrap([[1, 2]], lambda sums: sums), "statistic must return shape"),
-        (lambda: paired_cluster_bootstrap([[1, 2]], [[1, 2], [1, 2]], share), "one shape"),
+        (lambda: paired_cluster_bootstrap([[1, 2]], [[1, 2], [1, 2]], share), "the same shape"),
     ],
 )
 def test_bad_input_is_refused(call: Callable[[], Bootstrap], message: str):

@@ -1,6 +1,6 @@
 """Pure statistics on numbers and arrays: intervals, clustered bootstrap, paired tests, agreement, power.
 
-Undefined is None everywhere, never 0; bad input raises ValueError.
+An undefined result is None, never 0; bad input raises ValueError.
 """
 
 from evenhand.stats.agreement import cohen_kappa, fleiss_kappa, pearson, spearman

@@ -1,4 +1,4 @@
-"""Input checks shared by the stats modules: each one refuses bad input with a single clear sentence."""
+"""Input checks shared by the stats modules; each raises ValueError with one clear sentence."""
 
 from collections.abc import Hashable, Iterable
 
@@ -7,43 +7,43 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Refuse a level such as a confidence that is not strictly between 0 and 1."""
+    """Raise ValueError unless a level, such as a confidence, is strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {value}.")
 
 
 def check_share(name: str, value: float) -> None:
-    """Refuse a share that is not between 0 and 1, both included."""
+    """Raise ValueError unless a share is between 0 and 1, inclusive."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name} must lie between 0 and 1, not {value}.")
 
 
 def check_at_least(name: str, value: float, minimum: float) -> None:
-    """Refuse a number that is below its minimum, infinite or NaN."""
+    """Raise ValueError for a number that is below its minimum, infinite or NaN."""
     if not minimum <= value < float("inf"):
         raise ValueError(f"{name} must be a finite number of at least {minimum}, not {value}.")
 
 
 def finite_array(name: str, values: ArrayLike, dimensions: int) -> NDArray[np.float64]:
-    """The values as a float array of the given number of dimensions, all of them finite."""
+    """Return the values as a float array after checking its dimensions and that all values are finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimension(s), not {array.ndim}.")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must hold finite numbers only.")
+        raise ValueError(f"{name} must contain finite numbers only.")
     return array
 
 
 def count_array(name: str, counts: ArrayLike, dimensions: int) -> NDArray[np.float64]:
-    """The counts as a float array of the given number of dimensions, all whole and none negative."""
+    """Return the counts as a float array after checking its dimensions and that all are whole and non-negative."""
     array = finite_array(name, counts, dimensions)
     if (array < 0).any() or (array != np.floor(array)).any():
-        raise ValueError(f"{name} must hold whole numbers of at least 0.")
+        raise ValueError(f"{name} must contain whole numbers of at least 0.")
     return array
 
 
 def cluster_sums(values: NDArray[np.float64], clusters: Iterable[Hashable] | None) -> NDArray[np.float64]:
-    """The sum of the values in each cluster; without clusters, every value is its own."""
+    """Return the sum of the values in each cluster; without clusters, every value is its own cluster."""
     if clusters is None:
         return values
     seen: dict[Hashable, int] = {}

@@ -23,7 +23,7 @@ _BLOCK_CELLS = 2**21
 class Bootstrap:
     """A percentile interval (n = clusters), its standard error and the two-sided p-value of "it is 0".
 
-    undefined_share is the share of resamples on which the statistic had no value, and which were dropped.
+    undefined_share is the share of resamples that were dropped because the statistic was undefined.
     """
 
     interval: Interval
@@ -80,7 +80,7 @@ def paired_cluster_bootstrap(
     first = finite_array("before", before, 2)
     second = finite_array("after", after, 2)
     if first.shape != second.shape:
-        raise ValueError(f"before and after must have one shape, not {first.shape} and {second.shape}.")
+        raise ValueError(f"before and after must have the same shape, not {first.shape} and {second.shape}.")
     columns = first.shape[1]
 
     def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -94,7 +94,7 @@ def paired_cluster_bootstrap(
 def _replicates(
     table: NDArray[np.float64], statistic: Statistic, resamples: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """The statistic on each resample, computed block by block as weights @ table."""
+    """Return the statistic of each resample, computed block by block as weights @ table."""
     rows = max(1, _BLOCK_CELLS // table.shape[0])
     blocks = [
         _evaluate(statistic, _weights(min(rows, resamples - start), table.shape[0], rng) @ table)
@@ -104,7 +104,7 @@ def _replicates(
 
 
 def _weights(rows: int, clusters: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """How often each cluster is drawn in each resample: multinomial, by counting uniform draws."""
+    """Return how often each cluster is drawn in each resample (multinomial), by counting uniform draws."""
     # Counting draws gives the same distribution as Generator.multinomial in less than half its time.
     draws = rng.integers(0, clusters, size=(rows, clusters))
     draws += np.arange(0, rows * clusters, clusters)[:, np.newaxis]
@@ -112,7 +112,7 @@ def _weights(rows: int, clusters: int, rng: np.random.Generator) -> NDArray[np.f
 
 
 def _evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The statistic of each row of sums; a division by zero is an undefined value, not a warning."""
+    """Return the statistic of each row of sums; a division by zero gives an undefined value without a warning."""
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(statistic(sums), dtype=np.float64)
     if values.shape != sums.shape[:-1]:
@@ -121,10 +121,10 @@ def _evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _two_sided_p(replicates: NDArray[np.float64], clusters: int) -> float:
-    """Twice the smaller tail beyond 0, with one added to both counts so that p is never 0.
+    """Return twice the smaller tail beyond 0, with one added to both counts so that p is never 0.
 
-    Nor is it smaller than what an exact test of the signs of so few clusters could give: three of them that agree
-    prove nothing, however often they are drawn.
+    p is also at least the smallest p-value of an exact sign test on the clusters: three clusters that agree prove
+    nothing, however often they are resampled.
     """
     tail = min(int((replicates <= 0).sum()), int((replicates >= 0).sum()))
     return min(1.0, max(2 * (tail + 1) / (replicates.size + 1), 2.0 ** (1 - min(clusters, 60))))

@@ -1,4 +1,4 @@
-"""The chi-square test of a table of counts, and how strong the association is that it finds."""
+"""The chi-square test of independence for a table of counts, with Cramér's V as the effect size."""
 
 import math
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from evenhand.stats.distributions import chi_square_sf
 
 
 class Contingency(NamedTuple):
-    """A chi-square test of independence with its effect size, where None means undefined (one row or column)."""
+    """A chi-square test of independence with its effect size; None means undefined (one row or column)."""
 
     statistic: float | None
     df: int
     p_value: float | None
     cramers_v: float | None
-    """0 is no association, 1 a complete one."""
+    """0 means no association, 1 a complete one."""
     n: int
 
 
 def chi_square_table(counts: ArrayLike) -> Contingency:
-    """Pearson's test of "rows and columns are independent"; rows and columns without any count are left out."""
+    """Run Pearson's test of "rows and columns are independent"; empty rows and columns are ignored."""
     table = count_array("counts", counts, 2)
     table = table[table.any(axis=1)][:, table.any(axis=0)]
     n = int(table.sum())
@@ -32,6 +32,6 @@ def chi_square_table(counts: ArrayLike) -> Contingency:
     df = (table.shape[0] - 1) * (table.shape[1] - 1)
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
     statistic = float((np.square(table - expected) / expected).sum())
-    # Rounding may put a complete association a hair above 1.
+    # Rounding may put a complete association slightly above 1.
     cramers_v = min(1.0, math.sqrt(statistic / (n * smaller)))
     return Contingency(statistic, df, chi_square_sf(statistic, df), cramers_v, n)

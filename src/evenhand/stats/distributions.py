@@ -1,4 +1,4 @@
-"""Chi-square and Student t probabilities in plain Python, and two distances of counts from uniform."""
+"""Chi-square and Student t probabilities in plain Python, and two measures of how far counts are from uniform."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ _PRECISION = 1e-15
 
 
 class ChiSquare(NamedTuple):
-    """A chi-square test, where None means undefined (nothing was counted)."""
+    """A chi-square test; None means undefined (all counts are 0)."""
 
     statistic: float | None
     df: int
@@ -24,7 +24,7 @@ class ChiSquare(NamedTuple):
 
 
 def chi_square_sf(x: float, df: float) -> float:
-    """The probability that a chi-square variable with df degrees of freedom exceeds x."""
+    """Return the probability that a chi-square variable with df degrees of freedom exceeds x."""
     check_at_least("x", x, 0)
     _check_df(df)
     a, half = df / 2, x / 2
@@ -38,7 +38,7 @@ def chi_square_sf(x: float, df: float) -> float:
 
 
 def chi_square_uniform(counts: ArrayLike) -> ChiSquare:
-    """Pearson's test of "all categories are equally likely"."""
+    """Run Pearson's test of "all categories are equally likely"."""
     array = _category_counts(counts)
     df = array.size - 1
     expected = float(array.mean())
@@ -49,19 +49,19 @@ def chi_square_uniform(counts: ArrayLike) -> ChiSquare:
 
 
 def total_variation_from_uniform(counts: ArrayLike) -> float | None:
-    """Half the summed distance of the shares from uniform: 0 is uniform, 1 - 1/k is one category only."""
+    """Return the total variation distance from uniform: 0 is uniform, 1 - 1/k is a single category."""
     array = _category_counts(counts)
     total = float(array.sum())
     return float(np.abs(array / total - 1 / array.size).sum()) / 2 if total else None
 
 
 def student_t_quantile(p: float, df: float) -> float:
-    """The value that a Student t variable with df degrees of freedom stays below with probability p."""
+    """Return the p-quantile of the Student t distribution with df degrees of freedom."""
     check_fraction("p", p)
     _check_df(df)
     tail = min(p, 1 - p)
-    # The tail is convex and heavier than the normal one, so Newton climbs to the root from the normal
-    # quantile without overshooting; the loop ends when rounding stops the climb.
+    # The tail is convex and heavier than the normal one, so Newton's method started at the normal quantile
+    # approaches the root from below; the loop ends when rounding stops the progress.
     t = -NormalDist().inv_cdf(tail)
     log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     while t > 0:
@@ -86,7 +86,7 @@ def _category_counts(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def _lower_gamma_series(a: float, x: float) -> float:
-    """The series of the lower incomplete gamma function, without its scale factor."""
+    """Return the series of the lower incomplete gamma function, without its scale factor."""
     term = total = 1 / a
     for n in itertools.count(1):
         term *= x / (a + n)
@@ -97,36 +97,36 @@ def _lower_gamma_series(a: float, x: float) -> float:
 
 
 def _upper_gamma_fraction(a: float, x: float) -> float:
-    """The continued fraction of the upper incomplete gamma function, without its scale factor."""
+    """Return the continued fraction of the upper incomplete gamma function, without its scale factor."""
     terms = ((-n * (n - a), x + 2 * n + 1 - a) for n in itertools.count(1))
     return 1 / _continued_fraction(x + 1 - a, terms)
 
 
 def _student_t_tail(t: float, df: float) -> float:
-    """The probability that a Student t variable exceeds a positive t."""
+    """Return the probability that a Student t variable exceeds a positive t."""
     x, y = df / (df + t * t), t * t / (df + t * t)
     a, b = df / 2, 0.5
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     scale = math.exp(a * math.log(x) + b * math.log(y) - log_beta)
-    # The fraction converges fast only below the mean of the beta distribution; above it, use the other side.
+    # The fraction converges fast only below the mean of the beta distribution; above it, use the complement.
     if x < (a + 1) / (a + b + 2):
         return scale / (2 * a * _beta_fraction(x, a, b))
     return (1 - scale / (b * _beta_fraction(y, b, a))) / 2
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function, without its scale factor."""
+    """Return the continued fraction of the incomplete beta function, without its scale factor."""
     odd = (-(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)) for m in itertools.count(0))
     even = (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)) for m in itertools.count(1))
     return _continued_fraction(1.0, ((term, 1.0) for pair in zip(odd, even, strict=True) for term in pair))
 
 
 def _continued_fraction(start: float, terms: Iterable[tuple[float, float]]) -> float:
-    """The value of start + a1/(b1 + a2/(b2 + …)) by Lentz's method, from its endless terms (a, b)."""
+    """Return start + a1/(b1 + a2/(b2 + …)) by Lentz's method, from the infinite terms (a, b)."""
     value = c = start or _TINY
     d = 0.0
     for a, b in terms:
-        # A zero denominator is replaced by a tiny one: the next step takes its effect back.
+        # A zero denominator is replaced by a tiny one; the next step cancels its effect.
         d = 1 / (b + a * d or _TINY)
         c = b + a / c or _TINY
         value *= c * d

@@ -1,4 +1,4 @@
-"""Interval estimates for a share and for a mean, the two numbers most reports are made of."""
+"""Confidence intervals of a share and of a mean."""
 
 import math
 from collections.abc import Hashable, Iterable
@@ -14,9 +14,9 @@ from evenhand.stats.distributions import student_t_quantile
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence limits, where None means undefined and is never written as 0.
+    """An estimate with its confidence limits; None means undefined, never 0.
 
-    n counts what the estimate rests on: trials for a share, values for a mean, clusters for a bootstrap.
+    n is the number of trials for a share, of values for a mean, and of clusters for a bootstrap.
     """
 
     estimate: float | None
@@ -26,7 +26,7 @@ class Interval:
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of a share, undefined without trials."""
+    """Return the Wilson score interval of a share; undefined without trials."""
     check_fraction("confidence", confidence)
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n, not {successes} of {n}.")
@@ -37,16 +37,16 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    # The limits at 0 and n successes are exactly 0 and 1; rounding would put them a hair off.
+    # The limits at 0 and n successes are exactly 0 and 1, without rounding errors.
     low = 0.0 if successes == 0 else centre - half
     high = 1.0 if successes == n else centre + half
     return Interval(share, low, high, n)
 
 
 def mean_interval(values: ArrayLike, clusters: Iterable[Hashable] | None = None, confidence: float = 0.95) -> Interval:
-    """A mean with its t interval, cluster-robust (CR1 sandwich, clusters - 1 df) where clusters are given.
+    """Return a mean with its t interval, cluster-robust (CR1 sandwich, clusters - 1 df) if clusters are given.
 
-    One cluster says nothing about the spread between clusters, so low and high are then undefined.
+    With a single cluster, low and high are undefined: the spread between clusters is unknown.
     """
     check_fraction("confidence", confidence)
     array = finite_array("values", values, 1)

@@ -1,4 +1,4 @@
-"""Corrections for testing many hypotheses at once; an undefined test (None) stays None and is not counted."""
+"""Corrections for multiple testing; an undefined test (None) stays None and does not count."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,19 +9,19 @@ from evenhand.stats._checks import check_share
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down adjusted p-values, which control the chance of any false finding."""
+    """Return Holm's step-down adjusted p-values, which control the family-wise error rate."""
     return _adjust(p_values, lambda p: np.maximum.accumulate(p * np.arange(p.size, 0, -1)))
 
 
 def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini and Hochberg's step-up adjusted p-values, which control the share of false findings."""
+    """Return Benjamini and Hochberg's step-up adjusted p-values, which control the false discovery rate."""
     return _adjust(p_values, lambda p: np.minimum.accumulate((p * p.size / np.arange(1, p.size + 1))[::-1])[::-1])
 
 
 def _adjust(
     p_values: Sequence[float | None], sorted_rule: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> list[float | None]:
-    """Apply a rule for ascending p-values to the defined ones and put the results back in their places."""
+    """Apply a rule for ascending p-values to the defined ones and restore the original order."""
     defined = [(p, place) for place, p in enumerate(p_values) if p is not None]
     for p, _ in defined:
         check_share("A p-value", p)

@@ -1,4 +1,4 @@
-"""Tests of a paired difference: two methods on the same items."""
+"""Paired tests: two methods on the same items."""
 
 import itertools
 from collections.abc import Hashable, Iterable
@@ -10,18 +10,18 @@ from evenhand.stats._checks import check_at_least, cluster_sums, finite_array
 
 # Bounds the sign matrix of one block to 2**21 numbers (16 MiB), however many clusters there are.
 _BLOCK_CELLS = 2**21
-# Sums that are equal on paper differ by rounding; a tie must count as at least as extreme.
+# Equal sums may differ by rounding; a tie must count as "at least as extreme".
 _ROUNDING = 1e-12
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float:
-    """The exact two-sided McNemar p-value from the two discordant counts (1 when both are 0)."""
+    """Return the exact two-sided McNemar p-value of the two discordant counts (1 if both are 0)."""
     check_at_least("only_first", only_first, 0)
     check_at_least("only_second", only_second, 0)
     n = only_first + only_second
     middle = n // 2
-    # Binomial(n, 1/2) weights from the middle down to 0, relative to the middle one: no factorial is formed,
-    # so nothing overflows and the relative error stays near machine precision.
+    # Binomial(n, 1/2) weights from the middle down to 0, relative to the middle one: without factorials
+    # nothing overflows and the relative error stays near machine precision.
     steps = np.arange(middle, 0, -1, dtype=np.float64)
     weights = np.concatenate([[1.0], np.cumprod(steps / (n + 1 - steps))])
     total = 2 * float(weights.sum()) - (1 if n % 2 == 0 else 0)
@@ -35,9 +35,9 @@ def permutation_test_paired(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> float | None:
-    """The two-sided p-value of "the mean difference is 0" from flipping the signs of whole clusters.
+    """Return the two-sided p-value of "the mean difference is 0", from flipping the signs of whole clusters.
 
-    Where resamples would cover them, all sign patterns are tried once; without differences it is undefined.
+    If there are at most `resamples` sign patterns, the test is exact. Without differences it is undefined.
     """
     check_at_least("resamples", resamples, 1)
     sums = cluster_sums(finite_array("differences", differences, 1), clusters)
@@ -61,7 +61,7 @@ def _as_extreme(flipped: NDArray[np.float64], threshold: float) -> int:
 
 
 def _all_signs(clusters: int) -> NDArray[np.float64]:
-    """Every pattern of signs, one per row."""
+    """Return every sign pattern, one per row."""
     return np.array(list(itertools.product((-1.0, 1.0), repeat=clusters)))
 
 

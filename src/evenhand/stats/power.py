@@ -1,6 +1,6 @@
-"""The smallest effect a study of a given size can be expected to find, by the normal approximation.
+"""The minimum detectable effect (MDE) of a study of a given size, by the normal approximation.
 
-All tests are two-sided; None means that no effect of any possible size would be found with that power.
+All tests are two-sided; None means that no possible effect would be detected with that power.
 """
 
 import math
@@ -15,9 +15,9 @@ from evenhand.stats._checks import check_at_least, check_fraction, check_share, 
 def mde_share(
     n: int, share: float, *, alpha: float = 0.05, power: float = 0.8, design_effect: float = 1.0
 ) -> float | None:
-    """The smallest detectable absolute change of a share away from a fixed value.
+    """Return the smallest detectable absolute change of a share from a fixed value.
 
-    The change is the one towards 0.5, where the spread grows: the harder of the two directions.
+    The change is taken towards 0.5, where the variance grows: the harder of the two directions.
     """
     check_share("share", share)
     near = min(share, 1 - share)
@@ -29,7 +29,7 @@ def mde_share(
 def mde_paired_share(
     n: int, discordant_share: float, *, alpha: float = 0.05, power: float = 0.8, design_effect: float = 1.0
 ) -> float | None:
-    """The smallest detectable difference of two shares on the same n items (Connor's formula for McNemar).
+    """Return the smallest detectable difference of two shares on the same n items (Connor's formula for McNemar).
 
     discordant_share is the share of items on which the two disagree; the difference cannot exceed it.
     """
@@ -40,18 +40,18 @@ def mde_paired_share(
 
 
 def mde_from_standard_error(standard_error: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The smallest detectable effect of an estimate whose standard error is known, as from a bootstrap."""
+    """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a bootstrap."""
     check_at_least("standard_error", standard_error, 0)
     z_alpha, z_power = _quantiles(alpha, power)
     return (z_alpha + z_power) * standard_error
 
 
 def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> float:
-    """Kish's factor by which clustering inflates the variance of a mean, for clusters of any sizes."""
+    """Return Kish's design effect: the factor by which clustering inflates the variance of a mean."""
     check_share("intraclass_correlation", intraclass_correlation)
     sizes = count_array("cluster_sizes", cluster_sizes, 1)
     if not sizes.any():
-        raise ValueError("cluster_sizes must hold at least one item.")
+        raise ValueError("cluster_sizes must contain at least one item.")
     return 1 + (float(np.square(sizes).sum() / sizes.sum()) - 1) * intraclass_correlation
 
 
@@ -72,15 +72,15 @@ def _quantiles(alpha: float, power: float) -> tuple[float, float]:
 def _smallest_detectable(
     size: float, variance: tuple[float, float], largest: float, alpha: float, power: float
 ) -> float | None:
-    """The d that solves d·√size = z_alpha·√v(0) + z_power·√v(d), where v(d) = c0 + c1·d - d²."""
+    """Solve d·√size = z_alpha·√v(0) + z_power·√v(d) for d, where v(d) = c0 + c1·d - d²."""
     z_alpha, z_power = _quantiles(alpha, power)
     c0, c1 = variance
     root_size = math.sqrt(size)
     critical = z_alpha * math.sqrt(c0)
     if size == 0 or critical > largest * root_size:
         return None
-    # Squaring gives a quadratic; only its larger root lies beyond the critical value of the test. The
-    # discriminant is written out, because at a power of 0.5 rounding could turn its exact 0 negative.
+    # Squaring gives a quadratic; only its larger root exceeds the critical value of the test. The
+    # discriminant is expanded, since at a power of 0.5 rounding could make its exact 0 negative.
     b = 2 * critical * root_size + z_power**2 * c1
     discriminant = (critical * c1 + c0 * root_size) * root_size - critical**2 + z_power**2 * (c1**2 / 4 + c0)
     effect = (b / 2 + z_power * math.sqrt(max(0.0, discriminant))) / (size + z_power**2)
