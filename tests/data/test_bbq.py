@@ -79,9 +79,9 @@ def test_an_item_is_read_again_from_its_place(tmp_path: Path) -> None:
     metadata = HEADER + MARK + MARK.replace(",0,0,", ",1,1,")
     source = write(tmp_path, [ROW, changed(example_id=1)], metadata)
 
-    with source.shelf("Age") as shelf:
-        places = list(shelf.scan())
-        assert [shelf.at(place) for place, _ in reversed(places)] == [item for _, item in reversed(places)]
+    with source.reader("Age") as reader:
+        places = list(reader.scan())
+        assert [reader.at(place) for place, _ in reversed(places)] == [item for _, item in reversed(places)]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_item_is_read_again_from_its_place(tmp_path: Path) -> None:
             "unknown answer",
         ),
         (changed(example_id=5), "no row for question 1, example 5"),
-        (ROW, "example_id 0 is there twice"),
+        (ROW, "example_id 0 occurs twice"),
     ],
 )
 def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, row: Any, message: str) -> None:
@@ -169,8 +169,8 @@ def test_packed_and_plain_files_give_the_same(tmp_path: Path) -> None:
 
     assert list(packed.items("Age")) == items
     assert packed.hashes(["Age"]) == hashes
-    with packed.shelf("Age") as shelf:
-        assert shelf.at(0) == items[0]
+    with packed.reader("Age") as reader:
+        assert reader.at(0) == items[0]
 
 
 def test_the_built_in_rows_are_items_with_targets() -> None:

@@ -9,7 +9,7 @@ import yaml
 from evenhand.data.debates import (
     BIASES,
     DebateTopics,
-    Known,
+    KnownTopics,
     Role,
     Topic,
     content_hash,
@@ -46,7 +46,7 @@ def test_each_built_in_type_has_five_roles_and_sixty_topics_or_more(bias: str):
 
 @pytest.mark.parametrize("bias", BIASES)
 def test_no_built_in_topic_is_another_in_other_words(bias: str):
-    known = Known()
+    known = KnownTopics()
     for topic in load_topics(bias).topics:
         assert not known.has(topic), topic
         known.add(topic)
@@ -85,17 +85,17 @@ TOPIC = OWN["topics"][0]
     ("changes", "message"),
     [
         ({"about": ""}, "the file has no text in the field 'about'"),
-        ({"bias": "My Type"}, "'My Type' is no id"),
-        ({"roles": OWN["roles"][:1]}, "a debate takes two roles or more"),
-        ({"roles": [OWN["roles"][0], OWN["roles"][0]]}, "the role 'townsman' is given twice"),
+        ({"bias": "My Type"}, "'My Type' is not a valid id"),
+        ({"roles": OWN["roles"][:1]}, "a debate needs at least two roles"),
+        ({"roles": [OWN["roles"][0], OWN["roles"][0]]}, "the role 'townsman' occurs twice"),
         ({"roles": [*OWN["roles"], {"name": "referee", "description": "x"}]}, "no role may be called 'referee'"),
-        ({"roles": ["townsman", "farmer"]}, "number 1 of 'roles' is not a list of fields"),
-        ({"topics": []}, "the file has no topic"),
+        ({"roles": ["townsman", "farmer"]}, "entry 1 of 'roles' must be a mapping"),
+        ({"topics": []}, "the file has no topics"),
         ({"topics": "all"}, "the field 'topics' must be a list"),
-        ({"topics": [TOPIC, TOPIC]}, "the id 'radio_news' is given twice"),
-        ({"topics": [TOPIC, {**TOPIC, "id": "other"}]}, "the question 'Who should read .*' is given twice"),
+        ({"topics": [TOPIC, TOPIC]}, "the id 'radio_news' occurs twice"),
+        ({"topics": [TOPIC, {**TOPIC, "id": "other"}]}, "the question 'Who should read .*' occurs twice"),
         ({"topics": [{**TOPIC, "question": "Read the news."}]}, "does not end with a question mark"),
-        ({"topics": [{**TOPIC, "question": None}]}, "number 1 of 'topics' has no text in the field 'question'"),
+        ({"topics": [{**TOPIC, "question": None}]}, "entry 1 of 'topics' has no text in the field 'question'"),
         ({"topics": [{**TOPIC, "topic": "word " * 9}]}, "the topic has more than 8 words"),
     ],
 )
@@ -131,12 +131,12 @@ def idea(topic: str, question: str) -> Topic:
 
 
 def test_topics_are_the_same_by_their_words_whatever_their_order_and_spelling():
-    known = Known([idea("night shifts", "How should night shifts be shared within a team?")])
+    known = KnownTopics([idea("night shifts", "How should night shifts be shared within a team?")])
 
     assert known.has(idea("Night Shifts!", "Something else entirely?"))
     assert known.has(idea("shared night shift", "How should a night shift be shared in the team?"))
     assert not known.has(idea("night buses", "Should buses run through the night?"))
-    assert not Known().has(idea("night buses", "Should buses run through the night?"))
+    assert not KnownTopics().has(idea("night buses", "Should buses run through the night?"))
 
 
 def test_an_id_is_made_of_plain_words():

@@ -40,12 +40,12 @@ def test_a_file_of_ones_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("- a list", "must map names"),
-        ("", "must map names"),
+        ("- a list", "must be a mapping of names"),
+        ("", "must be a mapping of names"),
         ("a: [", "cannot be read as YAML"),
-        ("Age one:\n- question: q\n  clean: a\n", "no name of a bias"),
+        ("Age one:\n- question: q\n  clean: a\n", "not a valid name"),
         ("age: nothing", "age must be a list"),
-        ("age:\n- only words\n", "question 1 is no mapping"),
+        ("age:\n- only words\n", "question 1 must be a mapping"),
         ("age:\n- question: q\n", "has no answer"),
         ("age:\n- question: q\n  biased: 3\n", "`biased` must be a text"),
         ("age:\n- biased: b\n", "`question` must be a text"),

@@ -73,10 +73,10 @@ def test_a_folder_of_ones_own_is_read(write: Any):
     ("row", "told"),
     [
         (base(id="other"), "keeper.yaml: the id is 'other'; it must be the name of the file"),
-        (base(id="Keeper!"), "'Keeper!' is no id"),
+        (base(id="Keeper!"), "'Keeper!' is not a valid id"),
         (base(task=""), "the base scenario has no text in the field 'task'"),
         (base(derived=[]), "the field 'derived' must be a list"),
-        (base(derived=["night"]), "scenario 1 is not a list of fields"),
+        (base(derived=["night"]), "scenario 1 must be a mapping"),
         (base(derived=[scenario(), scenario()]), "the id 'night' is given to two scenarios"),
         (base(derived=[scenario(role=None)]), "the scenario 'night' has no text in the field 'role'"),
         (base(derived=[scenario(responses=[ONE])]), "the scenario 'night': there are 1 responses, not two"),
@@ -87,7 +87,7 @@ def test_a_folder_of_ones_own_is_read(write: Any):
         (base(derived=[scenario(situation="His lock jams.")]), "the situation has words that tell an identity: his"),
         (base(derived=[scenario(responses=[ONE, f"{OTHER} Amen, MOSQUE."])]), "response 2 has words .*: mosque"),
         ("derived: [", r"keeper.yaml, line \d+: not valid YAML"),
-        ("- a\n- b\n", "the file is not a list of fields"),
+        ("- a\n- b\n", "the file must be a mapping"),
     ],
 )
 def test_a_fault_is_told_with_its_place(write: Any, row: Any, told: str):
@@ -104,7 +104,7 @@ def test_a_tag_of_an_identity_may_not_be_in_a_scenario(write: Any):
 
 
 def test_folders_without_scenarios_are_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="holds no scenario"):
+    with pytest.raises(DataError, match="has no scenario"):
         load_bases(tmp_path)
     with pytest.raises(DataError, match="There is no folder"):
         load_bases(tmp_path / "nowhere")
@@ -160,7 +160,7 @@ def test_a_broken_provenance_is_told(write: Any):
     folder = write(base())
     (folder / "provenance.json").write_text("[]")
 
-    with pytest.raises(DataError, match=r"provenance\.json: does not hold the sums"):
+    with pytest.raises(DataError, match=r"provenance\.json: there are no checksums"):
         load_bases(folder)
 
 
@@ -183,18 +183,18 @@ def test_an_identity_is_one_line(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("age:\n  younger: {tag: Young, author: x}\n", "'age' needs two identities"),
-        ("age: young\n", "'age' needs two identities"),
+        ("age:\n  younger: {tag: Young, author: x}\n", "'age' needs at least two identities"),
+        ("age: young\n", "'age' needs at least two identities"),
         ("age:\n  younger: {tag: Young}\n  older: {tag: Old}\n", "the identity 'younger' has no text in .* 'author'"),
         ("age:\n  a: {tag: A, author: a}\n  control: {tag: B, author: b}\n", "'control' is taken"),
         (
             "x:\n  a: {tag: A, author: a}\n  b: {tag: B, author: b}\ny:\n  a: {tag: A, author: a}\n  c: {}\n",
             "'a' is taken",
         ),
-        ("age:\n  a: A\n  b: B\n", "the identity 'a' is not a list of fields"),
-        ("age:\n  1: {tag: A, author: a}\n  b: {tag: B, author: b}\n", "1 is no id"),
-        ("{}", "names no identity"),
-        ("", "the file is not a list of fields"),
+        ("age:\n  a: A\n  b: B\n", "the identity 'a' must be a mapping"),
+        ("age:\n  1: {tag: A, author: a}\n  b: {tag: B, author: b}\n", "1 is not a valid id"),
+        ("{}", "has no identities"),
+        ("", "the file must be a mapping"),
     ],
 )
 def test_a_wrong_identity_is_told(tmp_path: Path, text: str, told: str):

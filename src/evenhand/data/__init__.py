@@ -1,1 +1,1 @@
-"""Data: small built-in sets written for this project, and loaders and pulls of the public ones."""
+"""Data sets: small built-in ones written for this project, and loaders and downloads of public ones."""

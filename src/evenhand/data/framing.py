@@ -1,4 +1,4 @@
-"""Questions with answers of which some are biased: the built-in ones, or those of a user's file in the same form.
+"""Loads questions with biased and unbiased answers, built in or from a user's file in the same format.
 
 A file maps each type of bias to questions, each with a `biased` answer, a `clean` one, or both.
 """
@@ -37,29 +37,31 @@ class Text:
 
 
 def load_texts(file: str | Path | None = None) -> tuple[Text, ...]:
-    """The texts of a YAML file, or the built-in ones."""
+    """Load the texts of a YAML file, or the built-in ones."""
     path: Traversable = resources.files("evenhand.data").joinpath(BUILTIN) if file is None else Path(file).expanduser()
     where = str(path)
-    found: list[Text] = []
+    texts: list[Text] = []
     for bias, rows in _read(path, where).items():
         if not isinstance(bias, str) or not _NAME.fullmatch(bias):
-            raise DataError(f"{bias!r} is no name of a bias: small letters, digits and _, a letter first.", file=where)
+            raise DataError(
+                f"{bias!r} is not a valid name; use lower-case letters, digits and _, with a letter first.", file=where
+            )
         if not isinstance(rows, list) or not rows:
             raise DataError(f"{bias} must be a list of questions with answers.", file=where)
         for number, row in enumerate(cast(list[Any], rows), 1):
-            found += _texts(bias, number, row, where)
-    return tuple(found)
+            texts += _texts(bias, number, row, where)
+    return tuple(texts)
 
 
 def read_text(file: Path) -> Text:
-    """The one text of a YAML file with a `question` and an `answer`; whether it is biased is not said."""
+    """Read the single text of a YAML file with a `question` and an `answer`; it has no label of bias."""
     row = _read(file, str(file))
-    question, answer = (_words(row, name, "the file", str(file)) for name in ("question", "answer"))
+    question, answer = (_text_field(row, name, "the file", str(file)) for name in ("question", "answer"))
     return Text(file.stem, "", False, question, answer)
 
 
 def content_hash(texts: Sequence[Text]) -> str:
-    """SHA-256 of what is said, however the file spells it."""
+    """Return the SHA-256 of the content, independent of the YAML formatting."""
     return hashlib.sha256(orjson.dumps([asdict(each) for each in texts])).hexdigest()
 
 
@@ -70,28 +72,28 @@ def _read(path: Traversable, where: str) -> dict[Any, Any]:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"cannot be read as YAML ({reason}).", file=where) from error
     if not isinstance(content, dict) or not content:
-        raise DataError("the file must map names to what they stand for; see docs/measure/framing.md.", file=where)
+        raise DataError("the file must be a mapping of names to values; see docs/measure/framing.md.", file=where)
     return cast(dict[Any, Any], content)
 
 
 def _texts(bias: str, number: int, row: Any, where: str) -> list[Text]:
     place = f"{bias}, question {number}"
     if not isinstance(row, dict):
-        raise DataError(f"{place} is no mapping of question and answers.", file=where)
+        raise DataError(f"{place} must be a mapping with a question and answers.", file=where)
     fields = cast(dict[Any, Any], row)
-    question = _words(fields, "question", place, where)
-    made = [
-        Text(f"{bias}-{number:02}-{kind}", bias, kind == "biased", question, _words(fields, kind, place, where))
+    question = _text_field(fields, "question", place, where)
+    texts = [
+        Text(f"{bias}-{number:02}-{kind}", bias, kind == "biased", question, _text_field(fields, kind, place, where))
         for kind in KINDS
         if kind in fields
     ]
-    if not made:
-        raise DataError(f"{place} has no answer; give it one under `biased`, `clean` or both.", file=where)
-    return made
+    if not texts:
+        raise DataError(f"{place} has no answer; add `biased`, `clean` or both.", file=where)
+    return texts
 
 
-def _words(row: Mapping[Any, Any], name: str, place: str, where: str) -> str:
+def _text_field(row: Mapping[Any, Any], name: str, place: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{place}: `{name}` must be a text that is not empty.", file=where)
+        raise DataError(f"{place}: `{name}` must be a text and not empty.", file=where)
     return value.strip()

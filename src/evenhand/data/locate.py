@@ -1,4 +1,4 @@
-"""Which public data sets there are, where they lie on this machine, and how their files are read."""
+"""Lists the public data sets, finds them on this machine, and reads their files."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from evenhand.paths import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a set: its name here, its path at the official place and in the registry package."""
+    """One file of a set: its local name, its path at the official source and in the registry package."""
 
     name: str
     remote: str
     sha256: str | None = None
-    """None when it is not known: then the sum that was found when the file came is kept beside it."""
+    """None if it is not known in advance; the checksum of the first download is then stored beside the file."""
     member: str | None = None
-    """Path inside the registry package, with LF for its CRLF; None when the package lacks the file."""
+    """Path inside the registry package, whose CRLF becomes LF; None if the package lacks the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A public data set, where it comes from and what its licence asks for."""
+    """A public data set with its source and licence."""
 
     name: str
     title: str
@@ -42,9 +42,9 @@ class DataSet:
     base_url: str
     files: tuple[DataFile, ...]
     package: str | None = None
-    """A package on the Python registry that carries the same files, pinned."""
+    """A package with the same files on the Python package registry, pinned."""
     builtin: str | None = None
-    """The built-in benchmark that needs no such files."""
+    """The built-in benchmark that works without these files."""
 
 
 _BBQ_SUMS = {
@@ -123,16 +123,16 @@ SETS: Mapping[str, DataSet] = {
 
 
 def get_set(name: str) -> DataSet:
-    """The set called `name`."""
+    """Return the set called `name`."""
     if name not in SETS:
         raise UnknownNameError("data set", name, SETS)
     return SETS[name]
 
 
 def data_root(explicit: str | Path | None = None) -> list[Path]:
-    """The folders to look in: the one that was named, else EVENHAND_DATA and then the cache.
+    """Return the folders to search: `explicit` alone, or EVENHAND_DATA and then the cache.
 
-    A folder that was named is the only one: falling back to other data would be a silent surprise.
+    With an explicit folder there is no fallback, since using other data silently would be a surprise.
     """
     if explicit is not None:
         return [Path(explicit).expanduser()]
@@ -141,7 +141,7 @@ def data_root(explicit: str | Path | None = None) -> list[Path]:
 
 
 def find_set(name: str, explicit: str | Path | None = None) -> Path:
-    """The folder that holds files of the set: FOLDER/name, or FOLDER itself."""
+    """Return the folder that contains files of the set: FOLDER/name, or FOLDER itself."""
     wanted = get_set(name)
     roots = data_root(explicit)
     for folder in (folder for root in roots for folder in (root / name, root)):
@@ -149,19 +149,19 @@ def find_set(name: str, explicit: str | Path | None = None) -> Path:
             return folder
     looked = " or ".join(str(root) for root in roots)
     raise DataError(
-        f"The data set {name} is not in {looked}. Fetch it with `evenhand data pull {name}`, or name the "
-        "folder that holds it with --data FOLDER (or EVENHAND_DATA)"
+        f"The data set {name} is not in {looked}. Download it with `evenhand data pull {name}`, or give its "
+        "folder with --data FOLDER (or EVENHAND_DATA)"
         + (f", or use the built-in set {wanted.builtin}." if wanted.builtin else ".")
     )
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file called `name` in the folder, plain or as `name.gz`."""
+    """Return the file `name` or `name.gz` in the folder, if there is one."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines of a file, with their line ends; what cannot be read is a DataError with its line."""
+    """Yield the numbered lines of a file, with line ends; raise DataError with the line if it cannot be read."""
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -170,7 +170,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"the compressed file is cut off or damaged here ({error}); fetch or copy it again.",
+            f"the compressed file is cut off or damaged here ({error}); download or copy it again.",
             file=path,
             line=number + 1,
         ) from error
@@ -179,7 +179,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def seekable(path: Path) -> IO[bytes]:
-    """The content, readable from any place; a compressed file is unpacked into an unnamed temporary one."""
+    """Open a file for reading at any offset; a compressed file is unpacked into a temporary one."""
     if path.suffix != ".gz":
         return path.open("rb")
     plain = TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -188,7 +188,7 @@ def seekable(path: Path) -> IO[bytes]:
 
 
 def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, Any]:
-    """One line of a JSON Lines file as an object."""
+    """Parse one line of a JSON Lines file as an object."""
     try:
         row: Any = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -199,7 +199,7 @@ def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, 
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of the content, the same whether the file is compressed or not."""
+    """Return the SHA-256 of the uncompressed content."""
     digest = hashlib.sha256()
     for _, line in lines(path):
         digest.update(line)

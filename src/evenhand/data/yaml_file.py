@@ -1,4 +1,4 @@
-"""YAML files of users and of our own, read safely, with faults told by file and line."""
+"""Reads YAML files safely; errors name file and line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.errors import DataError
 
 
 def read_yaml(file: Traversable) -> Any:
-    """The content, whatever it is."""
+    """Return the parsed content, of any type."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return yaml.load(file.read_text("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders

@@ -31,7 +31,7 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_warnings,
 )
 from evenhand.benchmarks.bbq.score import METRICS, answer_kind, position_counts
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, Condition, Item, OfficialFiles, Polarity, Shelf, Source
+from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, OfficialFiles, Polarity, Source
 from evenhand.data.locate import find_set
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.options import Names, Options, Text
@@ -159,11 +159,11 @@ class BBQForm(Benchmark[Options_co]):
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         with ExitStack() as stack:
-            shelves = {name: stack.enter_context(self.source.shelf(name)) for name in self.categories}
-            strata = self._strata(shelves, selection.seed)
+            readers = {name: stack.enter_context(self.source.reader(name)) for name in self.categories}
+            strata = self._strata(readers, selection.seed)
             order = [stratum for stratum in stratum_order(self.categories, selection.seed) if stratum in strata]
             for (category, _, _), place in islice(_in_turn(order, strata), selection.limit):
-                yield sample_of(shelves[category].at(place))
+                yield sample_of(readers[category].at(place))
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result
@@ -208,11 +208,11 @@ class BBQForm(Benchmark[Options_co]):
         text = resources.files("evenhand.data.bbq").joinpath(SUBSETS[self.subset]).read_bytes()
         return {category: frozenset(ids) for category, ids in orjson.loads(text).items()}
 
-    def _strata(self, shelves: Mapping[str, Shelf], seed: int) -> dict[Stratum, array[int]]:
+    def _strata(self, readers: Mapping[str, CategoryReader], seed: int) -> dict[Stratum, array[int]]:
         strata: dict[Stratum, array[int]] = {}
-        for category, shelf in shelves.items():
+        for category, reader in readers.items():
             drawn: dict[Stratum, list[tuple[bytes, int]]] = {}
-            for place, item in shelf.scan():
+            for place, item in reader.scan():
                 if self._belongs(item):
                     stratum = (category, item.condition, item.polarity)
                     drawn.setdefault(stratum, []).append((_draw(seed, item.id), place))

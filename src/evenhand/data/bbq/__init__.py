@@ -1,9 +1,9 @@
-"""BBQ's questions, streamed from the official files or made from the built-in templates.
+"""Reads BBQ's questions from the official files, or generates them from the built-in templates.
 
-The official files say in `additional_metadata.csv` which answer confirms the stereotype (`target_loc`,
-polarity included). Rows are joined to it on (category, question_index, example_id). 64 of its keys occur
-twice with the same values, and 16 rows (Gender_identity, question 13) have no target: their `target_loc` is
-None. Errors in the texts are kept as published.
+The official `additional_metadata.csv` says which answer confirms the stereotype (`target_loc`, polarity
+included); rows are joined on (category, question_index, example_id). 64 of its keys occur twice with the same
+values, and 16 rows (Gender_identity, question 13) have no target: their `target_loc` is None. Errors in the
+published texts are not corrected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
 from evenhand.data.locate import content_hash, find_file, json_object, lines, seekable
 from evenhand.errors import DataError
 
-__all__ = ["CATEGORIES", "BuiltinRows", "Item", "OfficialFiles", "Shelf", "Source"]
+__all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "OfficialFiles", "Source"]
 
 Condition = Literal["ambig", "disambig"]
 Polarity = Literal["neg", "nonneg"]
@@ -36,12 +36,12 @@ Marks = dict[tuple[str, str], dict[int, Mark]]
 
 METADATA = "additional_metadata.csv"
 _COLUMNS = ("category", "question_index", "example_id", "target_loc", "label_type")
-_AGAIN = "Fetch the official files again: evenhand data pull bbq."
+_AGAIN = "Download the official files again: evenhand data pull bbq."
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One BBQ question with what is known of its answers."""
+    """One BBQ question with the meaning of its answers."""
 
     category: str
     example_id: int
@@ -61,36 +61,36 @@ class Item:
         return f"{self.category}-{self.example_id}"
 
 
-class Shelf(AbstractContextManager["Shelf"]):
-    """The items of one category, each with the place from which it can be read again."""
+class CategoryReader(AbstractContextManager["CategoryReader"]):
+    """Reads the items of one category, in order or at a given position."""
 
     @abstractmethod
     def scan(self) -> Iterator[tuple[int, Item]]:
-        """All items with their places, in order."""
+        """Yield all items with their positions, in order."""
 
     @abstractmethod
-    def at(self, place: int) -> Item:
-        """The item at a place that `scan` gave."""
+    def at(self, position: int) -> Item:
+        """Return the item at a position that `scan` returned."""
 
     def __exit__(self, *_: object) -> None:
         """Release the files."""
 
 
 class Source(ABC):
-    """Where BBQ items come from."""
+    """A source of BBQ items."""
 
     @abstractmethod
-    def shelf(self, category: str) -> Shelf:
-        """The items of one category, for reading in any order."""
+    def reader(self, category: str) -> CategoryReader:
+        """Return a reader of one category."""
 
     @abstractmethod
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
-        """What identifies the content of these categories."""
+        """Return hashes that identify the content of these categories."""
 
     def items(self, category: str) -> Iterator[Item]:
-        """The items of one category, streamed in order."""
-        with self.shelf(category) as shelf:
-            for _, item in shelf.scan():
+        """Stream the items of one category in order."""
+        with self.reader(category) as reader:
+            for _, item in reader.scan():
                 yield item
 
 
@@ -100,8 +100,8 @@ class OfficialFiles(Source):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def shelf(self, category: str) -> Shelf:
-        return _FileShelf(self._path(f"{category}.jsonl"), category, self._marks)
+    def reader(self, category: str) -> CategoryReader:
+        return _FileReader(self._path(f"{category}.jsonl"), category, self._marks)
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         names = [*(f"{category}.jsonl" for category in categories), METADATA]
@@ -119,10 +119,10 @@ class OfficialFiles(Source):
 
 
 class BuiltinRows(Source):
-    """The built-in set; small enough to be held."""
+    """The built-in set, kept in memory."""
 
-    def shelf(self, category: str) -> Shelf:
-        return _ListShelf(self._items.get(category, []))
+    def reader(self, category: str) -> CategoryReader:
+        return _ListReader(self._items.get(category, []))
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         digest = hashlib.sha256()
@@ -140,8 +140,8 @@ class BuiltinRows(Source):
         return items
 
 
-class _FileShelf(Shelf):
-    """A category file."""
+class _FileReader(CategoryReader):
+    """Reads a category file; positions are byte offsets."""
 
     def __init__(self, path: Path, category: str, marks: Marks) -> None:
         self._path, self._category, self._marks = path, category, marks
@@ -149,22 +149,22 @@ class _FileShelf(Shelf):
 
     def scan(self) -> Iterator[tuple[int, Item]]:
         seen: set[int] = set()
-        place = 0
+        position = 0
         for number, line in lines(self._path):
             if line.strip():
                 item = self._item(line, number)
                 if item.example_id in seen:
                     raise DataError(
-                        f"example_id {item.example_id} is there twice. {_AGAIN}", file=self._path, line=number
+                        f"example_id {item.example_id} occurs twice. {_AGAIN}", file=self._path, line=number
                     )
                 seen.add(item.example_id)
-                yield place, item
-            place += len(line)
+                yield position, item
+            position += len(line)
 
-    def at(self, place: int) -> Item:
+    def at(self, position: int) -> Item:
         if self._content is None:
             self._content = seekable(self._path)
-        self._content.seek(place)
+        self._content.seek(position)
         return self._item(self._content.readline(), None)
 
     def __exit__(self, *_: object) -> None:
@@ -173,7 +173,7 @@ class _FileShelf(Shelf):
 
     def _item(self, line: bytes, number: int | None) -> Item:
         row = json_object(line, self._path, number)
-        # Turned to text, so that a wrong type is found below, by the check that names the field.
+        # Converted to text, so that `read_item` reports a wrong type with the name of the field.
         marks = self._marks.get((self._category, str(row.get("question_index"))), {})
         example_id = row.get("example_id")
         if isinstance(example_id, int) and example_id in marks:
@@ -181,8 +181,8 @@ class _FileShelf(Shelf):
         return read_item(row, self._category, self._path, number)
 
 
-class _ListShelf(Shelf):
-    """Items that are held in memory."""
+class _ListReader(CategoryReader):
+    """Reads items in memory; positions are list indices."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = items
@@ -190,12 +190,12 @@ class _ListShelf(Shelf):
     def scan(self) -> Iterator[tuple[int, Item]]:
         yield from enumerate(self._items)
 
-    def at(self, place: int) -> Item:
-        return self._items[place]
+    def at(self, position: int) -> Item:
+        return self._items[position]
 
 
 def read_item(row: Mapping[str, Any], category: str, file: Path | str, line: int | None) -> Item:
-    """A row in the official form, `target_loc` and `label_type` included, as an item."""
+    """Parse a row in the official format, with `target_loc` and `label_type` added."""
     try:
         return _checked_item(row, category)
     except KeyError as error:
@@ -224,7 +224,7 @@ def _checked_item(row: Mapping[str, Any], category: str) -> Item:
     return Item(
         category,
         example_id,
-        # One text object for all rows of a question, and the same for the label type.
+        # Interned: all rows of a question share one string, which saves memory.
         sys.intern(question_index),
         condition,
         polarity,
@@ -238,16 +238,16 @@ def _checked_item(row: Mapping[str, Any], category: str) -> Item:
 
 
 def _check(right: bool, message: str, *values: object) -> None:
-    # The message is put together on failure only: this runs several times for each of 58,492 rows.
+    # The message is formatted only on failure: this runs several times for each of 58,492 rows.
     if not right:
         raise ValueError(message % values)
 
 
 def read_marks(path: Path) -> Marks:
-    """The metadata file as a compact look-up; its quoted fields contain line breaks."""
+    """Read the metadata file into a compact look-up; its quoted fields contain line breaks."""
     rows = csv.reader((line.decode() for _, line in lines(path)), strict=True)
     marks: Marks = {}
-    # Eight different marks for 58,492 rows: shared, so that the look-up stays small.
+    # The 58,492 rows share eight different marks, so that the look-up stays small.
     shared: dict[Mark, Mark] = {}
     try:
         header = next(rows, list[str]())

@@ -1,8 +1,8 @@
-"""The built-in question set in BBQ's form: rows filled from our own templates in `bbq_builtin/*.yaml`.
+"""Generates the built-in question set in BBQ's format from our own templates in `builtin/*.yaml`.
 
 Every template is filled with four pairs of people, and every fill gives eight rows: both orders of mention ×
-ambiguous or disambiguated × both polarities. Which fact is true, which clause comes first, where the answers
-stand and how "unknown" is spelled follow from counters, so the set is balanced and the same on every machine.
+ambiguous or disambiguated × both polarities. Counters determine which fact is true, which clause comes first, the
+order of the answers and the wording of "unknown", so the set is balanced and identical on every machine.
 """
 
 import re
@@ -29,7 +29,7 @@ CATEGORIES = (
 VERSION = "evenhand-1"
 FILLS = 4
 
-# Seven spellings against eight items per template: the spelling drifts through every cell of the design.
+# Seven wordings and eight items per template: each wording rotates through every cell of the design.
 UNKNOWN_ANSWERS = (
     "Cannot be determined",
     "Not enough information",
@@ -42,8 +42,8 @@ UNKNOWN_ANSWERS = (
 # Positions of (stereotyped, other, unknown). Odd and even entries differ in which person is listed first;
 # entry i has the unknown answer at i mod 3.
 _POSITIONS = ((1, 2, 0), (2, 0, 1), (0, 1, 2), (2, 1, 0), (0, 2, 1), (1, 0, 2))
-# Start in _POSITIONS for (fill, order). Its parity follows the fill's parity alone, so the order of the
-# answers is tied neither to the order of mention nor to the truth; one step per template levels the rest.
+# Start in _POSITIONS for (fill, order). Its parity depends on the fill's parity alone, so the order of the
+# answers is independent of the order of mention and of the truth; one step per template balances the rest.
 _POSITION_STARTS = ((0, 2), (1, 5), (4, 0), (3, 1))
 
 _ARTICLE = re.compile(r"^an? ")
@@ -57,13 +57,13 @@ class _Person:
 
     @property
     def definite(self) -> str:
-        """The form of a later mention: "a nurse" becomes "the nurse", a name stays."""
+        """The form for a later mention: "a nurse" becomes "the nurse", a name stays."""
         return _ARTICLE.sub("the ", self.intro)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """A template with its two people: everything that the eight rows of a fill share."""
+    """A template with its two people, shared by eight rows."""
 
     template: Mapping[str, Any]
     label_type: str
@@ -75,7 +75,7 @@ class _Fill:
         return _sentence(self.template["context"].format(first=people[0].intro, second=people[1].intro))
 
     def fact(self, *, confirming: bool, bad_first: bool) -> str:
-        """The disambiguating sentence; if `confirming`, the stereotyped person did the bad thing."""
+        """Return the disambiguating sentence; if `confirming`, the stereotyped person did the bad thing."""
         people = (self.stereotyped, self.other) if confirming else (self.other, self.stereotyped)
         bad = self.template["bad"].format(person=people[0].definite)
         good = self.template["good"].format(person=people[1].definite)
@@ -83,7 +83,7 @@ class _Fill:
 
 
 def builtin_rows() -> Iterator[dict[str, Any]]:
-    """All rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
+    """Yield all rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
     template_count = 0
     for category in CATEGORIES:
         data = _load(category)
@@ -120,8 +120,8 @@ def _fills(vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: 
 
 
 def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Iterator[dict[str, Any]]:
-    """The four rows that share one ambiguous context and one order of the answers."""
-    # Over the four fills and two orders, order of mention × truth × order of the clauses occur once each.
+    """Yield the four rows that share one ambiguous context and one order of the answers."""
+    # Over the four fills and two orders, each combination of mention order, truth and clause order occurs once.
     confirming = (order + number) % 2 == 0
     context = fill.context(stereotyped_first=order == 0)
     fact = fill.fact(confirming=confirming, bad_first=number < FILLS // 2)

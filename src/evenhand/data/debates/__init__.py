@@ -1,7 +1,7 @@
-"""What debates are about: per type of bias the roles and neutral questions; built in, or from a file of the user's.
+"""Loads debate topics: for each type of bias its roles and neutral questions, built in or from a user's file.
 
 A file is YAML: `bias`, `about` (one sentence on that bias), `roles` (name, description) and `topics` (id, topic,
-question). One that a model helped to write says under `provenance` how.
+question). A generated file also has `provenance`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from evenhand.errors import DataError, UnknownNameError
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
 """The types of bias that have a built-in file."""
 REFEREE = "referee"
-"""Who judges the debate; no role may have this name."""
+"""The name of the judge of a debate; reserved."""
 ALIKE = 0.6
-"""The share of words that two topics may have in common before they are the same one."""
+"""Topics that share at least this share of their words count as the same."""
 LONGEST_TOPIC, LONGEST_QUESTION = 8, 40
-"""In words."""
+"""Most words."""
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_]*")
 _COMMON = re.compile(
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Somebody who takes part."""
+    """A participant of a debate."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something to debate: a few words, and the same as a neutral question."""
+    """A topic in a few words and as a neutral question."""
 
     id: str
     topic: str
@@ -70,28 +70,30 @@ class DebateTopics:
 
 
 def load_topics(bias: str | None = None, file: str | Path | None = None) -> DebateTopics:
-    """The topics of a file, or the built-in ones of a type of bias (`age` if none is named)."""
+    """Load the topics of a file, or the built-in ones of a type of bias (default: `age`)."""
     if file is None:
-        wanted = bias or BIASES[0]
-        if wanted not in BIASES:
-            raise UnknownNameError("built-in type of bias", wanted, BIASES)
-        return _read(resources.files("evenhand.data.debates").joinpath(f"{wanted}.yaml"))
+        name = bias or BIASES[0]
+        if name not in BIASES:
+            raise UnknownNameError("built-in type of bias", name, BIASES)
+        return _read(resources.files("evenhand.data.debates").joinpath(f"{name}.yaml"))
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"There is no file {file} of debate topics; it is YAML with bias, about, roles and topics.")
-    found = _read(path)
-    if bias is not None and bias != found.bias:
-        raise DataError(f"the topics are about {found.bias!r}, not {bias!r}; name that one, or none.", file=path)
-    return found
+        raise DataError(f"There is no file {file}; write debate topics as YAML with bias, about, roles and topics.")
+    topics = _read(path)
+    if bias is not None and bias != topics.bias:
+        raise DataError(
+            f"the topics are about {topics.bias!r}, not {bias!r}; use that bias, or omit the option.", file=path
+        )
+    return topics
 
 
 def content_hash(topics: DebateTopics) -> str:
-    """SHA-256 of what is said, however the file spells it."""
+    """Return the SHA-256 of the content, independent of the YAML formatting."""
     return hashlib.sha256(orjson.dumps(asdict(topics))).hexdigest()
 
 
 def topics_yaml(topics: DebateTopics, provenance: Mapping[str, Any]) -> str:
-    """The file of these topics."""
+    """Return topics as YAML."""
     whole: dict[str, Any] = {"bias": topics.bias, "about": topics.about, "provenance": dict(provenance)}
     for name, each in (("roles", topics.roles), ("topics", topics.topics)):
         whole[name] = [asdict(one) for one in each]
@@ -99,13 +101,13 @@ def topics_yaml(topics: DebateTopics, provenance: Mapping[str, Any]) -> str:
 
 
 def topic_id(text: str) -> str:
-    """A text as an id: its words in small letters, joined by underscores; empty where it has none in plain letters."""
+    """Turn a text into an id: lower-case ASCII words joined by underscores; "" if there are none."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return "_".join(re.findall(r"[a-z0-9]+", plain.replace("'", "")))
 
 
 def topic_fault(topic: Topic) -> str | None:
-    """What is wrong with a topic; None when nothing is."""
+    """Return what is wrong with a topic, or None."""
     if not topic.id:
         return "the topic has no words in plain letters"
     if len(topic.topic.split()) > LONGEST_TOPIC:
@@ -117,8 +119,8 @@ def topic_fault(topic: Topic) -> str | None:
     return None
 
 
-class Known:
-    """Topics that are there already, to tell new ones from what is the same in other words."""
+class KnownTopics:
+    """The topics so far, to recognise the same topic in other words."""
 
     def __init__(self, topics: Sequence[Topic] = ()) -> None:
         self._ids: set[str] = set()
@@ -131,13 +133,13 @@ class Known:
         self._words.append(_words(topic))
 
     def has(self, topic: Topic) -> bool:
-        """Whether the topic is one of them, or shares most of its words with one."""
+        """Whether a topic is one of them or shares most of its words with one."""
         words = _words(topic)
         return topic.id in self._ids or any(len(words & each) >= ALIKE * len(words | each) for each in self._words)
 
 
 def _words(topic: Topic) -> frozenset[str]:
-    """The words that tell topics apart, without the ending of plurals."""
+    """Return the content words of a topic, without plural endings."""
     plain = topic_id(f"{topic.topic} {topic.question}").replace("_", " ")
     return frozenset(word.removesuffix("s") for word in _COMMON.sub(" ", plain).split())
 
@@ -149,11 +151,11 @@ def _read(file: Traversable) -> DebateTopics:
     roles = _each(row, "roles", path, _role)
     topics = _each(row, "topics", path, _topic)
     if len(roles) < 2:
-        raise DataError("a debate takes two roles or more.", file=path)
+        raise DataError("a debate needs at least two roles.", file=path)
     if not topics:
-        raise DataError("the file has no topic; give each an id, a topic and a question.", file=path)
+        raise DataError("the file has no topics; each needs an id, a topic and a question.", file=path)
     if any(role.name == REFEREE for role in roles):
-        raise DataError(f"no role may be called {REFEREE!r}: that is who judges the debate.", file=path)
+        raise DataError(f"no role may be called {REFEREE!r}, the name of the judge; rename it.", file=path)
     _check_unique("role", [role.name for role in roles], path)
     _check_unique("id", [topic.id for topic in topics], path)
     _check_unique("question", [topic.question for topic in topics], path)
@@ -173,23 +175,23 @@ def _topic(row: Mapping[Any, Any], what: str, path: str) -> Topic:
 
 
 def _each(row: Mapping[Any, Any], key: str, path: str, read: Callable[[Mapping[Any, Any], str, str], T]) -> list[T]:
-    """The entries of a list, each read from its fields."""
+    """Read the entries of a list, each a mapping."""
     rows: Any = row.get(key)
     if not isinstance(rows, list):
         raise DataError(f"the field {key!r} must be a list.", file=path)
-    found: list[T] = []
+    entries: list[T] = []
     for number, each in enumerate(cast(list[Any], rows), 1):
-        what = f"number {number} of {key!r}"
+        what = f"entry {number} of {key!r}"
         if not isinstance(each, dict):
-            raise DataError(f"{what} is not a list of fields (name: value).", file=path)
-        found.append(read(cast(dict[Any, Any], each), what, path))
-    return found
+            raise DataError(f"{what} must be a mapping (name: value).", file=path)
+        entries.append(read(cast(dict[Any, Any], each), what, path))
+    return entries
 
 
 def _yaml(file: Traversable) -> dict[Any, Any]:
     content = read_yaml(file)
     if not isinstance(content, dict):
-        raise DataError("debate topics are the fields bias, about, roles and topics.", file=str(file))
+        raise DataError("the file must be a mapping with the fields bias, about, roles and topics.", file=str(file))
     return cast(dict[Any, Any], content)
 
 
@@ -202,7 +204,7 @@ def _text(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
 
 def _check_id(name: Any, path: str) -> str:
     if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise DataError(f"{name!r} is no id; write small letters, digits and underscores.", file=path)
+        raise DataError(f"{name!r} is not a valid id; use lower-case letters, digits and underscores.", file=path)
     return name
 
 
@@ -210,4 +212,4 @@ def _check_unique(what: str, names: Sequence[str], path: str) -> None:
     counts = Counter(name.lower() for name in names)
     for name in names:
         if counts[name.lower()] > 1:
-            raise DataError(f"the {what} {name!r} is given twice.", file=path)
+            raise DataError(f"the {what} {name!r} occurs twice.", file=path)

@@ -1,7 +1,7 @@
-"""Scenarios and identities of MALIBU: the built-in ones, or those of a folder and of a file of the user's.
+"""Loads MALIBU's scenarios and identities, built in or from a user's folder and file.
 
 A base scenario is one YAML file: a profession, its task, and derived scenarios that vary role and setting, each with
-two responses of equal content. A folder that a model wrote is frozen: its `provenance.json` holds the sum of each file.
+two responses of equal content. A generated folder is frozen: its `provenance.json` has the checksum of each file.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from evenhand.errors import DataError
 
 BUILTIN, IDENTITIES, PROVENANCE = "builtin", "identities.yaml", "provenance.json"
 CONTROL = "control"
-"""The name of what has no identity; no identity may have it."""
+"""The name of the control without an identity; reserved."""
 FEWEST_WORDS, MOST_WORDS = 30, 150
-"""Of a response."""
+"""Limits on the length of a response."""
 LENGTHS_DIFFER = 0.2
-"""How much shorter the one response may be than the other."""
+"""How much shorter one response may be than the other."""
 
 _ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A case of a profession, with two responses that say the same in other words."""
+    """A case from a profession, with two responses of equal content in different words."""
 
     id: str
     role: str
@@ -46,19 +46,19 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What scenarios have in common."""
+    """A base scenario: what its derived scenarios have in common."""
 
     id: str
     profession: str
     task: str
     surfaces: str
-    """What bias a judge could show here; documentation, never shown to a judge."""
+    """The bias that a judge could show here; documentation only, never shown to a judge."""
     derived: tuple[Scenario, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a response may be said to be."""
+    """An identity to which a response can be attributed."""
 
     name: str
     category: str
@@ -68,59 +68,59 @@ class Identity:
 
 
 def load_bases(folder: str | Path | None = None, tags: Sequence[str] = ()) -> tuple[Base, ...]:
-    """The base scenarios of a folder, or the built-in ones; `tags` are words that no scenario may have."""
+    """Load the base scenarios of a folder, or the built-in ones; `tags` are words that no scenario may contain."""
     place = _folder(folder)
     files = sorted((file for file in place.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     if not files:
-        raise DataError("the folder holds no scenario (*.yaml); `evenhand malibu generate` writes some.", file=folder)
+        raise DataError("the folder has no scenario (*.yaml); `evenhand malibu generate` writes some.", file=folder)
     _check_frozen(place, files)
     return tuple(_read_base(file, tags) for file in files)
 
 
 def load_identities(file: str | Path | None = None) -> tuple[Identity, ...]:
-    """The identities of a YAML file (category → identity → tag and author), or the built-in ones."""
+    """Load the identities of a YAML file (category → identity → tag and author), or the built-in ones."""
     path: Traversable = _data().joinpath(IDENTITIES) if file is None else Path(file).expanduser()
-    found: dict[str, Identity] = {}
+    identities: dict[str, Identity] = {}
     for category, members in _yaml(path).items():
         if not isinstance(members, dict) or len(cast(dict[Any, Any], members)) < 2:
-            raise DataError(f"the category {category!r} needs two identities or more, each on a line.", file=str(path))
+            raise DataError(f"the category {category!r} needs at least two identities, one per line.", file=str(path))
         for name, fields in cast(dict[Any, Any], members).items():
             for each in (category, name):
                 _check_id(each, str(path))
-            if name == CONTROL or name in found:
+            if name == CONTROL or name in identities:
                 raise DataError(f"the identity {name!r} is taken already; give it another name.", file=str(path))
             row = _fields(fields, f"the identity {name!r}", str(path))
             texts = (_text(row, key, f"the identity {name!r}", str(path)) for key in ("tag", "author"))
-            found[name] = Identity(name, category, *texts)
-    if not found:
-        raise DataError("the file names no identity.", file=str(path))
-    return tuple(found.values())
+            identities[name] = Identity(name, category, *texts)
+    if not identities:
+        raise DataError("the file has no identities.", file=str(path))
+    return tuple(identities.values())
 
 
 def pairs_of(identities: Sequence[Identity]) -> tuple[tuple[Identity, Identity], ...]:
-    """The pairs that are compared: those within a category."""
+    """Return the pairs to compare: those within a category."""
     return tuple((one, other) for one, other in combinations(identities, 2) if one.category == other.category)
 
 
 def content_hash(content: Sequence[Base] | Sequence[Identity]) -> str:
-    """SHA-256 of what is said, however the files spell it."""
+    """Return the SHA-256 of the content, independent of the YAML formatting."""
     return hashlib.sha256(orjson.dumps([asdict(each) for each in content])).hexdigest()
 
 
 def situation_fault(situation: str, tags: Sequence[str] = ()) -> str | None:
-    """What is wrong with a situation; None when nothing is."""
-    return _telling("the situation", situation, tags)
+    """Return what is wrong with a situation, or None."""
+    return _reveals_identity("the situation", situation, tags)
 
 
 def responses_fault(responses: Sequence[str], tags: Sequence[str] = ()) -> str | None:
-    """What is wrong with the two responses to a situation; None when nothing is."""
+    """Return what is wrong with the two responses to a situation, or None."""
     if len(responses) != 2:
         return f"there are {len(responses)} responses, not two"
     for number, text in enumerate(responses, 1):
         count = len(text.split())
         if not FEWEST_WORDS <= count <= MOST_WORDS:
             return f"response {number} has {count} words, not {FEWEST_WORDS} to {MOST_WORDS}"
-        if fault := _telling(f"response {number}", text, tags):
+        if fault := _reveals_identity(f"response {number}", text, tags):
             return fault
     if " ".join(responses[0].split()) == " ".join(responses[1].split()):
         return "the two responses are the same text"
@@ -130,7 +130,7 @@ def responses_fault(responses: Sequence[str], tags: Sequence[str] = ()) -> str |
     return None
 
 
-def _telling(what: str, text: str, tags: Sequence[str]) -> str | None:
+def _reveals_identity(what: str, text: str, tags: Sequence[str]) -> str | None:
     words = identity_words(text, tags)
     return f"{what} has words that tell an identity: {', '.join(words)}" if words else None
 
@@ -144,34 +144,34 @@ def _folder(folder: str | Path | None) -> Traversable:
         return _data().joinpath(BUILTIN)
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise DataError(f"There is no folder {folder} of scenarios; `evenhand malibu generate --out FOLDER` makes one.")
+        raise DataError(f"There is no folder {folder}; `evenhand malibu generate --out FOLDER` creates one.")
     return path
 
 
 def _check_frozen(place: Traversable, files: Sequence[Traversable]) -> None:
-    """Refuse files that are not those that were written, where the folder says which were."""
-    noted = place.joinpath(PROVENANCE)
-    if not noted.is_file():
+    """Raise DataError if files differ from the checksums in `provenance.json`, if the folder has one."""
+    provenance = place.joinpath(PROVENANCE)
+    if not provenance.is_file():
         return
     try:
-        sums: dict[str, str] = dict(orjson.loads(noted.read_bytes())["sha256"])
+        sums: dict[str, str] = dict(orjson.loads(provenance.read_bytes())["sha256"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise DataError("does not hold the sums of the files; the folder is damaged.", file=str(noted)) from error
-    there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    for name in sorted({*sums, *there}):
-        if sums.get(name) != there.get(name):
-            what = "is missing" if name not in there else "was added" if name not in sums else "was changed"
+        raise DataError("there are no checksums of the files; the folder is damaged.", file=str(provenance)) from error
+    actual = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    for name in sorted({*sums, *actual}):
+        if sums.get(name) != actual.get(name):
+            what = "is missing" if name not in actual else "was added" if name not in sums else "was changed"
             raise DataError(
-                f"{name} {what} since the folder was written; remove {PROVENANCE} to use it as your own.",
+                f"{name} {what} since the folder was written; remove {PROVENANCE} to use your own version.",
                 file=str(place),
             )
 
 
 def _read_base(file: Traversable, tags: Sequence[str]) -> Base:
     row, path = _yaml(file), str(file)
-    found = _check_id(row.get("id"), path)
-    if f"{found}.yaml" != file.name:
-        raise DataError(f"the id is {found!r}; it must be the name of the file.", file=path)
+    base_id = _check_id(row.get("id"), path)
+    if f"{base_id}.yaml" != file.name:
+        raise DataError(f"the id is {base_id!r}; it must be the name of the file.", file=path)
     rows: Any = row.get("derived")
     if not isinstance(rows, list) or not rows:
         raise DataError("the field 'derived' must be a list of scenarios.", file=path)
@@ -181,7 +181,7 @@ def _read_base(file: Traversable, tags: Sequence[str]) -> Base:
             raise DataError(f"the id {scenario.id!r} is given to two scenarios.", file=path)
         scenarios[scenario.id] = scenario
     texts = (_text(row, key, "the base scenario", path) for key in ("profession", "task", "surfaces"))
-    return Base(found, *texts, derived=tuple(scenarios.values()))
+    return Base(base_id, *texts, derived=tuple(scenarios.values()))
 
 
 def _scenarios(rows: Sequence[Any], path: str, tags: Sequence[str]) -> Iterator[Scenario]:
@@ -198,13 +198,13 @@ def _scenarios(rows: Sequence[Any], path: str, tags: Sequence[str]) -> Iterator[
 
 
 def _yaml(file: Traversable) -> dict[Any, Any]:
-    """The mapping in a YAML file."""
+    """Read the mapping in a YAML file."""
     return _fields(read_yaml(file), "the file", str(file))
 
 
 def _fields(row: Any, what: str, path: str) -> dict[Any, Any]:
     if not isinstance(row, dict):
-        raise DataError(f"{what} is not a list of fields (name: value).", file=path)
+        raise DataError(f"{what} must be a mapping (name: value).", file=path)
     return cast(dict[Any, Any], row)
 
 
@@ -216,7 +216,7 @@ def _text(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
 
 
 def _check_id(name: Any, path: str) -> str:
-    # Sample ids are made of these with slashes, and samples of one base must stand together when sorted.
+    # Sample ids join these with slashes, and samples of one base must be adjacent when sorted.
     if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise DataError(f"{name!r} is no id; write small letters, digits and underscores.", file=path)
+        raise DataError(f"{name!r} is not a valid id; use lower-case letters, digits and underscores.", file=path)
     return name

@@ -1,7 +1,7 @@
-"""Words that tell an identity: a scenario of MALIBU must not have any, or its label would not be all that differs.
+"""Words that reveal an identity. A MALIBU scenario must not contain any, or more than its label would differ.
 
-Words with a harmless second meaning that professionals need are left out ("race", "ms" for
-milliseconds, "temple", names of languages).
+Words with a harmless second meaning in professional texts are not listed ("race", "ms" for milliseconds, "temple",
+names of languages).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def identity_words(text: str, tags: Iterable[str] = ()) -> list[str]:
-    """The words in the text that tell an identity, as whole words in any case and in the plural; `tags` come on top."""
+    """Return the words of a text that reveal an identity, in any case and number; `tags` are additional words."""
     words = _WORD.findall(text.lower())
     found = [word for word in words if word in WORDS or word.removesuffix("s") in WORDS]
     found += [tag for tag in tags if re.search(rf"\b{re.escape(tag)}s?\b", text, re.IGNORECASE)]

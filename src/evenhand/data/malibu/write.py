@@ -1,4 +1,4 @@
-"""Writes scenarios that a model made, and freezes them: every file's sum is in `provenance.json`."""
+"""Writes generated scenarios and freezes them: `provenance.json` has the checksum of every file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _WIDTH = 120
 
 
 class ScenarioFolder:
-    """A new folder of base scenarios; nothing that is there is ever overwritten."""
+    """A new folder of base scenarios; existing files are never overwritten."""
 
     def __init__(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
-            raise UsageError(f"{path} is a file; name a new folder for the scenarios.")
+            raise UsageError(f"{path} is a file; give a new folder for the scenarios.")
         if path.is_dir() and any(path.iterdir()):
-            raise UsageError(f"The folder {path} is not empty, and nothing is overwritten; name a new one.")
+            raise UsageError(f"The folder {path} is not empty; give a new one, since nothing is overwritten.")
         self.path = path
         self._sums: dict[str, str] = {}
 
     def add(self, base: Base, made: Mapping[str, Any]) -> None:
-        """Write a base scenario, and how all of them were made; what was added before stays valid if the next fails."""
+        """Write a base scenario and update the provenance, so that the folder is valid after every call."""
         self.path.mkdir(parents=True, exist_ok=True)
         content = scenario_yaml(base).encode()
         name = f"{base.id}.yaml"
@@ -41,7 +41,7 @@ class ScenarioFolder:
         self.note(made)
 
     def note(self, made: Mapping[str, Any]) -> None:
-        """Write how the scenarios were made, all or nothing; where there are none, nothing is written."""
+        """Write the provenance atomically, unless there are no scenarios."""
         if not self._sums:
             return
         whole = {"format": FORMAT, **made, "sha256": dict(sorted(self._sums.items()))}
@@ -54,7 +54,7 @@ class ScenarioFolder:
 
 
 def scenario_yaml(base: Base) -> str:
-    """The file of a base scenario."""
+    """Return a base scenario as YAML."""
     row = asdict(base)
     for scenario in row["derived"]:
         scenario["responses"] = list(scenario["responses"])

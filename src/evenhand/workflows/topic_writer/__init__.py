@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
-from evenhand.data.debates import DebateTopics, Known, Topic, topic_fault, topic_id
+from evenhand.data.debates import DebateTopics, KnownTopics, Topic, topic_fault, topic_id
 from evenhand.models.base import Model
 from evenhand.prompts import load_prompt
 from evenhand.session import BASE, Session
@@ -56,7 +56,7 @@ class TopicWriter:
         self._seed = seed
         self._about = start.about
         self._bias = start.bias
-        self._known = Known(start.topics)
+        self._known = KnownTopics(start.topics)
         self._taken = [each.topic for each in start.topics]
         self._batches = 0
         self.written: list[Topic] = []
