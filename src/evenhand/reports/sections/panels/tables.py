@@ -19,7 +19,7 @@ from evenhand.reports.sections.panels.elements import (
     scaled,
 )
 from evenhand.reports.tables import plain_table, safe_text
-from evenhand.studies.audits import FOREMOST
+from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import StudyResult
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def audit_sentences(study: StudyResult) -> Iterator[str]:
     """Findings beyond the foremost, which are among the conclusions; then what mitigations turned around."""
     for arm, audit in audited(study):
-        for sentence in audit.sentences[FOREMOST:]:
+        for sentence in audit.sentences[MAIN_FINDINGS:]:
             yield f"{arm.label}: {sentence}"
     labels = {arm.id: arm.label for arm in study.arms}
     for each in study.corrections:
