@@ -65,7 +65,7 @@ def test_the_agreement_of_two_scorers_is_a_table_and_a_picture():
     for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024 [−0.030, −0.018]", "90.5%", "judge:openai/x@12ab"):
         assert text in part
     assert part.count('class="disc"') == 3
-    assert "the largest stands for 900 answers" in part
+    assert "the largest disc is 900 answers" in part
 
 
 def test_what_a_study_does_not_have_is_not_in_the_report():

@@ -259,7 +259,7 @@ async def test_the_baseline_can_be_chosen(studied: Callable[..., Any], baseline:
 
 
 async def test_an_unknown_baseline_is_answered_with_those_there_are(studied: Callable[..., Any]):
-    with pytest.raises(PlanError, match="no arm 'cot'. Choose one of default, fair_prompt"):
+    with pytest.raises(PlanError, match=r"no arm 'cot'\. Choose one of default, fair_prompt"):
         await studied(by_stereotype, mostly_unknown, baseline="cot")
 
 

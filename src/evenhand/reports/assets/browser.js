@@ -103,7 +103,7 @@
     control("count").textContent = found.length === data.samples.length ? all : found.length + " of " + all;
     const first = list.querySelector("button");
     if (first) open(found[0], first, false);
-    else detail.replaceChildren(make("p", "nothing", "No sample matches. Take a filter away to see more."));
+    else detail.replaceChildren(make("p", "nothing", "No sample matches. Remove a filter to see more."));
   };
   const step = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -135,7 +135,7 @@
     pre.tabIndex = 0;
     return make("div", "say " + kind, make("span", "", who), pre);
   };
-  // What a turn repeats of the turn before is folded away, so that the trace reads on instead of starting over.
+  // Messages repeated from the previous turn are collapsed, so that only new ones are shown.
   const repeated = (turn, before) => {
     let n = 0;
     while (before && n < turn.messages.length - 1 && n < before.messages.length) {
@@ -150,9 +150,9 @@
       plural(turn.tokens, "token"),
       turn.cached ? "from the cache" : turn.latency.toFixed(1) + " s",
     ];
-    const said_ = turn.messages.map(([role, text]) => said("", role, text));
+    const messages = turn.messages.map(([role, text]) => said("", role, text));
     const same = repeated(turn, before);
-    const old = same ? folded("As in the turn before: " + plural(same, "message"), ...said_.slice(0, same)) : null;
+    const old = same ? folded("Same as in the previous turn: " + plural(same, "message"), ...messages.slice(0, same)) : null;
     const outputs = turn.outputs.map((text, i) =>
       said("output", turn.outputs.length > 1 ? "answer " + (i + 1) : "answer", text || "(nothing)"),
     );
@@ -160,7 +160,7 @@
     const head = make("p", "turn-head", number + ". " + turn.agent, model);
     const meta = make("p", "turn-meta", facts.join(" · "));
     const error = turn.error === null ? null : said("error", "error", turn.error);
-    return make("div", "turn", head, meta, old, ...said_.slice(same), ...outputs, error);
+    return make("div", "turn", head, meta, old, ...messages.slice(same), ...outputs, error);
   };
   const trace = (outcome) => {
     const turns = outcome.turns;
@@ -217,7 +217,7 @@
       ...sample.outcomes.map(outcomeView),
     );
     detail.scrollTop = 0;
-    // On a narrow screen the detail lies under the list: a chosen sample should come into view.
+    // On a narrow screen the detail is below the list, so scroll to the chosen sample.
     if (byPointer && getComputedStyle(back).display !== "none") detail.scrollIntoView({ block: "start" });
   };
 
