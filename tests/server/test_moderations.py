@@ -90,7 +90,10 @@ async def test_all_forms_of_input(url: str, given: Any, flags: list[bool]):
         ({"input": 5}, "input must be"),
         ({"input": [5]}, "A part of the input"),
         ({"input": [KIND, {"type": "text", "text": KIND}]}, "A part of the input"),
-        ({"input": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x"}}]}, "not fetched"),
+        (
+            {"input": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x"}}]},
+            "Images are not supported. Send text only.",
+        ),
         ({"input": [KIND] * 1_001}, "1,000 texts"),
         ({"input": ""}, "empty text"),
         ({"input": [KIND, "Привет, как дела?"]}, "not English"),
