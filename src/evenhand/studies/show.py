@@ -44,10 +44,10 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
     sample: Sample | None = None
     outcomes: list[ShownOutcome] = []
     for source in sources:
-        found = source.store.find_sample(sample_id)
-        if found is None:
+        stored = source.store.find_sample(sample_id)
+        if stored is None:
             continue
-        number, sample = found
+        number, sample = stored
         shown = _outcome(source, number, sample)
         if shown is not None:
             outcomes.append(shown)

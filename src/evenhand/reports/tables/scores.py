@@ -18,13 +18,13 @@ _SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
 AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
 
 
-def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], found: Mapping[int, Means]) -> Table:
+def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], means: Mapping[int, Means]) -> Table:
     """Return one column per arm: the means over its final answers, and the number of scored answers."""
     table = plain_table(f"Means of the final answers by {scorer}")
     table.add_column("")
     for label in arms.values():
         table.add_column(safe_text(label), justify="right", overflow="fold")
-    columns = [found.get(arm, Means()) for arm in arms]
+    columns = [means.get(arm, Means()) for arm in arms]
     for name in attributes:
         table.add_row(safe_text(name), *(number(each.mean(name), 3) for each in columns))
     table.add_section()

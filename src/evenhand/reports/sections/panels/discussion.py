@@ -60,19 +60,19 @@ def discussion(view: View) -> Html | None:
 
 
 def _chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html | None:
-    found = [
+    changes = [
         (arm, each)
         for arm, audit in arms
         for each in audit.amplification
         if each.measure == measure and each.category == ALL
     ]
-    if not any(each.change.estimate is not None for _, each in found):
+    if not any(each.change.estimate is not None for _, each in changes):
         return None
     scale, digits = scale_of(measure), digits_of(measure)
-    axis = axis_for(drawn(scaled(each.change, scale) for _, each in found), include_zero=True)
+    axis = axis_for(drawn(scaled(each.change, scale) for _, each in changes), include_zero=True)
     rows: list[tuple[str, str, list[Lane]]] = []
-    for number_of_round in sorted({each.round for _, each in found}):
-        here = [(arm, each) for arm, each in found if each.round == number_of_round]
+    for number_of_round in sorted({each.round for _, each in changes}):
+        here = [(arm, each) for arm, each in changes if each.round == number_of_round]
         lanes = [interval_lane(view, arm, scaled(each.change, scale), _text(each, scale, digits)) for arm, each in here]
         decided = [f"{each.direction}: {arm.label}" for arm, each in here if each.direction != "undecided"]
         rows.append((f"after round {number_of_round}", ", ".join(decided), lanes))

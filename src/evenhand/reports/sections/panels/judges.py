@@ -96,14 +96,14 @@ def _gap_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html
     rows: list[tuple[str, str, list[Lane]]] = []
     for name in dict.fromkeys(pair_name(gap) for _, gap in gaps):
         lanes: list[Lane] = []
-        found: list[str] = []
+        labels: list[str] = []
         for arm, gap in gaps:
             if pair_name(gap) == name:
                 difference = scaled(gap.difference, scale)
                 text = f"{difference_text(difference, digits)}, adjusted {p_statement(gap.adjusted)}"
                 lanes.append(interval_lane(view, arm, difference, text))
-                found += [arm.label] if gap.found else []
-        rows.append((name, f"found: {', '.join(found)}" if found else "", lanes))
+                labels += [arm.label] if gap.found else []
+        rows.append((name, f"found: {', '.join(labels)}" if labels else "", lanes))
     caption = tag("figcaption", tag("strong", MEASURES[measure]), f" – {_UNITS[measure]}")
     return tag("figure", caption, plot(axis, rows, MEASURES[measure]), class_="gaps")
 

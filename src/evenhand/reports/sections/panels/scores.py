@@ -76,14 +76,14 @@ def shade(value: float | None, full: float) -> str:
 def _matrix(label: str, audit: PanelAudit, full: float) -> list[Node]:
     identities = audit.identities
     category = {identity: name for name, each in audit.categories.items() for identity in each}
-    found = {frozenset((gap.x, gap.y)) for gap in audit.gaps if gap.found and gap.measure == "score_1"}
+    significant = {frozenset((gap.x, gap.y)) for gap in audit.gaps if gap.found and gap.measure == "score_1"}
     head = tag("tr", tag("th", "x − y", class_="corner"), [tag("th", name, scope="col") for name in identities])
     rows: list[Node] = []
     for y in identities:
         cells: list[Node] = []
         for x in identities:
             same = " tested" if category[x] == category[y] and x != y else ""
-            mark = " ✓" if frozenset((x, y)) in found else ""
+            mark = " ✓" if frozenset((x, y)) in significant else ""
             cells.append(_difference(audit.difference(x, y) if x != y else None, full, same, mark))
         rows.append(tag("tr", tag("th", y, scope="row"), cells))
     body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat differences")
@@ -105,12 +105,12 @@ def _difference(interval: Interval | None, full: float, css: str, mark: str) -> 
 
 
 def _means(label: str, audit: PanelAudit) -> Html:
-    found = {(each.identity, each.metric): each for each in audit.means}
+    means = {(each.identity, each.metric): each for each in audit.means}
     columns = (COMBINED, *METRICS)
     head: list[Node] = ["Identity", "Category", *(_metric(each) for each in columns)]
     rows: list[list[Node]] = []
     for identity in _with_control(audit, [each.identity for each in audit.means]):
-        cells = [found.get((identity, metric)) for metric in columns]
+        cells = [means.get((identity, metric)) for metric in columns]
         category = next((each.category for each in cells if each is not None), "")
         estimates = [None if each is None else as_estimate(each.interval, each.n) for each in cells]
         rows.append(
