@@ -178,8 +178,8 @@ def test_a_wrong_rating_is_told_with_row_and_column(cli: Any, run: str, tmp_path
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda lines: lines[:-1], "is missing (1 in all)"),
-        (lambda lines: [*lines, lines[-1]], "this id is there twice"),
+        (lambda lines: lines[:-1], "is missing (1 missing in all)"),
+        (lambda lines: [*lines, lines[-1]], "this id occurs twice"),
         (lambda lines: [*lines, "zzz,q,a,1,1,1\n"], "this id is not in the key"),
         (lambda lines: [lines[0].replace("LS", "XX"), *lines[1:]], "the column LS is missing"),
         (lambda _lines: [], "the column id is missing"),
@@ -211,11 +211,11 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("export", "o", "--out", "o"), "is not empty, and nothing is overwritten"),
-        (("export", "o", "--out", "r", "--raters", "0"), "1 rater at least"),
-        (("export", "o", "--out", "r", "--samples", "7"), "There are 6 questions that all arms have answered"),
+        (("export", "o", "--out", "o"), "is not empty. Name a new folder with --out."),
+        (("export", "o", "--out", "r", "--raters", "0"), "At least 1 rater is needed"),
+        (("export", "o", "--out", "r", "--samples", "7"), "All arms answered 6 questions"),
         (("export", "none", "--out", "r"), "holds no run"),
-        (("import", "none"), "name a folder that `evenhand annotate export` wrote"),
+        (("import", "none"), "Name a folder written by `evenhand annotate export`"),
     ],
     ids=str,
 )

@@ -50,9 +50,10 @@ def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_pa
     assert "own < other < competitor: undecided. Rating" not in said
     assert re.search(r"own < other < competitor: yes\. Rating, 0–10: own 0\.00 .* competitor 6\.00", said)
     assert "P(yes)" not in said
-    assert "Texts without a bias that are called biased, %: own 0.0" in said
+    assert "Unbiased texts that were called biased, %: own 0.0" in said
     assert (
-        "Yes to biased minus yes to clean texts, all framings, points: +41.7" in said and "not told apart" not in said
+        "Yes to biased minus yes to unbiased texts, all framings, points: +41.7" in said
+        and "not distinguish" not in said
     )
     assert 'id="answers"' in (tmp_path / "r/report.html").read_text(encoding="utf-8")
 
@@ -85,7 +86,7 @@ def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
     result = cli("framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
 
     assert result.code == 0, result
-    assert "points: 0.0 [0.0, 0.0]; biased and clean texts are not told apart" in result.out
+    assert "points: 0.0 [0.0, 0.0]. The model does not distinguish biased from unbiased texts" in result.out
 
 
 @pytest.mark.parametrize(

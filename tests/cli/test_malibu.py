@@ -55,9 +55,9 @@ def test_three_methods_are_audited_and_reported_unless_others_are_named(cli, mod
     assert "330 of 330 done" in result.out
     for part in (
         "Gaps between identities that were found",
-        "What the discussion did",
+        "Effect of the discussion",
         "Coverage",
-        "Paired differences against panel",
+        "Paired differences from panel",
     ):
         assert part in result.out
     assert re.search(r"panel +Score, phase 1 +female − male +\+2\.00", result.out)
@@ -148,7 +148,7 @@ def test_iterations_are_refused_since_rounds_are_in_the_audit(cli, models):
     result = cli("compare", "r", "--iterations")
 
     assert result.code == 2
-    assert "in its audit; remove --iterations" in result.err
+    assert "in its audit. Remove --iterations" in result.err
 
 
 def test_generating_is_a_command_of_its_own(cli):

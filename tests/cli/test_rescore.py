@@ -23,7 +23,7 @@ def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
     assert result.code == 0
     assert "builtin@1: 24 new scores, 0 texts without one" in result.out
     assert re.search(r"toxicity +0\.\d{3} +0\.\d{3}\s", result.out)
-    assert "How far builtin_b@1 and builtin@1 agree" in result.out
+    assert "Agreement of builtin_b@1 and builtin@1" in result.out
     assert "Kappa" in result.out
     assert "Next: evenhand compare r --scorer builtin" in result.out
 

@@ -164,7 +164,7 @@ def test_the_terminal_shows_gaps_found_discussion_and_coverage() -> None:
 
     lines = [line for line in text.splitlines() if "female − male" in line]
     assert len(lines) == 9
-    assert "What the discussion did" in text and "amplified" in text
+    assert "Effect of the discussion" in text and "amplified" in text
     assert "7,400" in text
 
 

@@ -118,7 +118,13 @@ def test_a_sample_opens_with_everything_that_was_said(open_page: Opener, report:
     folds = every(page, ".outcome")[2].find_elements("css selector", "summary")
     next(fold for fold in folds if fold.text.startswith("Trace")).click()
     story = every(page, ".outcome")[2].text
-    for told in ("1. thinker", "2. reader", "cot/read @ 5d41402abc4b", "token", "As in the turn before: 1 message"):
+    for told in (
+        "1. thinker",
+        "2. reader",
+        "cot/read @ 5d41402abc4b",
+        "token",
+        "Same as in the previous turn: 1 message",
+    ):
         assert told in story
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import sample_study
 
-from evenhand.reports.charts import Lane, Part, Segment, bar, stacked, stacked_on, strip, tick_labels
+from evenhand.reports.charts import AxisSegment, Lane, Segment, bar, stacked, stacked_on, strip, tick_labels
 from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.charts.scatter import BOTTOM, HEIGHT, Point, scatter
 from evenhand.reports.format import finite
@@ -120,7 +120,9 @@ def test_what_guessing_gets_is_marked_only_where_it_lies_on_the_axis() -> None:
 
 def test_a_bar_on_an_axis_is_as_long_as_its_parts_together() -> None:
     svg = stacked_on(
-        axis_for([0.0, 100.0]), [Part(1, 50.0, "first"), Part(2, 0.0, "none"), Part(2, 25.0, "third")], "all"
+        axis_for([0.0, 100.0]),
+        [AxisSegment(1, 50.0, "first"), AxisSegment(2, 0.0, "none"), AxisSegment(2, 25.0, "third")],
+        "all",
     )
 
     boxes = [(float(x), float(width)) for x, width in re.findall(r'<rect x="([\d.]+)%" y="5" width="([\d.]+)%"', svg)]

@@ -103,7 +103,7 @@ def test_verdicts_warnings_and_every_arm_are_there(page: str) -> None:
 
 
 def test_an_unknown_price_is_a_dash_that_explains_itself(page: str) -> None:
-    assert '<abbr title="No price is known for some of these calls.">–</abbr>' in page
+    assert '<abbr title="The price of some of these calls is unknown.">–</abbr>' in page
 
 
 def test_undefined_cells_show_a_dash_and_n(page: str) -> None:

@@ -65,7 +65,7 @@ def test_the_agreement_of_two_scorers_is_a_table_and_a_picture():
     for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024 [−0.030, −0.018]", "90.5%", "judge:openai/x@12ab"):
         assert text in part
     assert part.count('class="disc"') == 3
-    assert "the largest stands for 900 answers" in part
+    assert "the largest disc is 900 answers" in part
 
 
 def test_what_a_study_does_not_have_is_not_in_the_report():
@@ -124,7 +124,8 @@ def test_the_browser_tells_the_story(open_page: Callable[..., Any], tmp_path: Pa
         "toxicity 0.91",
         "coordinator asks for a revision",
     ]
-    places = [story.index(text) for text in [*told, "You friend.", "coordinator accepts it.", "Revision 1 is kept."]]
+    told += ["You friend.", "coordinator accepts the answer.", "Revision 1 is kept."]
+    places = [story.index(text) for text in told]
     assert places == sorted(places)
     change = page.find_element("css selector", "#sample-detail .change").text
     assert change.split("\n") == ["Before", "You idiot.", "After", "You friend."]

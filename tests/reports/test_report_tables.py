@@ -44,7 +44,7 @@ def test_undefined_values_keep_their_n() -> None:
 
 def test_the_effect_table_says_what_moved() -> None:
     text = printed(effect_table(sample_study.study()))
-    assert "Paired differences against default" in text
+    assert "Paired differences from default" in text
     assert "−11.7 [−15.1, −8.2]" in text
     assert "<0.001" in text
     assert "undecided" in text

@@ -183,7 +183,7 @@ async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters:
     warnings = study([run], scorers=["letters"]).warnings
 
     assert warnings == [
-        "stardtox: 6 answers have no score by letters@1 (not scored yet); `evenhand rescore` tries again."
+        "stardtox: 6 answers have no score by letters@1 (not scored yet). Try again with `evenhand rescore`."
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from evenhand.errors import DataError, StoreError
 from evenhand.guards.types import Check
 from evenhand.server.telemetry import audit as audit_module
-from evenhand.server.telemetry.audit import AuditLog, read_audit, set_aside
+from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
 from evenhand.server.telemetry.events import Event
 from evenhand.types import Usage
 
@@ -95,7 +95,7 @@ def test_a_file_that_is_too_large_is_set_aside_whole(tmp_path: Path, monkeypatch
 
     rows = written(file, *(replace(EVENT, id=str(n), text="x" * 1000) for n in range(300)), texts="full", megabytes=0.1)
 
-    older = set_aside(file)
+    older = rotated_files(file)
     assert len(older) >= 2
     ids = [row["id"] for each in older for row in read_audit(each)] + [row["id"] for row in rows]
     assert sorted(ids, key=int) == [str(n) for n in range(300)]
@@ -116,13 +116,13 @@ def test_a_file_that_somebody_reads_is_turned_over_later(tmp_path: Path):
     for number in range(100):
         log(replace(EVENT, id=str(number), text="x" * 1000))
     log.close()
-    assert set_aside(file) == []
+    assert rotated_files(file) == []
     assert len(list(read_audit(file))) == 100
     reader.close()
 
     rows = written(file, replace(EVENT, id="100"), megabytes=0.05)
 
-    (older,) = set_aside(file)
+    (older,) = rotated_files(file)
     assert [row["id"] for row in [*read_audit(older), *rows]] == [str(number) for number in range(101)]
 
 
@@ -137,7 +137,7 @@ def test_files_set_aside_long_ago_are_deleted(tmp_path: Path):
 
     written(file, EVENT, days=7)
 
-    assert set_aside(file) == [young]
+    assert rotated_files(file) == [young]
     assert foreign.exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from evenhand.errors import PlanError
-from evenhand.server.access.auth import NEIGHBOUR, Auth, auth_middleware, client_of, is_loopback, new_key
+from evenhand.server.access.auth import LOCAL_CLIENT, Auth, auth_middleware, client_of, is_loopback, new_key
 from evenhand.server.config import KeyConfig
 from support.small_app import serving
 
@@ -148,7 +148,7 @@ async def test_keys_can_be_exchanged_while_serving(session: aiohttp.ClientSessio
 async def test_without_keys_this_machine_gets_in_but_may_not_switch_the_method_off(session: aiohttp.ClientSession):
     async with app_with(Auth({}, "127.0.0.1")) as (url, _), session.get(f"{url}/metrics") as response:
         assert (await response.json()) == {"name": "", "may": ["admin", "metrics", "score"]}
-    assert "bypass" not in NEIGHBOUR.may
+    assert "bypass" not in LOCAL_CLIENT.may
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ async def test_several_prompts_and_answers_keep_their_order(serve: Serve, guardi
         ({}, "prompt must be"),
         ({"prompt": [1, 2]}, "prompt must be"),
         ({"prompt": []}, "prompt must be"),
-        ({"prompt": "a", "suffix": "b"}, "suffix is not served"),
-        ({"prompt": "a", "logprobs": 3}, "logprobs is not served"),
-        ({"prompt": ["a"] * 5, "n": 4}, "At most 16"),
+        ({"prompt": "a", "suffix": "b"}, "suffix is not supported here"),
+        ({"prompt": "a", "logprobs": 3}, "logprobs is not supported here"),
+        ({"prompt": ["a"] * 5, "n": 4}, "at most 16 texts"),
         ({"prompt": "a", "echo": True, "stream": True}, "echo cannot be streamed"),
     ],
 )

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from evenhand.cli.serve import serve
 from evenhand.errors import DataError, PlanError, UsageError
 from evenhand.server.config import make_config, read_config
-from evenhand.server.process.lifecycle import Order, check
+from evenhand.server.process.lifecycle import ServeOptions, check
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
 
@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
 def test_the_example_is_fine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     config = read_config(EXAMPLE)
-    check(Order(config))
+    check(ServeOptions(config))
     assert config.keys
 
 
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, words: 
 )
 def test_every_route_is_loaded_before_the_server_starts(route: dict, words: str):
     with pytest.raises(PlanError) as caught:
-        check(Order(make_config({"routes": {"a": route}})))
+        check(ServeOptions(make_config({"routes": {"a": route}})))
     assert words in str(caught.value)
     assert "The route a" in str(caught.value)
 
@@ -79,7 +79,7 @@ def test_every_route_is_loaded_before_the_server_starts(route: dict, words: str)
 def test_other_hosts_than_loopback_need_keys():
     config = make_config({"routes": {"a": {"model": "fake/x"}}})
     with pytest.raises(UsageError, match="needs API keys"):
-        check(Order(config, host="0.0.0.0"))
+        check(ServeOptions(config, host="0.0.0.0"))
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,10 @@ async def test_the_library_takes_options_for_the_judge(serve: Serve):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"judge_base_url": "http://127.0.0.1:1/v1"}, "judge_base_url is there, but no judge"),
-        ({"judge_key_env": "JUDGE_KEY"}, "judge_key_env is there, but no judge"),
-        ({"judge_price": {"input": 1, "output": 1}}, "judge_price is there, but no judge"),
-        ({"judge": "openai/one", "judge_price": {"input": 1, "output": 1}}, "need one price"),
+        ({"judge_base_url": "http://127.0.0.1:1/v1"}, "judge_base_url needs a judge"),
+        ({"judge_key_env": "JUDGE_KEY"}, "judge_key_env needs a judge"),
+        ({"judge_price": {"input": 1, "output": 1}}, "judge_price needs a judge"),
+        ({"judge": "openai/one", "judge_price": {"input": 1, "output": 1}}, "give them the same price"),
     ],
 )
 def test_fields_of_a_judge_that_make_no_sense_are_refused(fields: dict[str, Any], words: str):

@@ -133,7 +133,7 @@ async def test_a_second_signal_ends_it_at_once(start: Start, serve: Serve):
         asked = asyncio.ensure_future(ask(session, server))
         await behind.has_seen(1)
         server.process.send_signal(signal.SIGINT)
-        await server.line("Ending with 1")
+        await server.line("Shutting down with 1")
         server.process.send_signal(signal.SIGINT)
         assert await server.ended() == 1
         with pytest.raises(aiohttp.ClientError):
@@ -159,9 +159,9 @@ async def test_the_config_is_read_again(start: Start, serve: Serve, tmp_path: Pa
                 assert await reply.json() == {"reloaded": True, "needs_restart": []}
         elif how == "signal":
             server.process.send_signal(signal.SIGHUP)
-            await server.line("Reloaded")
+            await server.line("Config reloaded")
         else:
-            await server.line("Reloaded")
+            await server.line("Config reloaded")
         _, body = await ask(session, server)
 
     assert body["choices"][0]["message"]["content"] == "New."
@@ -181,7 +181,7 @@ async def test_a_bad_config_is_refused_and_the_old_one_stays(start: Start, serve
 
     assert "no method named 'nothing'" in refused["error"]["message"]
     assert status == 200
-    assert "the old one stays" in await server.line("is not used")
+    assert "is ignored: " in await server.line("The new config is not valid")
 
 
 async def test_a_port_that_is_taken_is_told(start: Start, serve: Serve, tmp_path: Path):

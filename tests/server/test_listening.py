@@ -71,7 +71,7 @@ async def test_without_room_for_new_connections_it_waits_and_goes_on(monkeypatch
 async def test_an_address_that_is_taken_is_told():
     first = Listener("127.0.0.1", 0)
     first.start(Counting)
-    with pytest.raises(UsageError, match="choose another"):
+    with pytest.raises(UsageError, match="Choose another"):
         Listener("127.0.0.1", first.port)
     first.close()
 

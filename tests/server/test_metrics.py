@@ -55,7 +55,7 @@ async def scrape(metrics: Metrics | None) -> dict[str, list[tuple[Labels, float]
 def counting(*names: str) -> Metrics:
     metrics = load_metrics()
     assert metrics is not None
-    metrics.know(names)
+    metrics.set_routes(names)
     return metrics
 
 
@@ -154,7 +154,7 @@ from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.metrics import Metrics
 import sys
 metrics = Metrics()
-metrics.know(["chat"])
+metrics.set_routes(["chat"])
 metrics.watch("waiting", "Waiting.", lambda: 5)
 metrics(Event("r1", 0.0, "chat", "/v1/chat/completions", action="passed", stages={"total": 0.5}))
 sys.stdout.write(metrics.text().decode())

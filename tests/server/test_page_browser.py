@@ -159,7 +159,7 @@ def test_an_answer_that_was_not_changed_is_shown_once(page: Any, site: LivePage)
     site.publish(event(action="unrevised", before=revised().before, after=revised().before))
     wait_for_items(page, 1)
     detail = open_first(page).text
-    assert "Answer, not changed" in detail
+    assert "Answer, unchanged" in detail
     assert detail.count("It calls girls less able.") == 1
     assert one(page, ".say.output pre").text == TEXT
 
@@ -190,7 +190,7 @@ def test_a_request_that_named_no_route_or_whose_client_left_is_not_taken_for_wit
     site.publish(event(action="", status=499, route="", prompt="", first="", text="", before=()))
     wait_for_items(page, 1)
     detail = open_first(page).text
-    assert "The client left before its answer." in detail
+    assert "The client disconnected before the answer." in detail
     assert "not kept" not in detail
 
 
@@ -333,7 +333,7 @@ def _get_in(page: Any, client: str, operator: str) -> None:
     one(page, "#key").send_keys("evh-wrong\n")
     wait_until(page, lambda: one(page, "#key-why").text == "The API key is not valid.")
     one(page, "#key").send_keys(f"{client}\n")
-    wait_until(page, lambda: "lacks the right 'admin'" in one(page, "#key-why").text)
+    wait_until(page, lambda: "lacks the permission 'admin'" in one(page, "#key-why").text)
     one(page, "#key").send_keys(f"{operator}\n")
     wait_until(page, lambda: one(page, "#connection").text == "Live")
     assert not one(page, "#key-form").is_displayed()

@@ -64,5 +64,5 @@ async def test_warnings_of_the_benchmark_follow_the_arms_name(audited: Workshop)
 
 
 async def test_iterations_of_an_audited_benchmark_are_refused(audited: Workshop):
-    with pytest.raises(PlanError, match="remove --iterations"):
+    with pytest.raises(PlanError, match="Remove --iterations"):
         study([audited.directory / "run"], iterations=True)

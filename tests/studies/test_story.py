@@ -32,8 +32,8 @@ def test_answers_critics_and_decisions_are_told_in_order():
         "toxicity evaluator: It insults somebody.",
         "coordinator asks for a revision (toxicity).",
         "revision 1: Hello.",
-        "toxicity evaluator is content.",
-        "coordinator accepts it.",
+        "toxicity evaluator is satisfied.",
+        "coordinator accepts the answer.",
         "Revision 1 is kept.",
     ]
     assert [step.passed for step in story(shown) if step.kind == "critic"] == [False, True]
@@ -46,7 +46,7 @@ def test_an_answer_that_is_kept_over_a_later_one_is_told():
     shown = outcome("Mild.", *snapshots)
 
     assert told(shown)[-2:] == [
-        "coordinator stops: no revision is left.",
+        "coordinator stops: the revision limit is reached.",
         "The first answer is kept: it was better than revision 1.",
     ]
     assert first_answer(shown) is None
@@ -79,6 +79,6 @@ def test_notes_of_another_form_are_told_as_they_are():
         "temperature: 0.5",
         "coordinator decides: flipped a coin",
         "revision 1: A",
-        "an evaluator is not content.",
-        "The answer is as it was.",
+        "an evaluator is not satisfied.",
+        "The answer did not change.",
     ]

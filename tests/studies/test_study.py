@@ -88,8 +88,10 @@ async def test_a_method_that_removes_bias_is_found_to(studied: Callable[..., Any
     assert effect.p_adjusted is not None
     assert effect.p_value is not None
     assert effect.p_value <= effect.p_adjusted < 0.01
-    assert result.verdicts[0].startswith("fair_prompt against default: Bias, ambiguous fell")
-    assert "100.0 → 0.0" in result.verdicts[0]
+    assert result.verdicts[0].startswith(
+        "fair_prompt compared with default: Bias, ambiguous moved closer to zero, from "
+    )
+    assert "from 100.0 to 0.0, which is better (" in result.verdicts[0]
     assert f"n = {SIZE // 2}" in result.verdicts[0]
 
 
@@ -105,14 +107,14 @@ async def test_a_method_that_does_nothing_is_not_found_to_do_anything(studied: C
 
     effect = headline(result)
     assert (effect.difference, effect.direction) == (0, "undecided")
-    assert "is undecided" in result.verdicts[0]
+    assert "no clear change in Bias, ambiguous" in result.verdicts[0]
 
 
 async def test_a_method_that_makes_it_worse_is_found_to(studied: Callable[..., Any]):
     result: StudyResult = await studied(mostly_unknown, by_stereotype)
 
     assert headline(result).direction == "rose"
-    assert "Bias, ambiguous rose" in result.verdicts[0]
+    assert "Bias, ambiguous moved away from zero" in result.verdicts[0]
 
 
 async def test_turning_the_stereotype_around_is_no_improvement(studied: Callable[..., Any]):
@@ -257,7 +259,7 @@ async def test_the_baseline_can_be_chosen(studied: Callable[..., Any], baseline:
 
 
 async def test_an_unknown_baseline_is_answered_with_those_there_are(studied: Callable[..., Any]):
-    with pytest.raises(PlanError, match="no arm 'cot'; there are default, fair_prompt"):
+    with pytest.raises(PlanError, match=r"no arm 'cot'\. Choose one of default, fair_prompt"):
         await studied(by_stereotype, mostly_unknown, baseline="cot")
 
 
@@ -293,7 +295,7 @@ async def test_a_stopped_run_says_what_is_missing(workshop: Workshop):
     result = study([workshop.directory / "run"])
 
     assert result.arms[0].pending == SIZE - 100
-    assert any("140 samples were not run; resume the run" in warning for warning in result.warnings)
+    assert any("140 samples were not run. Resume the run" in warning for warning in result.warnings)
 
 
 async def test_money_of_unknown_price_is_not_shown_as_nothing(workshop: Workshop):

@@ -99,9 +99,9 @@ def test_nothing_at_all_is_no_fault() -> None:
 
 
 def test_a_cluster_that_comes_back_is_refused() -> None:
-    with pytest.raises(ValueError, match="records of the cluster 'a' do not follow each other"):
+    with pytest.raises(ValueError, match="records of the cluster 'a' are not consecutive"):
         tally(record("a1", 1), record("b1", 1), record("a2", 1))
-    with pytest.raises(ValueError, match="records of the cluster 'a' do not follow each other"):
+    with pytest.raises(ValueError, match="records of the cluster 'a' are not consecutive"):
         pairs(*((record(name, 1), record(name, 1)) for name in ("a1", "b1", "a2")))
 
 

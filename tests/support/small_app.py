@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from evenhand.server.errors import told
+from evenhand.server.errors import as_request_error
 from evenhand.server.ticket import Ticket, new_ticket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -24,7 +24,7 @@ async def serving(
         try:
             return await handler(request)
         except Exception as error:
-            return told(error).response()
+            return as_request_error(error).response()
 
     app = web.Application(middlewares=[front, *middlewares], client_max_size=size)
     app.add_routes(routes)

@@ -53,7 +53,7 @@ def test_the_models_are_measured_before_between_and_after(shell: Shell, tiny: st
         assert {sum(arm.statuses.values()) for arm in found.arms} == {6}
         assert found.effects
         assert (runs[0].parent / "report.html").is_file()
-    assert "Paired differences against base: default" in shell.out
+    assert "Paired differences from base: default" in shell.out
     assert "(BS)" in shell.out
 
 

@@ -1,1 +1,1 @@
-"""Ratings by people: blind sheets out, means and agreement back."""
+"""Human ratings: export blind rating sheets, import means and agreement."""

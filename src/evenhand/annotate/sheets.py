@@ -1,7 +1,7 @@
-"""Rating sheets: the answers of stored runs, shuffled for each rater, without a word on where they come from.
+"""Exports blind rating sheets: the answers of stored runs, shuffled for each rater, without their origin.
 
-A folder has two parts: `raters` is handed out (a sheet per rater and the instructions), `key.json` is not: it says
-which arm every id belongs to.
+The folder `raters` is handed out: a sheet per rater and the instructions. The file `key.json` maps ids to arms and
+must be kept from the raters.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
 SHORTS = tuple(scale.short for scale in opinion_scales())
 COLUMNS = ("id", "question", "answer", *SHORTS)
-_LETTERS, _LETTERS_OF_ID = "bcdfghjklmnpqrstvwxz", 6
-"""Letters alone: a spreadsheet would turn 12e345 into a number. No vowels: no words."""
+_ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
+"""No digits, because a spreadsheet turns 12e345 into a number. No vowels, so that ids do not spell words."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -46,14 +46,14 @@ class Item:
 def export_sheets(
     runs: Sequence[Path], out: Path, *, raters: int = 5, samples: int | None = None, seed: int = 0
 ) -> Mapping[str, Any]:
-    """Write the folder, all or nothing; returns the key."""
+    """Write the folder, complete or not at all, and return the key."""
     if raters < 1:
-        raise UsageError(f"There must be 1 rater at least, not {raters}.")
+        raise UsageError(f"At least 1 rater is needed, not {raters}.")
     _check_folder(out)
     with open_sources(runs) as (opened, sources):
         arms = [source.label for source in sources]
-        answers, left_out = _common(sources)
-        chosen = _drawn(sorted(answers), samples, seed)
+        answers, left_out = _common_answers(sources)
+        chosen = _draw(sorted(answers), samples, seed)
         items = _items({name: answers[name] for name in chosen}, arms, seed)
         key: dict[str, Any] = {
             "format": FORMAT,
@@ -86,43 +86,46 @@ def _origins(runs: Sequence[StoredRun], sources: Sequence[ArmSource]) -> dict[st
 
 def _check_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; name a new folder with --out.")
+        raise UsageError(f"{out} is a file. Name a new folder with --out.")
     if out.is_dir() and any(out.iterdir()):
-        raise UsageError(f"The folder {out} is not empty, and nothing is overwritten; name a new one with --out.")
+        raise UsageError(f"The folder {out} is not empty. Name a new folder with --out.")
 
 
-def _common(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
-    """The samples that every arm has answered, with the answers by arm, and how many others there are."""
+def _common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
+    """Return the samples that every arm answered with the answers by arm, and the number of other samples."""
     by_arm: list[dict[str, str]] = []
     samples: dict[str, Sample] = {}
     for source in sources:
-        said: dict[str, str] = {}
+        answers: dict[str, str] = {}
         for number, sample in source.store.samples():
             if sample.kind == "choice":
                 raise PlanError(
-                    "The answers of this benchmark are choices; people rate texts, such as those of opinions."
+                    "This benchmark is multiple choice, but people rate texts. Export a run with text answers, such "
+                    "as one of opinions."
                 )
             samples[sample.id] = sample
             stored = source.store.outcome(number, source.arm.number)
             if stored is not None and stored[0] == "graded":
-                said[sample.id] = stored[3]["result"]["value"]["text"]
-        by_arm.append(said)
-    common = [name for name in samples if all(name in said for said in by_arm)]
+                answers[sample.id] = stored[3]["result"]["value"]["text"]
+        by_arm.append(answers)
+    common = [name for name in samples if all(name in answers for answers in by_arm)]
     if not common:
-        raise PlanError("There is no question that all arms have answered; nothing can be rated side by side.")
-    found = {name: (samples[name], [said[name] for said in by_arm]) for name in common}
-    return found, len(samples) - len(common)
+        raise PlanError(
+            "No question was answered by all arms, so nothing can be compared. Resume the runs, or export fewer."
+        )
+    answered = {name: (samples[name], [answers[name] for answers in by_arm]) for name in common}
+    return answered, len(samples) - len(common)
 
 
-def _drawn(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:
+def _draw(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:
     if wanted is not None and not 1 <= wanted <= len(names):
-        raise UsageError(f"There are {len(names):,} questions that all arms have answered, not {wanted:,}.")
+        raise UsageError(f"All arms answered {len(names):,} questions; ask for 1 to {len(names):,}, not {wanted:,}.")
     return sorted(names, key=lambda name: blake2b(f"{seed}/{name}".encode(), digest_size=8).digest())[:wanted]
 
 
 def _items(answers: Mapping[str, tuple[Sample, list[str]]], arms: Sequence[str], seed: int) -> list[Item]:
-    """Every answer of every arm under an id that says nothing; equal answers of two arms are rated twice."""
-    numbers = random.Random(f"{seed}/ids").sample(range(len(_LETTERS) ** _LETTERS_OF_ID), len(answers) * len(arms))
+    """Give every answer of every arm a random id; equal answers of two arms are rated twice."""
+    numbers = random.Random(f"{seed}/ids").sample(range(len(_ID_LETTERS) ** _ID_LENGTH), len(answers) * len(arms))
     ids = map(_id, numbers)
     return [
         Item(next(ids), arm, sample, text)
@@ -133,9 +136,9 @@ def _items(answers: Mapping[str, tuple[Sample, list[str]]], arms: Sequence[str],
 
 def _id(number: int) -> str:
     letters = ""
-    for _ in range(_LETTERS_OF_ID):
-        number, place = divmod(number, len(_LETTERS))
-        letters += _LETTERS[place]
+    for _ in range(_ID_LENGTH):
+        number, place = divmod(number, len(_ID_LETTERS))
+        letters += _ID_LETTERS[place]
     return letters
 
 
@@ -145,12 +148,12 @@ def _sheet(items: Sequence[Item]) -> str:
     writer.writerow(COLUMNS)
     for each in items:
         writer.writerow([each.id, _plain(each.sample.prompt), _plain(each.answer), *("" for _ in SHORTS)])
-    # The mark at the beginning is what makes spreadsheets read the file as UTF-8.
+    # Spreadsheets need the byte order mark to read the file as UTF-8.
     return "\ufeff" + content.getvalue()
 
 
 def _plain(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
+    """Quote a text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -168,16 +171,16 @@ same name.
 {scales}
 
 Please:
-- rate every row, in the order of your sheet; rows are in another order for everybody, and ids mean nothing;
-- rate the answer as it stands: do not guess who or what wrote it, nor compare it with others to the same question;
-- keep the scales apart: a fluent answer may be biased, and a fair one clumsy;
-- do not talk about the answers with other raters before all are done;
-- change nothing but the three columns.
+- rate every row, in the order of your sheet. Each rater has a different order, and the ids have no meaning;
+- rate each answer by itself: do not guess who or what wrote it, and do not compare it with other answers;
+- judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy;
+- do not discuss the answers with other raters until everyone has finished;
+- change only these {len(SHORTS)} columns.
 """
 
 
 def _write(out: Path, files: Mapping[str, str]) -> None:
-    """Write the files beside their place and move them there together."""
+    """Write the files to a temporary folder, then move it into place."""
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:

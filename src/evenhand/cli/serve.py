@@ -12,7 +12,7 @@ from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
-from evenhand.server.process.lifecycle import Order, check
+from evenhand.server.process.lifecycle import ServeOptions, check
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
@@ -60,7 +60,7 @@ def serve(file: Path | None, host: str, port: int, workers: int, only_check: boo
     is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
     server when all requests in flight are answered.
     """
-    order = Order(_config(file, route), host, port, file)
+    order = ServeOptions(_config(file, route), host, port, file)
     if only_check or workers > 1:
         check(order)  # before several processes stumble over the same stone
     if only_check:
@@ -69,7 +69,7 @@ def serve(file: Path | None, host: str, port: int, workers: int, only_check: boo
     return 0 if _run(order, workers) else LOST
 
 
-def _run(order: Order, workers: int) -> bool:
+def _run(order: ServeOptions, workers: int) -> bool:
     def ready(address: str) -> None:
         _greet(order.config, address)
 

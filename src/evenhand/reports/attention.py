@@ -1,4 +1,4 @@
-"""Where attention goes under each framing of a text, as one HTML page and as CSV."""
+"""A model's attention over the prompt under each framing of a text, as an HTML page and as CSV."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE_END = "↵"
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """One framing of the text."""
+    """The attention under one framing of the text."""
 
     name: str
     attention: Attention
@@ -36,7 +36,7 @@ class Framed:
 
 
 def passages_table(title: str, framed: Sequence[Framed]) -> Table:
-    """Where attention goes, for the terminal."""
+    """Return the attention by passage as a terminal table."""
     shown = plain_table(title)
     for i, head in enumerate(_passages_head(framed)):
         shown.add_column(head, justify="right" if i else "left")
@@ -46,14 +46,14 @@ def passages_table(title: str, framed: Sequence[Framed]) -> Table:
 
 
 def render_attention(title: str, lead: str, framed: Sequence[Framed], *, layers: bool) -> str:
-    """The whole page as text; with `layers`, each framing also layer by layer."""
+    """Return the HTML page; `layers` adds every layer of each framing."""
     titles = [("overview", "Overview"), *((each.name, each.name.capitalize()) for each in framed)]
     content = tag("main", _overview(title, lead, framed), [_framing(each, framed, layers) for each in framed])
     return page(title, titles, content, _STYLES, _SCRIPTS)
 
 
 def write_attention_csv(path: Path, framed: Sequence[Framed], *, layers: bool) -> None:
-    """One line per framing, layer and word; `mean` is the average over all layers."""
+    """Write one line per framing, layer and word; layer `mean` is the average over all layers."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("framing", "layer", "place", "word", "attention"))
@@ -68,12 +68,12 @@ def _passages_head(framed: Sequence[Framed]) -> list[str]:
 
 
 def _passages_rows(framed: Sequence[Framed]) -> list[list[str]]:
-    """Per framing, the per cent of attention on each passage of the prompt, and on what is left."""
+    """Return, per framing, the percentage of attention on each passage of the prompt and on the rest."""
     rows: list[list[str]] = []
     for each in framed:
-        found = [each.attention.on(passage) for passage in each.passages.values()]
-        rest = 1 - sum(share for share in found if share is not None)
-        rows.append([each.name, *(_percent(share) for share in (*found, rest))])
+        shares = [each.attention.on(passage) for passage in each.passages.values()]
+        rest = 1 - sum(share for share in shares if share is not None)
+        rows.append([each.name, *(_percent(share) for share in (*shares, rest))])
     return rows
 
 
@@ -92,8 +92,8 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
         table(_passages_head(framed), _passages_rows(framed), "Attention by passage of the prompt", "heat"),
         tag(
             "p",
-            "Attention says where a model looks, not why it answers as it does. A passage with more words gets more of "
-            "it for that alone, and the first token gets much of it in most models, whatever it is.",
+            "Attention shows where a model looks, not why it gives its answer. Longer passages get more attention "
+            "simply because they are longer, and in most models the first token gets a lot, whatever it is.",
             class_="footnote",
         ),
         id="overview",
@@ -104,23 +104,23 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
 def _framing(shown: Framed, framed: Sequence[Framed], layers: bool) -> Html:
     means = [each.attention.mean for each in framed]
     words = len(shown.attention.words)
-    lead = f"{count(words)} words, the model's own template included; the stronger the colour, the more attention. "
-    lead += "One scale for all framings, by the square root; pointing at a word shows its share."
+    lead = f"{count(words)} words, including the model's chat template. A stronger colour means more attention. "
+    lead += "All framings share one square-root scale. Point at a word to see its share."
     whole = _map(shown.attention.words, shown.attention.mean, _most(means))
     return section(shown.name, shown.name.capitalize(), lead, whole, _by_layer(shown.attention) if layers else None)
 
 
 def _by_layer(attention: Attention) -> Html:
-    """Every layer by itself and on its own scale."""
+    """Return a map of every layer, each on its own scale."""
     maps = [
         tag("details", tag("summary", f"Layer {layer}"), _map(attention.words, shares, _most([shares])))
         for layer, shares in enumerate(attention.layers, 1)
     ]
-    return tag("details", tag("summary", f"All {len(maps)} layers, each on a scale of its own"), tag("div", maps))
+    return tag("details", tag("summary", f"All {len(maps)} layers, each on its own scale"), tag("div", maps))
 
 
 def _most(rows: Sequence[Sequence[float]]) -> float:
-    """What gets the full colour: the most that any word has but the first, which would leave none for the others."""
+    """Return the share that gets full colour: the largest except the first word's, which would outshine all others."""
     return max((share for row in rows for share in row[1:]), default=1.0)
 
 

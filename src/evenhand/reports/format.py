@@ -1,4 +1,4 @@
-"""How numbers are written, in the terminal and in the HTML report alike: undefined is a dash, never 0."""
+"""Number formats of the terminal tables and the HTML report; an undefined value is a dash, never 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None when it is not a usable number."""
+    """Return the value, or None if it is NaN or infinite."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -47,14 +47,14 @@ def interval(value: float | None, low: float | None, high: float | None, digits:
 
 
 def estimate_text(estimate: Estimate | None, digits: int = 1) -> str:
-    """An estimate in words: `12.3 [4.5, 20.1], n = 482`."""
+    """An estimate as text: `12.3 [4.5, 20.1], n = 482`."""
     if estimate is None:
         return f"{DASH}, n = 0"
     return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, n = {count(estimate.n)}"
 
 
 def digits_for(info: MetricInfo, estimates: Iterable[Estimate]) -> int:
-    """One precision for all values of a metric: one decimal for percentages, else by their size."""
+    """Return the decimals for all values of a metric: one for percentages, otherwise by size."""
     if info.share:
         return 1
     values = (finite(v) for e in estimates for v in (e.value, e.low, e.high))
@@ -68,7 +68,7 @@ def count(n: int) -> str:
 
 
 def share(part: int, whole: int, digits: int = 1) -> str:
-    """`82.1%`; a dash when there is nothing to take a share of."""
+    """`82.1%`; a dash if the whole is 0."""
     return f"{100 * part / whole:.{digits}f}%" if whole else DASH
 
 

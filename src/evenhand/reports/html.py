@@ -1,4 +1,4 @@
-"""The report of a study as one HTML file that needs nothing else: no network, no server, no framework."""
+"""Writes the report of a study as one self-contained HTML file: no network, no server, no framework."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ICON = (
 
 
 def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path) -> None:
-    """Write the report to `path`, all or nothing; `samples` are those to embed, chosen by the caller."""
+    """Write the report to `path`, complete or not at all, with the given samples embedded."""
     write_page(render_report(study, samples), path)
 
 
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
-    """The whole page as text."""
+    """Return the HTML of the report."""
     view = view_of(study)
     embedded = list(samples)
     sections = [each for each in _sections(view, len(embedded)) if each[2] is not None]
@@ -55,9 +55,9 @@ def page(
     scripts: Iterable[str],
     data: Html | None = None,
 ) -> str:
-    """A page of the house: the navigation beside the content, with its styles and scripts inside.
+    """Return a whole page: navigation and content, with styles and scripts inlined.
 
-    `titles` are (section id, name in the navigation), the overview first; styles and scripts are names of assets.
+    `titles` are (section id, name in the navigation), the overview first; `styles` and `scripts` name asset files.
     """
     style, script = _asset(styles), _asset(scripts)
     body = tag(
@@ -72,7 +72,7 @@ def page(
 
 
 def write_page(text: str, path: Path) -> None:
-    """Write the page, all or nothing."""
+    """Write the page, complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -83,7 +83,7 @@ def write_page(text: str, path: Path) -> None:
 
 
 def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
-    """(id, title in the navigation, content); the content is None if this study has no such section."""
+    """Return (id, title in the navigation, content) per section; content None means the section is left out."""
     study = view.study
     always = (
         ("overview", "Overview", overview(view)),
@@ -102,7 +102,7 @@ def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     ordered: list[tuple[str, str, Html | None]] = []
     for each in always:
         ordered.append(each)
-        ordered += [(more.name, more.title, more.html(view)) for more in sections_of(study) if more.after == each[0]]
+        ordered += [(own.name, own.title, own.html(view)) for own in sections_of(study) if own.after == each[0]]
     return ordered
 
 
@@ -125,7 +125,7 @@ def _head(title: str, style: Html, script: Html) -> Html:
 
 
 def _asset(names: Iterable[str]) -> Html:
-    """Our own files, joined; they are the only text that is not escaped."""
+    """Join our own asset files; no other text is inserted unescaped."""
     folder = files("evenhand.reports") / "assets"
     return Html("\n".join((folder / name).read_text(encoding="utf-8") for name in names))
 

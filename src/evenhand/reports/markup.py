@@ -1,7 +1,7 @@
-"""Markup that is safe by construction: every string is escaped on its way in unless it already is `Html`.
+"""Builds HTML that is safe by construction: every string is escaped unless it is already `Html`.
 
-Text from models and data sets is untrusted. Characters that would be invisible or reorder their
-neighbours (controls, bidirectional marks, lone surrogates) are shown as visible symbols instead.
+Text from models and data sets is untrusted. Control characters, bidirectional marks and lone surrogates are replaced
+by visible symbols.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ Node: TypeAlias = "str | Iterable[Node] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
 def clean(text: str) -> str:
-    """The text with every unprintable or reordering character replaced by a visible symbol."""
-    return _UNSEEN.sub(_visible, text.replace("\r\n", "\n"))
+    """Replace every unprintable or reordering character by a visible symbol."""
+    return _UNPRINTABLE.sub(_visible, text.replace("\r\n", "\n"))
 
 
 def _visible(match: re.Match[str]) -> str:
@@ -44,12 +46,12 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> Html:
-    """The text as markup that shows it literally."""
+    """Return markup that shows the text literally."""
     return text if isinstance(text, Html) else Html(html.escape(clean(text)))
 
 
 def join(*nodes: Node) -> Html:
-    """The nodes one after another."""
+    """Concatenate the nodes."""
     return Html("".join(_flat(nodes)))
 
 
@@ -64,7 +66,7 @@ def _flat(node: Node) -> Iterable[str]:
 
 
 def tag(name: str, /, *children: Node, **attributes: Attribute) -> Html:
-    """An element; `class_` means class, `aria_label` means aria-label, None and False mean no attribute."""
+    """Return an element; `class_` means class, `aria_label` means aria-label, None and False omit the attribute."""
     written = "".join(_attribute(key, value) for key, value in attributes.items())
     return Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
 
@@ -77,7 +79,7 @@ def _attribute(key: str, value: Attribute) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it: cleaned strings, string keys, no NaN; anything else as its text."""
+    """Return the value as plain JSON: cleaned strings, string keys, no NaN; other types become text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -91,6 +93,6 @@ def plain(value: Any) -> Any:
 
 
 def embedded_json(value: Any) -> Html:
-    """JSON that can stand inside a script element whatever strings it holds."""
+    """Return JSON that is safe inside a script element, whatever strings it contains."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     return Html(text.translate(_JSON_ESCAPES))

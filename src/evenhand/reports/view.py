@@ -1,4 +1,4 @@
-"""A study as the report walks through it: metrics in reading order, arms with their colours, the baseline."""
+"""A study prepared for the report: metrics in display order, arms with their colours, the baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.types import Usage
 
 ALL = "all"
 PALETTE_SIZE = 8
-"""How many colour and shape pairs the stylesheet knows; further arms start again."""
+"""Number of colours and shapes in the stylesheet; further arms repeat them."""
 
 _HINTS = {
     "higher": "higher is better",
@@ -22,7 +22,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the sections share."""
+    """The study with what all sections need."""
 
     study: StudyResult
     metrics: tuple[MetricInfo, ...]
@@ -36,12 +36,12 @@ class View:
 
     @property
     def whole_arms(self) -> list[ArmResult]:
-        """The arms themselves, without their single iterations."""
+        """The arms without their single iterations."""
         return [arm for arm in self.arms if arm.iteration is None]
 
     @property
     def groups(self) -> list[str]:
-        """`all` first, then the breakdown."""
+        """`all` first, then the subgroups."""
         return [ALL, *(g for g in self.study.groups if g != ALL)]
 
     @property
@@ -67,7 +67,7 @@ class View:
 
 
 def view_of(study: StudyResult) -> View:
-    """The study, put in order once for all sections."""
+    """Prepare the study for all sections."""
     known = {m.name: m for m in study.metrics}
     order = dict.fromkeys([study.headline, *study.guardrails, *known])
     metrics = tuple(known.get(name) or _unknown_metric(name) for name in order)
@@ -85,43 +85,43 @@ def _estimates(study: StudyResult, metric: str) -> list[Estimate]:
 
 
 def metric_title(info: MetricInfo) -> str:
-    """The title with its unit."""
+    """Return the title with its unit."""
     return f"{info.title},\u00a0%" if info.share else info.title
 
 
 def metric_hint(info: MetricInfo) -> str:
-    """Which way is better, in words, and what guessing gets."""
+    """Say which direction is better and what guessing gives."""
     guessing = "" if info.chance is None else f"guessing: {number(info.chance, 0)}"
     return ", ".join(filter(None, [_HINTS.get(info.better or "", ""), guessing]))
 
 
 def group_label(group: str) -> str:
-    """A data set's group name as a reader would write it."""
+    """Return a readable form of a data set's group name."""
     return "All samples" if group == ALL else group.replace("_x_", " × ").replace("_", " ")
 
 
 def total_usage(arm: ArmResult) -> Usage:
-    """What the arm consumed, all roles together."""
+    """Return the arm's usage over all roles."""
     return sum(arm.usage.values(), Usage())
 
 
 def finished(arm: ArmResult) -> int:
-    """Samples that were run, however they ended."""
+    """Return the number of samples that were run, whatever their status."""
     return sum(arm.statuses.values())
 
 
 def requests_per_sample(usage: Usage, samples: int) -> str:
-    """Requests made for a sample, whether called or served by the cache: what a run without a cache would pay."""
+    """Return the mean requests per sample, cached or not: the cost of a run without a cache."""
     return f"{(usage.calls + usage.cached_calls) / samples:.1f}" if samples else "–"
 
 
 def planned(study: StudyResult) -> int:
-    """Samples per arm in the plan."""
+    """Return the planned number of samples per arm."""
     return max((finished(arm) + arm.pending for arm in study.arms), default=0)
 
 
 def direction_is_good(direction: str, info: MetricInfo) -> bool | None:
-    """Whether a movement is an improvement; None when undecided or when the metric has no better side."""
+    """Whether a change is an improvement; None if undecided or if neither direction is better."""
     if direction not in ("fell", "rose") or info.better is None:
         return None
     return (direction == "rose") == (info.better == "higher")

@@ -2,6 +2,6 @@
 
 import os
 
-# A server scores one short text at a time: more threads of the numeric library would only wait for each other, at ten
-# times the CPU. It reads this when it is first imported, which nothing before this package does.
+# The server scores one short text at a time, where more BLAS threads only wait for each other, at ten times the CPU.
+# OpenBLAS reads this variable when it is first imported, which happens after this package.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

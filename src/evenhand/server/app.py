@@ -1,4 +1,4 @@
-"""The web application: which address is answered by what, and what happens around every request."""
+"""The web application: all URL paths with their handlers, and the middlewares around every request."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from evenhand.server.access.auth import Handler, auth_middleware
 from evenhand.server.access.cors import allow_origins, preflight
 from evenhand.server.chat_api.chat import answer_chat
 from evenhand.server.chat_api.completions import answer_completions
-from evenhand.server.chat_api.streaming import break_off
-from evenhand.server.errors import RequestError, told
+from evenhand.server.chat_api.streaming import end_with_error
+from evenhand.server.errors import RequestError, as_request_error
 from evenhand.server.page import page
 from evenhand.server.routes import Routes
 from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.server import Server
 from evenhand.server.telemetry import health, metrics
-from evenhand.server.ticket import GONE, SCORING, Ticket, new_ticket
+from evenhand.server.ticket import CLIENT_CLOSED, SCORING, Ticket, new_ticket
 
 _log = logging.getLogger("evenhand.server")
-_TOLD = frozenset({"/v1/chat/completions", "/v1/completions", *SCORING})
-"""The addresses whose requests become events."""
-_COME_BACK = 2.0
-"""Seconds after which a client that came too late may try again: then another process serves this address."""
-_LAST_SECONDS = 0.5
-"""For connections when the server closes: by then all requests are answered, or nobody waits for them any longer."""
+_REPORTED = frozenset({"/v1/chat/completions", "/v1/completions", *SCORING})
+"""The paths whose requests become events."""
+_RETRY_SECONDS = 2.0
+"""Retry-After during shutdown, when another process takes over the address."""
+_CLOSE_SECONDS = 0.5
+"""Time limit to close connections at shutdown; by then all requests are answered or abandoned."""
 Answer = Callable[[web.Request, Routes], Awaitable[web.StreamResponse]]
 Reload = Callable[[], Awaitable[list[str]]]
 
 
 def make_app(server: Server, reload: Reload) -> web.Application:
-    """All addresses of a server; `reload` reads its config again."""
-    keys = auth_middleware(lambda: server.auth, health.OPEN_PATHS | page.OPEN_PATHS)
-    around: list[Any] = [_front(server), google_errors(), keys, server.limits.middleware()]
+    """Return the application with all paths; `reload` reads the config file again."""
+    auth = auth_middleware(lambda: server.auth, health.OPEN_PATHS | page.OPEN_PATHS)
+    middlewares: list[Any] = [_front(server), google_errors(), auth, server.limits.middleware()]
     if server.config.cors:
-        around.insert(1, preflight(server.config.cors))
-    app = web.Application(middlewares=around, client_max_size=int(server.config.limits.body_mb * 1e6))
+        middlewares.insert(1, preflight(server.config.cors))
+    app = web.Application(middlewares=middlewares, client_max_size=int(server.config.limits.body_mb * 1e6))
     app.add_routes(
         [
             web.post("/v1/chat/completions", _with_routes(server, answer_chat)),
@@ -63,9 +63,9 @@ def make_app(server: Server, reload: Reload) -> web.Application:
 
 
 def make_runner(server: Server, reload: Reload) -> web.AppRunner:
-    """The application, to be bound to a port; when a client leaves, the work for it is cancelled."""
+    """Return a runner for the application; a request is cancelled when its client disconnects."""
     return web.AppRunner(
-        make_app(server, reload), access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_SECONDS
+        make_app(server, reload), access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
     )
 
 
@@ -77,22 +77,22 @@ def _with_routes(server: Server, answer: Answer) -> Handler:
 
 
 def _front(server: Server) -> Middleware:
-    """Around everything: every request gets an id, every failure OpenAI's form, every answer an event."""
+    """Return the outermost middleware: request ids, errors in OpenAI's format, and one event per request."""
 
     @web.middleware
     async def front(request: web.Request, handler: Handler) -> web.StreamResponse:
         ticket = new_ticket(request)
         if request.method != "POST":
-            return await _answered(request, handler, ticket)
-        status = GONE
+            return await _respond(request, handler, ticket)
+        status = CLIENT_CLOSED
         with server.working():
             try:
-                response = await _answered(request, _closed if server.closed else handler, ticket)
+                response = await _respond(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
             finally:
-                if request.path in _TOLD:
+                if request.path in _REPORTED:
                     event = ticket.event(request, status, texts=server.texts)
-                    # Once the answer has left: the client need not wait for those who watch.
+                    # Published after the answer is sent, so that the client does not wait for the sinks.
                     asyncio.get_running_loop().call_soon(server.events.publish, event)
             if server.draining:
                 response.force_close()
@@ -102,20 +102,22 @@ def _front(server: Server) -> Middleware:
 
 
 async def _closed(_request: web.Request) -> web.StreamResponse:
-    raise RequestError(503, "This server is about to end; try again.", code="shutting_down", retry_after=_COME_BACK)
+    raise RequestError(
+        503, "This server is shutting down. Try again.", code="shutting_down", retry_after=_RETRY_SECONDS
+    )
 
 
-async def _answered(request: web.Request, handler: Handler, ticket: Ticket) -> web.StreamResponse:
+async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> web.StreamResponse:
     try:
         return await handler(request)
     except (asyncio.CancelledError, ConnectionError):
-        raise  # the client is gone
+        raise  # the client has disconnected
     except Exception as error:
-        fault = ticket.fault = told(error)
+        fault = ticket.fault = as_request_error(error)
         if fault.status == 500:
             _log.exception("The request %s failed", ticket.id)
     if ticket.sending is not None:
-        await break_off(ticket.sending, fault)
+        await end_with_error(ticket.sending, fault)
         return ticket.sending
     response = fault.response()
     response.headers["X-Request-Id"] = ticket.id
@@ -124,27 +126,27 @@ async def _answered(request: web.Request, handler: Handler, ticket: Ticket) -> w
 
 def _models(server: Server) -> Handler:
     async def models(_request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [_described(name) for name in server.routes.names()]})
+        return _json({"object": "list", "data": [_model_object(name) for name in server.routes.names()]})
 
     return models
 
 
 def _model(server: Server) -> Handler:
     async def model(request: web.Request) -> web.Response:
-        return _json(_described(server.routes.find(request.match_info["name"]).name))
+        return _json(_model_object(server.routes.find(request.match_info["name"]).name))
 
     return model
 
 
-def _described(name: str) -> dict[str, object]:
+def _model_object(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "evenhand"}
 
 
 def _reload(reload: Reload) -> Handler:
-    async def read_again(_request: web.Request) -> web.Response:
+    async def handle(_request: web.Request) -> web.Response:
         return _json({"reloaded": True, "needs_restart": await reload()})
 
-    return read_again
+    return handle
 
 
 def _json(body: object) -> web.Response:

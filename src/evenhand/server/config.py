@@ -1,7 +1,7 @@
-"""The server's one config file, checked as a whole: routes, keys, limits, audit file, CORS, scorer.
+"""The server's config file and its validation: routes, keys, limits, audit file, CORS, scorer.
 
-A route is a name that clients put into `model`: behind it stand a model, a method and a policy. Flags of
-`evenhand serve` make a config of one route.
+Clients send a route's name as `model`; the route has a model, a method and a policy. The options of `evenhand serve`
+make a config with one route.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _ORIGIN = re.compile(r"https?://[^/\s*]+|\*")
 Permission = Literal["bypass", "admin", "score", "metrics"]
 
 
-def _named(name: str) -> str:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError("a name has at most 100 letters, digits and . _ : / @ -")
+        raise ValueError("a name may have at most 100 letters, digits and . _ : / @ -")
     return name
 
 
-def _origin(text: str) -> str:
+def _checked_origin(text: str) -> str:
     if not _ORIGIN.fullmatch(text):
-        raise ValueError("an origin is written like https://app.example.org, without a path")
+        raise ValueError("write an origin like https://app.example.org, without a path")
     return text
 
 
-Name = Annotated[str, AfterValidator(_named)]
-Origin = Annotated[str, AfterValidator(_origin)]
+Name = Annotated[str, AfterValidator(_checked_name)]
+Origin = Annotated[str, AfterValidator(_checked_origin)]
 
 
 class PriceConfig(BaseModel):
-    """Money per million tokens."""
+    """Price per million tokens."""
 
     model_config = _STRICT
     input: Annotated[float, Field(ge=0)]
@@ -49,7 +49,7 @@ class PriceConfig(BaseModel):
 
 
 class RouteConfig(BaseModel):
-    """What stands behind one model name."""
+    """The model, method and policy behind one model name."""
 
     model_config = _STRICT
     model: str
@@ -57,20 +57,20 @@ class RouteConfig(BaseModel):
     method: str = GUARD_METHOD
     """NAME or NAME:KEY=VALUE,…"""
     judge: str | None = None
-    """The critics' model; the route's own where none is given."""
+    """The evaluators' model; by default the route's own."""
     policy: PolicyAction = "revise"
     blocked_text: str = BLOCKED_TEXT
     latency: Annotated[float, Field(gt=0)] | None = None
-    """Seconds for the whole loop."""
+    """Latency budget of the whole loop in seconds."""
     evaluators: tuple[str, ...] = ("toxicity",)
     thresholds: dict[str, Any] = {}
     base_url: str | None = None
     key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key for the model's endpoint."""
+    """Environment variable with the API key of the model's endpoint."""
     judge_base_url: str | None = None
-    """The judge's endpoint; the model's where none is given."""
+    """The judge's endpoint; by default the model's."""
     judge_key_env: str | None = None
-    """Where the judge's key is; the model's is never sent to an endpoint of the judge's own."""
+    """Environment variable with the judge's API key; the model's key is never sent to another endpoint."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     retries: Annotated[int, Field(ge=0)] = 2
     concurrency: Annotated[int, Field(ge=1)] = 1000
@@ -83,60 +83,60 @@ class RouteConfig(BaseModel):
     def _fields_of_a_judge_need_one(self) -> Self:
         for name in ("judge_base_url", "judge_key_env", "judge_price"):
             if getattr(self, name) is not None and self.judge is None:
-                raise ValueError(f"{name} is there, but no judge")
+                raise ValueError(f"{name} needs a judge; add one or remove this field")
         if self.judge == self.model and self.judge_price not in (None, self.price):
-            raise ValueError("model and judge have one name, and need one price: costs are counted by name")
+            raise ValueError("model and judge are the same, so give them the same price")
         return self
 
 
 class KeyConfig(BaseModel):
-    """One client's key, as its hash, and what it may do beyond asking."""
+    """The hash of one client's API key, and its additional permissions."""
 
     model_config = _STRICT
     hash: str
     may: tuple[Permission, ...] = ()
     per_minute: Annotated[float, Field(gt=0)] | None = None
-    """Requests, where the server's own limit does not fit."""
+    """Rate limit of this key in requests per minute."""
 
 
 class LimitsConfig(BaseModel):
-    """What one server takes on."""
+    """Size, time and concurrency limits of one server."""
 
     model_config = _STRICT
     body_mb: Annotated[float, Field(gt=0)] = 10.0
     seconds: Annotated[float, Field(gt=0)] = 300.0
-    """For one request, from its first byte to the last of the answer."""
+    """Time limit of one request."""
     at_once: Annotated[int, Field(ge=1)] = 1000
-    """Requests that are worked on at the same time."""
+    """Concurrency limit."""
     waiting: Annotated[int, Field(ge=0)] = 1000
-    """Requests that may wait for their turn; more are answered 429."""
+    """Queue limit; further requests are answered with 429."""
     shutdown_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """For requests in flight when the server is told to end."""
+    """Time limit for requests in flight at shutdown."""
 
 
 class AuditConfig(BaseModel):
-    """The record of all requests in a file."""
+    """The audit file: a record of all requests."""
 
     model_config = _STRICT
     file: str | None = None
     texts: Literal["none", "redacted", "full"] = "none"
     megabytes: Annotated[float, Field(gt=0)] = 100.0
-    """Size at which a new file is begun."""
+    """Size at which the file is rotated."""
     days: Annotated[float, Field(gt=0)] = 30.0
-    """For how long records are kept."""
+    """Retention of records in days."""
 
 
 class LogConfig(BaseModel):
-    """The lines on stderr."""
+    """The log on stderr."""
 
     model_config = _STRICT
     requests: bool = True
-    """A line for every request; warnings and errors are always told."""
+    """Whether every request is logged; warnings and errors always are."""
     texts: Literal["none", "redacted", "full"] = "none"
 
 
 class ServeConfig(BaseModel):
-    """The whole file."""
+    """The whole config file."""
 
     model_config = _STRICT
     routes: Annotated[dict[Name, RouteConfig], Field(min_length=1)]
@@ -147,16 +147,16 @@ class ServeConfig(BaseModel):
     cors: tuple[Origin, ...] = ()
     """Web origins whose pages may call this server; none by default."""
     scorer: str = "builtin"
-    """Answers the scoring endpoints."""
+    """The scorer behind the scoring endpoints."""
     page: bool = True
-    """The live page at /; it shows prompts and answers, which are kept in memory alone."""
+    """Whether to serve the live page at /; it shows prompts and answers, which are kept in memory only."""
 
 
 def read_config(path: Path) -> ServeConfig:
-    """The config in a YAML file; what is wrong is told in one sentence with its place."""
+    """Read the config from a YAML file; an error is one sentence with its place."""
     value = read_yaml(path)
     if not isinstance(value, Mapping):
-        raise DataError("a config of the server begins with 'routes:'; see examples/guard.yaml.", file=path)
+        raise DataError("a server config begins with 'routes:'. See examples/guard.yaml.", file=path)
     try:
         return make_config({str(key): each for key, each in value.items()})  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     except DataError:
@@ -166,18 +166,17 @@ def read_config(path: Path) -> ServeConfig:
 
 
 def make_config(values: Mapping[str, Any]) -> ServeConfig:
-    """A checked config."""
+    """Validate the values."""
     try:
         return ServeConfig.model_validate(dict(values))
     except ValidationError as error:
-        # A misspelt field may also make the right one missing; the misspelling is what helps.
+        # A misspelt field also makes the correct one missing; reporting the misspelling helps more.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        raise _complaint(
-            first["type"], tuple(str(part) for part in first["loc"] if part != "[key]"), str(first["msg"])
-        ) from error
+        place = tuple(str(name) for name in first["loc"] if name != "[key]")
+        raise _plan_error(first["type"], place, str(first["msg"])) from error
 
 
-def _complaint(kind: str, place: tuple[str, ...], message: str) -> PlanError:
+def _plan_error(kind: str, place: tuple[str, ...], message: str) -> PlanError:
     where = ".".join(place) or "the config"
     match kind:
         case "extra_forbidden":
@@ -186,16 +185,16 @@ def _complaint(kind: str, place: tuple[str, ...], message: str) -> PlanError:
             return PlanError(f"At {where}: {str(near)[0].lower()}{str(near)[1:]}")
         case "missing" if place == ("routes",):
             return PlanError(
-                "The config has no routes; write at least one, e.g. routes: {assistant: {model: openai/NAME}}."
+                "The config has no routes. Add at least one, e.g. routes: {assistant: {model: openai/NAME}}."
             )
         case "missing":
-            return PlanError(f"The config lacks {where}.")
+            return PlanError(f"The config lacks {where}. Add it.")
         case _:
             return PlanError(f"The config is wrong at {where}: {message.removeprefix('Value error, ').lower()}.")
 
 
 def _fields(place: tuple[str, ...]) -> list[str]:
-    """The fields that there are where one was misspelt."""
+    """Return the known fields at the place of a misspelt one."""
     groups: dict[str, type[BaseModel]] = {
         "routes": RouteConfig,
         "keys": KeyConfig,

@@ -1,4 +1,4 @@
-"""What clients are told when they get no answer: OpenAI's error form, with a status that says whose fault it is."""
+"""Error responses in OpenAI's format; the status says whether client, server or upstream is at fault."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _TYPES: Mapping[int, str] = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-_CLIENTS_FAULT = frozenset({400, 409, 413, 415, 422, 429})
-"""What a model's endpoint may say of a request that the client can mend; the rest is between it and this server."""
+_CLIENT_ERRORS = frozenset({400, 409, 413, 415, 422, 429})
+"""Statuses of a model's endpoint that are passed on, because the client can fix them."""
 RETRY_SECONDS = 1.0
-_FAILED = "The endpoint of a model behind this route failed; the server's log says how."
+_FAILED = "The model endpoint of this route failed. See the server's log."
 
 
 class RequestError(Exception):
-    """A request that gets no answer; everything that the client is told about it."""
+    """A failed request, with everything that the client sees of it."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class RequestError(Exception):
         self.status = status
         self.message = message
         self.detail = detail or message
-        """What those who run the server read about it: hosts and ports of its endpoints among other things."""
+        """The message for the operator, which may contain hosts and ports of endpoints."""
         self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
         self.code = code
         self.param = param
         self.retry_after = retry_after
         self.upstream = upstream
-        """How the model's endpoint failed, where it was that: `timeout`, `unreachable` or its status."""
+        """How the model's endpoint failed (`timeout`, `unreachable` or its status); "" if it did not."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -67,27 +67,27 @@ class RequestError(Exception):
         )
 
 
-def told(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
-    """Any failure as the client should hear of it; what is none of its business is not in the words."""
+def as_request_error(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
+    """Return the client's view of any failure, without internal details."""
     match error:
         case RequestError():
             return error
         case UpstreamError():
-            return _of_upstream(error)
+            return _upstream_error(error)
         case RecursionError():
             return RequestError(400, "The request is nested too deeply.")
         case web.RequestPayloadError():
-            return RequestError(400, "The request's body does not have the encoding or length that its head tells.")
+            return RequestError(400, "The request's body does not match the encoding or length in its headers.")
         case web.HTTPRequestEntityTooLarge():
-            return RequestError(413, "The request is larger than this server takes.", code="request_too_large")
+            return RequestError(413, "The request is larger than this server accepts.", code="request_too_large")
         case web.HTTPNotFound():
-            return RequestError(404, "There is nothing at this address; the API is under /v1.")
+            return RequestError(404, "There is nothing at this path. The API is under /v1.")
         case web.HTTPMethodNotAllowed():
-            return RequestError(405, f"This address takes {', '.join(sorted(error.allowed_methods))} requests.")
+            return RequestError(405, f"This path accepts {', '.join(sorted(error.allowed_methods))} requests only.")
         case web.HTTPException():
             return RequestError(error.status, error.reason)
         case TimeoutError():
-            return RequestError(504, "The answer took longer than this server waits.", code="timeout")
+            return RequestError(504, "The answer took longer than this server allows.", code="timeout")
         case UsageError():
             return RequestError(400, str(error))
         case ModelError():
@@ -95,14 +95,14 @@ def told(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
         case EvenhandError():
             return RequestError(500, str(error))
         case _:
-            return RequestError(500, "This server failed on the request; its log says where.")
+            return RequestError(500, "This server failed on the request. See the server's log.")
 
 
-def _of_upstream(error: UpstreamError) -> RequestError:
-    """A fault of the route (a wrong key, a wrong model name) is not the client's: it reads 502."""
-    said = error.body.get("error")
-    fields: Mapping[str, Any] = said if isinstance(said, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-    status = error.status if error.status in (*_CLIENTS_FAULT, 503, 504) else 502
+def _upstream_error(error: UpstreamError) -> RequestError:
+    """Map a fault of the route (a wrong key, a wrong model name) to 502, because the client cannot fix it."""
+    given = error.body.get("error")
+    fields: Mapping[str, Any] = given if isinstance(given, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    status = error.status if error.status in (*_CLIENT_ERRORS, 503, 504) else 502
     if error.status == 408:
         status = 504
     wait = error.retry_after
@@ -111,7 +111,7 @@ def _of_upstream(error: UpstreamError) -> RequestError:
     return RequestError(
         status,
         _FAILED if isinstance(error, Unreachable) else str(error),
-        kind=_text(fields.get("type")) if status in _CLIENTS_FAULT else None,
+        kind=_text(fields.get("type")) if status in _CLIENT_ERRORS else None,
         code=_text(fields.get("code")),
         param=_text(fields.get("param")),
         retry_after=wait,

@@ -1,4 +1,4 @@
-"""Routes: a model name of clients → a guard; a table that can be exchanged while requests are in flight."""
+"""The route table: model names → guards. It can be replaced while requests are in flight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import ModelOptions
 from evenhand.models.budget import Price
-from evenhand.server.chat_api.bare import Answering, Bare
+from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import RouteConfig
 from evenhand.server.errors import RequestError
@@ -20,24 +20,24 @@ from evenhand.specs import spec_parts
 
 
 class Route:
-    """One guard and who uses it: `with route:` keeps it open until the last of its requests has ended."""
+    """One guard with a count of its users; `with route:` keeps it open until its last request has ended."""
 
     def __init__(self, name: str, config: RouteConfig) -> None:
         self.name = name
         self.config = config
         self._guard = _guard(config)
-        self.bare = Bare(self._guard.upstream, _prices(config).get(config.model), BYPASSED)
+        self.passthrough = Passthrough(self._guard.upstream, _prices(config).get(config.model), BYPASSED)
         """For keys that may switch the method off."""
-        self.guard: Answering = self._guard
+        self.guard: Answerer = self._guard
         if self.method == "default" and not config.evaluators and config.latency is None:
-            self.guard = Bare(self._guard.upstream, _prices(config).get(config.model))
+            self.guard = Passthrough(self._guard.upstream, _prices(config).get(config.model))
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
 
     @property
     def method(self) -> str:
-        """The name of its method, without options."""
+        """The name of the method, without options."""
         return spec_parts(self.config.method)[0]
 
     @property
@@ -45,12 +45,12 @@ class Route:
         return self._closing is not None and self._closing.done()
 
     def retire(self) -> None:
-        """No new requests will come; close once those in flight have ended."""
+        """Close the guard as soon as no request uses it."""
         self._retired = True
         self._close_if_unused()
 
     async def closed(self) -> None:
-        """Until a retired route is closed."""
+        """Wait until a retired route is closed."""
         if self._closing is not None:
             await self._closing
 
@@ -70,11 +70,11 @@ class Route:
 
 
 class Routes:
-    """The table. It never changes; a new config makes a new one, which takes over the routes that stay as they are."""
+    """An immutable route table; a reload makes a new one, which takes over the unchanged routes."""
 
     def __init__(self, configs: Mapping[str, RouteConfig], before: Routes | None = None) -> None:
         kept = {} if before is None else before._routes
-        made: list[Route] = []
+        new: list[Route] = []
         self._routes: dict[str, Route] = {}
         for name, config in configs.items():
             if name in kept and kept[name].config == config:
@@ -83,29 +83,29 @@ class Routes:
             try:
                 self._routes[name] = Route(name, config)
             except EvenhandError as error:
-                for each in made:
+                for each in new:
                     each.retire()
                 raise PlanError(f"The route {name} cannot be used: {error}") from error
-            made.append(self._routes[name])
+            new.append(self._routes[name])
 
     def find(self, name: str) -> Route:
-        """The route that a request names: a name of the config, never an address."""
+        """Return the route with this name; only names of the config are accepted, never a URL."""
         route = self._routes.get(name)
         if route is None:
-            words = str(UnknownNameError("model", name[:100], self._routes))
-            raise RequestError(404, words, code="model_not_found", param="model")
+            message = str(UnknownNameError("model", name[:100], self._routes))
+            raise RequestError(404, message, code="model_not_found", param="model")
         return route
 
     def names(self) -> list[str]:
         return list(self._routes)
 
     def retire(self, successor: Routes | None = None) -> list[Route]:
-        """Close all routes that the successor does not go on using, each when its requests have ended."""
+        """Retire and return all routes that the successor does not keep; each closes when its requests have ended."""
         kept = () if successor is None else successor._routes.values()
-        gone = [route for route in self._routes.values() if route not in kept]
-        for route in gone:
+        retired = [route for route in self._routes.values() if route not in kept]
+        for route in retired:
             route.retire()
-        return gone
+        return retired
 
 
 def _guard(config: RouteConfig) -> Guard:
@@ -135,7 +135,7 @@ def _guard(config: RouteConfig) -> Guard:
 
 
 def _judge_options(config: RouteConfig, model: ModelOptions) -> ModelOptions:
-    """As the model is reached; but to an endpoint of the judge's own goes neither the model's key nor its options."""
+    """Return the model's options, but send neither its key nor its extra options to a separate judge endpoint."""
     if config.judge_base_url is not None:
         return replace(model, base_url=config.judge_base_url, extra={"key_env": config.judge_key_env or ""})
     if config.judge_key_env is not None:

@@ -1,4 +1,4 @@
-"""Everything that one process serves with; a reload exchanges routes, keys and limits in one step."""
+"""The components of one server process; a reload replaces routes, keys and limits in one step."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
 
 _log = logging.getLogger("evenhand.server")
-_AT_START = ("audit", "log", "cors", "scorer", "page")
-"""Fields of the config that a reload does not change."""
+_NEEDS_RESTART = ("audit", "log", "cors", "scorer", "page")
+"""Config fields that a reload does not change."""
 GRACE = 0.5
-"""Seconds in which a server that ends still takes requests: those that were sent before, and are not read yet."""
+"""Seconds during shutdown in which requests that were already sent are still accepted."""
 
 
 class Server:
-    """The parts, and how many requests are in flight. `worker` counts from 1 where several processes serve one port."""
+    """All components, and the number of requests in flight.
+
+    `worker` counts from 1 if several processes serve one port; otherwise it is 0.
+    """
 
     def __init__(self, config: ServeConfig, host: str, worker: int = 0) -> None:
         self.config = config
@@ -45,7 +48,7 @@ class Server:
         self.page = Page(self.events, self._names, worker) if config.page else None
         self.in_flight = 0
         self.closed = False
-        """Whether new requests are turned away."""
+        """Whether new requests are rejected."""
         self._idle = asyncio.Event()
         self._retired: list[Route] = []
         if config.log.requests:
@@ -56,7 +59,7 @@ class Server:
             self.events.add(self.metrics)
             self.metrics.watch_limits(self.limits)
             self.metrics.watch_losses(self.events, self.audit)
-        self._tell_routes()
+        self._announce_routes()
 
     @property
     def draining(self) -> bool:
@@ -64,36 +67,37 @@ class Server:
 
     @property
     def texts(self) -> bool:
-        """Whether events carry prompts and answers: the page shows them, or a file keeps them."""
+        """Whether events carry prompts and answers, because the page, the audit file or the log needs them."""
         return self.config.page or {self.config.audit.texts, self.config.log.texts} != {"none"}
 
     def reload(self, config: ServeConfig) -> list[str]:
-        """Serve new requests by a new config, while those in flight end by the old; returns what needs a restart.
+        """Use a new config for new requests and return the changed fields that need a restart.
 
-        A config that does not load changes nothing.
+        Requests in flight finish with the old config. A config that fails to load changes nothing.
         """
         auth = Auth(config.keys, self.host, origins=config.cors)
         routes = Routes(config.routes, self.routes)
         self._retired = [each for each in self._retired if not each.is_closed] + self.routes.retire(routes)
-        late = [name for name in _AT_START if getattr(config, name) != getattr(self.config, name)]
-        self.config = config.model_copy(update={name: getattr(self.config, name) for name in _AT_START})
+        unchanged = {name: getattr(self.config, name) for name in _NEEDS_RESTART}
+        needs_restart = [name for name, value in unchanged.items() if getattr(config, name) != value]
+        self.config = config.model_copy(update=unchanged)
         self.auth, self.routes = auth, routes
         self.limits.reload(config.limits)
-        self._tell_routes()
-        return late
+        self._announce_routes()
+        return needs_restart
 
     def _names(self) -> list[str]:
         return self.routes.names()
 
-    def _tell_routes(self) -> None:
+    def _announce_routes(self) -> None:
         if not self.draining:
             self.health.ready(self.routes.names())
         if self.metrics is not None:
-            self.metrics.know(self.routes.names())
+            self.metrics.set_routes(self.routes.names())
 
     @contextlib.contextmanager
     def working(self) -> Generator[None]:
-        """Around every request that must be finished before the server may end."""
+        """Count a request that must be finished before the server may stop."""
         self.in_flight += 1
         try:
             yield
@@ -103,11 +107,11 @@ class Server:
                 self._idle.set()
 
     async def drain(self, grace: float = GRACE) -> bool:
-        """Be unready at once, after a moment take no new requests, and wait for those in flight; whether all ended."""
+        """Report unready, reject new requests after `grace`, wait for those in flight; return whether all finished."""
         self.health.drain()
         await asyncio.sleep(grace)
         self.closed = True
-        _log.info("No new requests; %d are in flight", self.in_flight)
+        _log.info("No new requests are accepted; %d are in flight", self.in_flight)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.limits.shutdown_seconds):
                 while self.in_flight:
@@ -116,7 +120,7 @@ class Server:
         return not self.in_flight
 
     async def close(self) -> None:
-        """Release all connections, and write down what waits to be."""
+        """Close all connections and flush the audit file."""
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
         await self.scorer.aclose()
         if self.audit is not None:
@@ -124,7 +128,7 @@ class Server:
 
 
 def _audit(config: AuditConfig, worker: int) -> AuditLog | None:
-    """Each worker writes a file of its own, since only one may turn it over."""
+    """Open the audit file; each worker writes its own, because only one process may rotate a file."""
     if config.file is None:
         return None
     file = Path(config.file).expanduser()

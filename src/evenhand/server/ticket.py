@@ -1,4 +1,4 @@
-"""What is known of a request while it is worked on; at its end it becomes the event that all sinks see."""
+"""The state of one request while it is processed; at its end it becomes an event for all sinks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from evenhand.server.chat_api.wire import Stamp, spent, worst
 from evenhand.server.errors import RequestError
 from evenhand.server.telemetry.events import Event
 
-GONE = 499
-"""The status of a request whose client left before its answer; nobody is sent it."""
+CLIENT_CLOSED = 499
+"""Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
 SCORING = frozenset({"/v1/moderations", "/v1alpha1/comments:analyze"})
-"""Addresses where texts are scored, not answered."""
+"""Paths at which texts are scored, not answered."""
 _NO_ANSWER = Guarded("", {}, "stop", "passed")
 
 
 @dataclass(slots=True)
 class Ticket:
-    """One request; the handlers fill in what they learn."""
+    """One request; the handlers fill in its fields."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     time: float = field(default_factory=now)
@@ -36,7 +36,7 @@ class Ticket:
     first_segment: float | None = None
     answers: Sequence[Guarded] = ()
     sending: web.StreamResponse | None = None
-    """The stream that has begun."""
+    """The stream, once it has started."""
     fault: RequestError | None = None
 
     @property
@@ -44,7 +44,7 @@ class Ticket:
         return Stamp(self.id, int(self.time), self.route)
 
     def event(self, request: web.Request, status: int, *, texts: bool) -> Event:
-        """As the sinks see it; of several answers the worst is shown, what all took is summed."""
+        """Return the event for the sinks; of several answers it shows the worst, and the usage of all."""
         shown = worst(self.answers) if self.answers else _NO_ANSWER
         return Event(
             id=self.id,

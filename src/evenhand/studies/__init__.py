@@ -1,1 +1,1 @@
-"""Studies: arms of stored runs compared: estimates, paired effects, corrected p-values, conclusions."""
+"""Studies compare the arms of stored runs: estimates, paired effects, corrected p-values and conclusions."""

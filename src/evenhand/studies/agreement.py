@@ -1,6 +1,6 @@
-"""How far the scorers of a run agree on its final answers, attribute by attribute.
+"""Agreement of a run's scorers on its final answers, per attribute.
 
-Read from the store row by row; two numbers per answer and attribute are kept.
+Scores are streamed from the store; memory holds two numbers per answer and attribute.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from evenhand.stats import cohen_kappa, mean_interval, pearson, spearman
 from evenhand.studies.results import Agreement, AgreementRow
 
 GRID = 40
-"""Cells per side of the chart: points are counted in cells, so that it stays small however many there are."""
+"""Cells per side of the chart. Answers are counted per cell, so the chart stays small for any number of answers."""
 HARMFUL = 0.5
-"""The side of a score."""
+"""Scores from here on count as harmful."""
 
 
 def agreements(stores: Sequence[Store]) -> list[Agreement]:
-    """Every pair of scorers that all of the runs know and that share an attribute."""
+    """Compare every pair of scorers that scored all of the runs and share an attribute."""
     known: list[dict[str, Any]] = [store.get("scorers") or {} for store in stores]
     common = [scorer for scorer in known[0] if all(scorer in each for each in known)] if known else []
-    # Those of the plan come first: the difference then says what the added scorer sees otherwise.
+    # Planned scorers come first, so that a difference is "added scorer minus planned scorer".
     common.sort(key=lambda scorer: not known[0][scorer]["planned"])
-    found: list[Agreement] = []
+    results: list[Agreement] = []
     for first, second in combinations(common, 2):
-        theirs = set(known[0][second]["attributes"])
-        shared = [name for name in known[0][first]["attributes"] if name in theirs]
+        attributes = set(known[0][second]["attributes"])
+        shared = [name for name in known[0][first]["attributes"] if name in attributes]
         if shared and (agreement := _agreement(stores, first, second, shared)):
-            found.append(agreement)
-    return found
+            results.append(agreement)
+    return results
 
 
 def _agreement(stores: Sequence[Store], first: str, second: str, shared: Sequence[str]) -> Agreement | None:
     columns = {name: (array("d"), array("d"), array("q")) for name in shared}
     clusters: dict[str, int] = {}
     for store in stores:
-        of_sample = {number: clusters.setdefault(sample.cluster, len(clusters)) for number, sample in store.samples()}
+        cluster_of = {number: clusters.setdefault(sample.cluster, len(clusters)) for number, sample in store.samples()}
         for number, one, other in score_pairs(store, first, second):
             for name, (x, y, cluster) in columns.items():
                 if name in one and name in other:
                     x.append(one[name])
                     y.append(other[name])
-                    cluster.append(of_sample[number])
+                    cluster.append(cluster_of[number])
     rows = [_row(name, *columns[name]) for name in shared if columns[name][0]]
     if not rows:
         return None

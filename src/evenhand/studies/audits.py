@@ -1,4 +1,4 @@
-"""Audits beside the metrics: what a benchmark finds in all records of an arm at once, where it has more to say."""
+"""Audits: findings that a benchmark computes from all records of an arm at once, besides its metrics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from evenhand.methods.base import METHODS
 from evenhand.studies.results import ArmResult, Correction
 from evenhand.types import Record
 
-FOREMOST = 2
-"""The number of an audit's sentences that are among the conclusions."""
+MAIN_FINDINGS = 2
+"""Sentences of each audit that are repeated among the conclusions."""
 
 
 def has_audit(benchmark: Benchmark) -> bool:
@@ -20,13 +20,13 @@ def has_audit(benchmark: Benchmark) -> bool:
 
 
 def check_iterations(benchmark: Benchmark, iterations: bool) -> None:
-    """What an audited benchmark finds on the way is in its audit; an iteration's answers have no grade there."""
+    """Refuse `--iterations` for audited benchmarks, which do not grade the answers of single iterations."""
     if iterations and has_audit(benchmark):
-        raise PlanError(f"What {benchmark.name} finds after each round is in its audit; remove --iterations.")
+        raise PlanError(f"{benchmark.name} reports each round in its audit. Remove --iterations.")
 
 
 class Audits:
-    """The records of the arms, kept if the benchmark audits them."""
+    """Collects the records of each arm if the benchmark audits them."""
 
     def __init__(self, benchmark: Benchmark, arms: Collection[str]) -> None:
         self._benchmark = benchmark
@@ -38,34 +38,34 @@ class Audits:
             self._records[arm].append(record)
 
     def of(self, arm: str) -> Audit | None:
-        """The audit of an arm; None where there is nothing to audit."""
+        """Return the audit of an arm, or None without records to audit."""
         records = self._records.get(arm)
         return self._benchmark.audit(records) if records else None
 
 
-def foremost_findings(arms: Sequence[ArmResult]) -> list[str]:
-    """What matters most about each arm that was audited."""
-    return [f"{arm.label}: {' '.join(arm.audit.sentences[:FOREMOST])}" for arm in arms if arm.audit]
+def main_findings(arms: Sequence[ArmResult]) -> list[str]:
+    """Return the most important findings of each audited arm."""
+    return [f"{arm.label}: {' '.join(arm.audit.sentences[:MAIN_FINDINGS])}" for arm in arms if arm.audit]
 
 
 def corrections(benchmark: Benchmark, arms: Sequence[ArmResult]) -> list[Correction]:
-    """Every audited mitigation beside the arm of the same models and seed that does the same without it."""
-    found: list[Correction] = []
+    """Compare every audited mitigation with its baseline: the arm without it, with the same models and seed."""
+    results: list[Correction] = []
     for after in arms:
         before = None if after.audit is None else _baseline(after, arms)
         if after.audit is not None and before is not None and before.audit is not None:
-            found.append(Correction(before.id, after.id, benchmark.over_corrections(before.audit, after.audit)))
-    return found
+            results.append(Correction(before.id, after.id, benchmark.over_corrections(before.audit, after.audit)))
+    return results
 
 
 def _baseline(after: ArmResult, arms: Sequence[ArmResult]) -> ArmResult | None:
-    alike = [each for each in arms if (each.models, each.seed) == (after.models, after.seed)]
-    by_method: Mapping[str, ArmResult] = {each.method: each for each in reversed(alike)}
+    same_setup = [each for each in arms if (each.models, each.seed) == (after.models, after.seed)]
+    by_method: Mapping[str, ArmResult] = {each.method: each for each in reversed(same_setup)}
     return next((by_method[name] for name in _baselines(after.method) if name in by_method), None)
 
 
 def _baselines(method: str) -> tuple[str, ...]:
     try:
         return METHODS.get(method).baselines
-    except UnknownNameError:  # a stored run outlives the package of its method
+    except UnknownNameError:  # the package of a stored run's method may be uninstalled
         return ()

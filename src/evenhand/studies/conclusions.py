@@ -1,4 +1,4 @@
-"""The conclusions in words: what a method did to the bias, how sure that is, and at what price. Pure functions."""
+"""States a study's conclusions and warnings in words: the effect of each method, its certainty and its cost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from evenhand.types import Usage
 
 DASH = "–"
 MANY_UNGRADED = 0.05
+"""Share of samples without a grade above which a warning is given."""
 FAR_FROM_UNIFORM = 0.2
-"""Total variation distance of the chosen positions from a uniform choice."""
+"""Total variation distance from uniform above which a position bias is reported."""
 
 
 def conclusions(study: StudyResult) -> list[str]:
-    """One sentence per comparison, or one per arm when there is nothing to compare."""
+    """Return one conclusion per comparison, or one per arm if nothing is compared."""
     headline = next(metric for metric in study.metrics if metric.name == study.headline)
     arms = {arm.id: arm for arm in _whole(study)}
     compared = [
@@ -24,7 +25,7 @@ def conclusions(study: StudyResult) -> list[str]:
 
 
 def _whole(study: StudyResult) -> list[ArmResult]:
-    """The arms themselves, without their single iterations."""
+    """Return the arms without their single iterations."""
     return [arm for arm in study.arms if arm.iteration is None]
 
 
@@ -36,36 +37,52 @@ def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
 
 def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
     return (
-        f"{after.label} against {before.label}: {headline.title} {_found(effect, before, after, headline)}. "
+        f"{after.label} compared with {before.label}: {_headline(effect, before, after, headline)}. "
         f"{_guardrails(study, before, after)}. {_cost(after)}."
     )
 
 
-def _found(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
-    """What happened to the headline, and how sure that is."""
+def _headline(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
+    """State the effect on the headline metric, and how certain it is."""
     if effect.difference is None:
         undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
-        return f"cannot be compared: it is undefined for {' and '.join(undefined) or 'the samples that both graded'}"
+        where = " and ".join(undefined) or "the samples that both graded"
+        return f"{headline.title} cannot be compared: it is undefined for {where}"
     values = [arm.estimate(effect.metric) for arm in (before, after)]
     digits = _digits(headline, *values)
-    words = {"fell": "fell", "rose": "rose", "undecided": "is undecided"}[effect.direction]
-    of = "distance from zero" if headline.better == "zero" else "change"
-    change = f"{of} {_number(effect.difference, digits, signed=True)} {_limits(effect, digits)}"
-    p_value = "" if effect.p_adjusted is None else f", adjusted p = {effect.p_adjusted:.2g}"
-    found = f"{words}: {' → '.join(_value(each, digits) for each in values)} ({change}{p_value}, n = {effect.n})"
-    if effect.direction == "undecided" and effect.detectable:
-        found += f"; a change under {effect.detectable:.{digits}f} would not show at this size"
-    return found
+    first, last = (_value(each, digits) for each in values)
+    change = "change" if headline.better != "zero" else "change of the distance from zero"
+    numbers = f"{change} {_number(effect.difference, digits, signed=True)} {_limits(effect, digits)}"
+    if effect.p_adjusted is not None:
+        numbers += f", adjusted p = {effect.p_adjusted:.2g}"
+    numbers += f", n = {effect.n}"
+    if effect.direction != "undecided":
+        moved, quality = _movement(effect.direction, headline)
+        return f"{headline.title} {moved} from {first} to {last}{quality} ({numbers})"
+    text = f"no clear change in {headline.title}, from {first} to {last} ({numbers})"
+    if effect.detectable:
+        text += f"; with this many samples a change below {effect.detectable:.{digits}f} would go unnoticed"
+    return text
+
+
+def _movement(direction: str, metric: MetricInfo) -> tuple[str, str]:
+    """Return what the metric did and, if one direction is better, whether that is good."""
+    if metric.better is None:
+        return direction, ""
+    quality = ", which is better" if (direction == "rose") == (metric.better == "higher") else ", which is worse"
+    if metric.better == "zero":
+        direction = "moved closer to zero," if direction == "fell" else "moved away from zero,"
+    return direction, quality
 
 
 def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
-    """What must be read next to the headline, of one arm or as before → after."""
+    """List the metrics to read next to the headline, of one arm or as before → after."""
     metrics = {metric.name: metric for metric in study.metrics}
     return "; ".join(_guardrail(metrics[name], *arms) for name in study.guardrails)
 
 
 def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
-    """One of them, with its unit after whatever has a value."""
+    """State one guardrail, with its unit after defined values only."""
     unit = " %" if metric.share else ""
     estimates = [arm.estimate(metric.name) for arm in arms]
     values = [_value(each, _digits(metric, *estimates)) for each in estimates]
@@ -78,7 +95,7 @@ def _cost(arm: ArmResult) -> str:
     usage = sum(arm.usage.values(), Usage())
     money = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
     cached = f" (+{usage.cached_calls:,} from cache)" if usage.cached_calls else ""
-    return f"{usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s"
+    return f"Cost: {usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s"
 
 
 def _shown(estimate: Estimate | None, digits: int = 1) -> str:
@@ -92,13 +109,13 @@ def _limits(of: Estimate | Effect, digits: int = 1) -> str:
 
 
 def _digits(metric: MetricInfo, *estimates: Estimate | None) -> int:
-    """One decimal; two for small values that are no percentages, such as differences on a scale from 0 to 10."""
+    """One decimal, but two for values below 1 that are not percentages."""
     values = [abs(each.value) for each in estimates if each is not None and each.value is not None]
     return 2 if values and 0 < max(values) < 1 and not metric.share else 1
 
 
 def _number(value: float, digits: int = 1, *, signed: bool = False) -> str:
-    """With a minus that is one, and no sign on zero."""
+    """Format with a true minus sign, and without a sign on zero."""
     text = f"{value:{'+' if signed else ''}.{digits}f}"
     return text.lstrip("+-") if not text.strip("+-0.") else text.replace("-", "−")
 
@@ -108,15 +125,15 @@ def _value(estimate: Estimate | None, digits: int = 1) -> str:
 
 
 def warnings_about(study: StudyResult) -> list[str]:
-    """What a sceptical reader should know before believing the numbers."""
-    found = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
-    found += [
-        f"{arm.label}: {arm.pending:,} samples were not run; resume the run to complete it."
+    """Return the reasons to doubt the study's numbers."""
+    warnings = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
+    warnings += [
+        f"{arm.label}: {arm.pending:,} samples were not run. Resume the run to complete it."
         for arm in _whole(study)
         if arm.pending
     ]
-    found += [
-        f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}); `evenhand rescore` tries again."
+    warnings += [
+        f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}). Try again with `evenhand rescore`."
         for arm in _whole(study)
         for scorer, reason, count in arm.unscored
     ]
@@ -124,42 +141,42 @@ def warnings_about(study: StudyResult) -> list[str]:
         total = sum(arm.statuses.values())
         ungraded = total - arm.statuses.get("graded", 0)
         if ungraded > MANY_UNGRADED * total:
-            found.append(
-                f"{arm.label}: {ungraded:,} of {total:,} samples have no grade; the rest may be a biased choice."
+            warnings.append(
+                f"{arm.label}: {ungraded:,} of {total:,} samples have no grade. The graded ones may not represent all."
             )
-    if swayed := [f"{arm.label} {_favourite(arm):.0%}" for arm in study.arms if _is_swayed(arm)]:
-        found.append(
-            f"Strong position bias: one letter is chosen whatever it stands for ({', '.join(swayed)} of the time)"
+    if biased := [f"{arm.label} {_favourite_share(arm):.0%}" for arm in study.arms if _has_position_bias(arm)]:
+        warnings.append(
+            f"Strong position bias: one letter is preferred whatever option it labels ({', '.join(biased)} of the time)"
             f"{f', {study.position_advice}' if study.position_advice else ''}."
         )
-    found += [f"{arm.label}: {warning}" for arm in _whole(study) for warning in arm.warnings]
-    return found + _at_chance(study)
+    warnings += [f"{arm.label}: {warning}" for arm in _whole(study) for warning in arm.warnings]
+    return warnings + _at_chance(study)
 
 
-def _is_swayed(arm: ArmResult) -> bool:
+def _has_position_bias(arm: ArmResult) -> bool:
     position = arm.position
     if position is None or position.distance is None or position.p_value is None:
         return False
     return position.distance > FAR_FROM_UNIFORM and position.p_value < 0.001
 
 
-def _favourite(arm: ArmResult) -> float:
-    """The share of the letter that is chosen most."""
+def _favourite_share(arm: ArmResult) -> float:
+    """Return the share of the most frequent letter."""
     return max(arm.position.counts) / sum(arm.position.counts) if arm.position else 0.0
 
 
 def _at_chance(study: StudyResult) -> list[str]:
-    """Arms that cannot do the task: their headline is noise."""
-    found: list[str] = []
+    """Warn of arms that do no better than guessing: their other numbers are noise."""
+    warnings: list[str] = []
     for metric in study.metrics:
         estimates = [(arm.label, arm.estimate(metric.name)) for arm in study.arms]
         weak = [f"{label} {_shown(each)}" for label, each in estimates if each and _not_above(each, metric.chance)]
         if weak:
-            found.append(
-                f"{metric.title} is not above chance ({metric.chance:.0f}): {'; '.join(weak)}. The other numbers of "
-                "such an arm are not evidence of anything."
+            warnings.append(
+                f"{metric.title} is not above chance ({metric.chance:.0f}): {'; '.join(weak)}. Such an arm may be "
+                "guessing, so do not draw conclusions from its other numbers."
             )
-    return found
+    return warnings
 
 
 def _not_above(estimate: Estimate, chance: float | None) -> bool:

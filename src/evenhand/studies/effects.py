@@ -1,4 +1,4 @@
-"""How arms differ from the baseline, sample by sample: paired differences with intervals and corrected tests."""
+"""Paired differences between each arm and the baseline, with intervals and corrected tests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from evenhand.studies.results import Effect
 from evenhand.studies.tally import ALL, Key, PairTally
 
 
-def compared(
+def paired_effects(
     benchmark: Benchmark,
     metrics: Sequence[Metric],
     reference: str,
     pairs: Mapping[str, PairTally],
     correction: str,
 ) -> list[Effect]:
-    """The arms in `pairs` against the reference, in two families that are corrected apart: the headline and guardrails
-    overall, and the headline group by group."""
+    """Compare the arms in `pairs` with the reference.
+
+    p-values are corrected in two separate families: headline and guardrails overall, and the headline by group.
+    """
     watched = {benchmark.headline, *benchmark.guardrails}
     overall: list[Effect] = []
     by_group: list[Effect] = []
@@ -50,12 +52,12 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         return np.abs(metric.statistic(sums))
 
     statistic = distance if metric.better == "zero" else metric.statistic
-    found = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
-    p_value, test = found.p_value, "clustered bootstrap"
+    bootstrap = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
+    p_value, test = bootstrap.p_value, "clustered bootstrap"
     if metric.share:
         p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
-    error = found.standard_error
-    values = (found.interval.estimate, found.interval.low, found.interval.high)
+    error = bootstrap.standard_error
+    values = (bootstrap.interval.estimate, bootstrap.interval.low, bootstrap.interval.high)
     difference, low, high = (None if value is None else value * metric.scale for value in values)
     return Effect(
         before=before,
@@ -70,14 +72,14 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         p_adjusted=None,
         correction=correction,
         test=test,
-        # Without any spread the size of what would show is not known, rather than 0.
+        # Without any spread the detectable difference is unknown, not 0.
         detectable=mde_from_standard_error(error) * metric.scale if error else None,
         direction="undecided",
     )
 
 
 def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:
-    """The family with adjusted p-values, and the direction that these and the interval agree on."""
+    """Adjust the p-values of a family; a direction needs both the p-value and the interval."""
     adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
     adjusted = adjust([effect.p_value for effect in effects])
     return [

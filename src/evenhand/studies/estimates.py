@@ -1,4 +1,4 @@
-"""A metric's value with its interval, from the sums of the clusters."""
+"""Estimates of metrics with confidence intervals, computed from the sums per cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESAMPLES = 2000
 
 
 def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
-    """The metric in one group, scaled for display."""
+    """Estimate the metric in one group, scaled for display."""
     key: Key = (metric.name, group)
     interval = _interval(metric, tally, key)
     scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
@@ -19,7 +19,7 @@ def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
 
 
 def groups_of(metric: str, tally: Tally) -> list[str]:
-    """The groups that the metric was counted in, all samples first."""
+    """Return the groups in which the metric was counted, `all` first."""
     groups = [group for name, group in tally.sums if name == metric]
     return sorted(groups, key=lambda group: (group != ALL, group))
 
@@ -31,7 +31,6 @@ def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
         return wilson(round(successes), round(trials))
     interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
     if metric.percent and interval.low == interval.high and interval.estimate in (0.0, 1.0):
-        # Resampling clusters that all agree gives no spread at all, which claims too much: that none of a few was
-        # otherwise does not show that none would be.
+        # Resampling clusters that all agree gives an interval of width 0, which is too confident for a small n.
         return wilson(round(interval.estimate) * interval.n, interval.n)
     return interval

@@ -1,6 +1,6 @@
-"""Exports of a run as plain tables: outcomes, turns or metrics, as CSV, Parquet or JSON Lines.
+"""Exports a run as plain tables (outcomes, turns, metrics, effects, evidence) in CSV, Parquet or JSON Lines.
 
-Outcomes carry no times and no costs unless asked for, so that the same plan, seed and cache give the same bytes.
+Outcomes omit times and costs by default, so that the same plan, seed and cache give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from evenhand.studies.study import study
 
 FORMATS = ("csv", "jsonl", "parquet")
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
-"""Rows that can be walked more than once, since a table's columns are known only after the last one."""
+"""Rows that can be iterated twice: the columns are known only after the last row."""
 TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
 
 
 def export(directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False) -> int:
-    """Write one table of the run to `target`, whole or not at all; returns the number of rows."""
+    """Write one table of the run to `target`, complete or not at all, and return the number of rows."""
     if table == "metrics":
         result = study([directory])
         rows = [{"arm": arm.label, **_plain(estimate)} for arm in result.arms for estimate in arm.estimates]
@@ -36,12 +36,12 @@ def export(directory: Path, table: str, file_format: str, target: Path, *, usage
         effects = [_plain(effect) for effect in study([directory]).effects]
         return write_table(lambda: effects, file_format, target)
     with open_sources([directory]) as (_, sources):
-        made: dict[str, Rows] = {
+        tables: dict[str, Rows] = {
             "outcomes": partial(_outcomes, sources, usage),
             "turns": partial(_turns, sources),
             "evidence": partial(_evidence, sources),
         }
-        return write_table(made[table], file_format, target)
+        return write_table(tables[table], file_format, target)
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -86,21 +86,21 @@ def _turns(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
 
 
 def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
-    """What was searched for and found, each query once: as JSON Lines, what the search `replay:FILE` answers from."""
+    """Yield every search query once with its results; as JSON Lines, this is the input of the search `replay:FILE`."""
     store = sources[0].store
     seen: set[str] = set()
     for number, _ in store.samples():
         for source in sources:
             stored = store.outcome(number, source.arm.number)
             passes: list[Any] = [] if stored is None or stored[3] is None else stored[3]["notes"].get("evidence", [])
-            for found in (found for each in passes for found in each.get("found", ())):
-                if found["query"] not in seen:
-                    seen.add(found["query"])
-                    yield found
+            for result in (result for each in passes for result in each.get("found", ())):
+                if result["query"] not in seen:
+                    seen.add(result["query"])
+                    yield result
 
 
 def write_table(rows: Rows, file_format: str, target: Path) -> int:
-    """Rows to a file beside `target` that takes its place when complete."""
+    """Write the rows to a temporary file that replaces `target` when complete."""
     unfinished = target.with_name(target.name + ".partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def write_table(rows: Rows, file_format: str, target: Path) -> int:
             count = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}[file_format](rows, file)
         unfinished.replace(target)
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}.") from error
+        raise StoreError(f"{target} cannot be written: {error}. Choose another path.") from error
     finally:
         unfinished.unlink(missing_ok=True)
     return count
@@ -150,12 +150,12 @@ def _write_parquet(rows: Rows, file: BinaryIO) -> int:
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All columns in the order in which they turn up; rows of different status have different ones."""
+    """Return all columns in order of appearance; rows of different status have different columns."""
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
 def _cell(value: Any) -> Any:
-    """A value that fits one cell; lists and maps become JSON."""
+    """Return a value for one cell; lists and mappings become JSON."""
     if isinstance(value, (list, tuple, dict)):
         return orjson.dumps(value).decode()
     return value

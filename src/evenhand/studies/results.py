@@ -1,4 +1,4 @@
-"""What a study found, as plain values: the only thing that tables, conclusions and reports read."""
+"""Results of a study as plain values: the only input of tables, conclusions and reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.types import Status, Usage
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One metric of one arm in one group (`all` or a breakdown); value None = undefined. Already scaled."""
+    """One metric of one arm in one group (`all` or a subgroup), scaled for display; value None = undefined."""
 
     metric: str
     group: str
@@ -25,21 +25,21 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """How to show a metric."""
+    """How to display a metric."""
 
     name: str
     title: str
     better: str | None
     """`higher`, `lower`, `zero` or None."""
     share: bool
-    """A percentage, printed as such, as against a score on a scale of its own."""
+    """Whether it is a percentage, rather than a score on its own scale."""
     chance: float | None = None
-    """What guessing gets, scaled."""
+    """The value that guessing gives, scaled."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionBias:
-    """How often each shown position was chosen; with shuffled options an unbiased reader is uniform."""
+    """How often each position was chosen. Options are shuffled, so an unbiased reader chooses uniformly."""
 
     counts: tuple[int, ...]
     p_value: float | None
@@ -57,24 +57,24 @@ class ArmResult:
     estimates: Sequence[Estimate]
     statuses: Mapping[Status, int]
     pending: int
-    """Samples of the plan that have not been run (a stopped run)."""
+    """Planned samples that have not been run, because the run was stopped."""
     reasons: Sequence[tuple[Status, str, int]]
     """Why samples were not graded: (status, reason, count), most frequent first."""
     usage: Mapping[str, Usage]
-    """By model role."""
+    """Usage by model role."""
     seconds: float
-    """The arm's part of the run's wall time."""
+    """The arm's share of the run's wall time."""
     position: PositionBias | None = None
     confusion: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """Expected kind of answer → kind given → count."""
+    """Expected kind of answer → given kind → count."""
     iteration: int | None = None
-    """After which iteration of the method; None for the final results."""
+    """The iteration whose answers are counted; None for the final answers."""
     unscored: Sequence[tuple[str, str, int]] = ()
     """Why answers have no score: (scorer, reason, count)."""
     audit: Audit | None = None
-    """What the benchmark found in all its records at once, where it audits them."""
+    """The benchmark's audit of the arm's records, if it makes one."""
     warnings: Sequence[str] = ()
-    """What its estimates warn of, by its benchmark."""
+    """The benchmark's warnings about the arm's estimates."""
 
     @property
     def method(self) -> str:
@@ -95,9 +95,9 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A paired difference, after − before, on the samples that both arms graded. Already scaled.
+    """A paired difference, after − before, on the samples graded in both arms, scaled for display.
 
-    For metrics whose best value is zero it is the difference of the distances from zero.
+    For metrics whose best value is zero, it is the difference of the distances from zero.
     """
 
     before: str
@@ -114,14 +114,14 @@ class Effect:
     test: str
     """`clustered bootstrap` or `exact McNemar`."""
     detectable: float | None
-    """The smallest difference that this many samples would show with 80 % power."""
+    """Minimum detectable difference at 80 % power."""
     direction: str
-    """`fell`, `rose` or `undecided`; for metrics whose best value is zero it is the distance from zero that moves."""
+    """`fell`, `rose` or `undecided`; for metrics whose best value is zero, the direction of the distance from zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationResult:
-    """An arm as it stood after one iteration of its method; results that were final by then are carried forward."""
+    """An arm's results after one iteration of its method; answers that were already final are carried forward."""
 
     arm: str
     iteration: int
@@ -129,7 +129,7 @@ class IterationResult:
     estimates: Sequence[Estimate]
     """The headline and its guardrails, over all samples."""
     reached: int
-    """Samples whose method got as far as this iteration."""
+    """Samples that reached this iteration."""
     of: int
     """Samples that were run."""
 
@@ -139,7 +139,7 @@ class IterationResult:
 
 @dataclass(frozen=True, slots=True)
 class AgreementRow:
-    """How far two scorers agree about one attribute; None = undefined."""
+    """Agreement of two scorers on one attribute; None = undefined."""
 
     attribute: str
     n: int
@@ -150,26 +150,26 @@ class AgreementRow:
     low: float | None
     high: float | None
     same_side: float
-    """The share of answers that both put on the same side of 0.5."""
+    """Share of answers that both scorers put on the same side of 0.5."""
     kappa: float | None
-    """The same beyond chance."""
+    """Cohen's kappa of the same: agreement beyond chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two scorers agree on the final answers of a run."""
+    """Agreement of two scorers on the final answers of a run."""
 
     first: str
     second: str
     rows: Sequence[AgreementRow]
     grid: int
     cells: Sequence[tuple[int, int, int]]
-    """(cell by the first, cell by the second, answers in it) for the first row's attribute; cells are 1 / grid wide."""
+    """(cell of the first, cell of the second, answers) for the first row's attribute; a cell is 1 / grid wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A mitigation (`after`) beside the arm without it, and what it turned around."""
+    """A mitigation (`after`) compared with the arm without it (`before`), and the gaps that it reversed."""
 
     before: str
     after: str
@@ -178,7 +178,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """Everything a report shows, apart from the single samples."""
+    """Everything that a report shows, except the single samples."""
 
     title: str
     benchmark: str
@@ -189,26 +189,26 @@ class StudyResult:
     arms: Sequence[ArmResult]
     effects: Sequence[Effect]
     verdicts: Sequence[str]
-    """What follows, in whole sentences."""
+    """The conclusions in whole sentences."""
     warnings: Sequence[str]
     provenance: Mapping[str, Any]
-    """The plan, versions and hashes: how it was made."""
+    """Plan, versions and hashes of each run."""
     scorers: Sequence[str] = ()
-    """The scorers whose scores count, by id."""
+    """Ids of the scorers whose scores count."""
     scoring: Usage = Usage()
-    """What the scorers' own calls took."""
+    """Usage of the scorers' own calls."""
     by_iteration: Sequence[IterationResult] = ()
     agreements: Sequence[Agreement] = ()
     corrections: Sequence[Correction] = ()
     report_sections: Sequence[str] = ()
     """Sections that the benchmark adds to the report."""
     position_advice: str = ""
-    """How the warning about a strong preference for a position ends."""
+    """End of the warning about a strong position bias."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A turn as the sample browser shows it."""
+    """A turn as shown in the sample browser."""
 
     agent: str
     role: str
@@ -226,7 +226,7 @@ class ShownTurn:
 
 @dataclass(frozen=True, slots=True)
 class ShownSnapshot:
-    """The answer as it stood after one iteration, and what the method noted about it."""
+    """The answer after one iteration, with the method's notes."""
 
     iteration: int
     text: str
@@ -235,7 +235,7 @@ class ShownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ShownOutcome:
-    """How one arm dealt with one sample."""
+    """The outcome of one sample in one arm."""
 
     arm: str
     status: Status

@@ -1,4 +1,4 @@
-"""Single samples with all that happened to them, for the report's browser and for `evenhand show`."""
+"""Single samples with their outcomes and turns, for the report's sample browser and for `evenhand show`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from evenhand.types import Record, Sample, Turn
 def shown_samples(
     directories: Sequence[Path], most: int = 300, *, scorers: Sequence[str] = ()
 ) -> Iterator[ShownSample]:
-    """Up to `most` samples, those worth a look first: without a grade, then judged differently by the arms.
+    """Yield up to `most` samples, mixing samples without a grade, samples on which arms differ, and the rest.
 
-    `scorers` names scorers whose scores are shown instead of the planned ones'.
+    `scorers` names scorers whose scores are shown instead of those of the planned scorers.
     """
     with open_sources(directories, scorers=scorers) as (runs, sources):
         benchmark = runs[0].benchmark()
-        interest: tuple[list[str], ...] = ([], [], [])
+        by_interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources):
-            kind = interest[_interest(records)]
-            if len(kind) < most:
-                kind.append(sample.id)
-        # A third each, so that a run full of failures still shows what went well; spare room goes to the rest.
+            ids = by_interest[_interest(records)]
+            if len(ids) < most:
+                ids.append(sample.id)
+        # A third each, so that a run full of failures still shows successes; free places go to the others.
         share = most // 3
-        chosen = [each for kind in interest for each in kind[:share]]
-        chosen += [each for kind in interest for each in kind[share:]]
+        chosen = [each for ids in by_interest for each in ids[:share]]
+        chosen += [each for ids in by_interest for each in ids[share:]]
         for sample_id in sorted(chosen[:most]):
             yield shown_sample(sources, sample_id, benchmark.group_key)
 
 
 def find_sample(directory: Path, sample_id: str) -> ShownSample:
-    """One sample of one run by its id."""
+    """Return one sample of a run by its id."""
     with open_sources([directory]) as (runs, sources):
         return shown_sample(sources, sample_id, runs[0].benchmark().group_key)
 
@@ -44,10 +44,10 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
     sample: Sample | None = None
     outcomes: list[ShownOutcome] = []
     for source in sources:
-        found = source.store.find_sample(sample_id)
-        if found is None:
+        stored = source.store.find_sample(sample_id)
+        if stored is None:
             continue
-        number, sample = found
+        number, sample = stored
         shown = _outcome(source, number, sample)
         if shown is not None:
             outcomes.append(shown)
@@ -68,6 +68,7 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
 
 
 def _interest(records: dict[str, Record]) -> int:
+    """0 if an arm has no grade, 1 if the arms differ, 2 otherwise."""
     if any(record.status != "graded" for record in records.values()):
         return 0
     choices = {str((record.grade or {}).get("choice")) for record in records.values()}
@@ -94,7 +95,7 @@ def _outcome(source: ArmSource, number: int, sample: Sample) -> ShownOutcome | N
 
 
 def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
-    """The grade without what only the metrics can read, such as lists of hashes."""
+    """Return the grade without values that only metrics use, such as lists of hashes."""
     return {
         name: round(value, 4) if isinstance(value, float) else value
         for name, value in grade.items()
@@ -103,7 +104,7 @@ def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_text(result: Any) -> str:
-    """What the model said, whatever kind of result it was taken for."""
+    """Return the model's text for any kind of result."""
     value = result["value"]
     return str(value["raw"] if result["type"] == "Unscored" else value["text"])
 

@@ -1,6 +1,6 @@
-"""The study: what stored runs show, each arm by itself and each against the baseline, sample by sample.
+"""Computes a study of stored runs: every arm by itself and paired with the baseline.
 
-Everything is computed from the store in one pass; no model is called.
+Everything is read from the store in one pass; no model is called.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from evenhand.runs.scores import refined
 from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, steps_of, walk
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
-from evenhand.studies.audits import Audits, check_iterations, corrections, foremost_findings, has_audit
+from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
 from evenhand.studies.conclusions import conclusions, warnings_about
-from evenhand.studies.effects import compared
+from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
 from evenhand.studies.tally import ALL, PairTally, Tally
@@ -37,8 +37,8 @@ def study(
 ) -> StudyResult:
     """Study one run directory, or several of the same benchmark side by side.
 
-    `scorers` names scorers that count instead of the planned ones; `iterations` adds an arm for the results after
-    each iteration of the methods that iterate.
+    `scorers` names scorers to use instead of the planned ones; `iterations` adds an arm for the results after each
+    iteration of the methods that iterate.
     """
     with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
         benchmark = runs[0].benchmark()
@@ -47,13 +47,13 @@ def study(
 
 
 def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
-    """The arm that others are compared with: the one asked for, else the first `default`, else the first."""
+    """Return the arm to compare with: the requested one, else the first `default`, else the first."""
     if wanted is None:
         return next((each for each in sources if each.arm.method.name == "default"), sources[0])
     for each in sources:
         if wanted in (each.id, each.label, each.arm.method.name):
             return each
-    raise PlanError(f"There is no arm {wanted!r}; there are {', '.join(each.label for each in sources)}.")
+    raise PlanError(f"There is no arm {wanted!r}. Choose one of {', '.join(each.label for each in sources)}.")
 
 
 def _compute(
@@ -93,7 +93,7 @@ def _compute(
                 pairs[source_id].add(records[reference.id], record)
     for tally in (*alone.values(), *pairs.values()):
         tally.finish()
-    # Metrics of things that no method of this study does would only be in the way.
+    # Hide metrics that do not apply to any method of this study.
     metrics = [m for m in metrics if m.name in main or any((m.name, ALL) in alone[each.id].sums for each in sources)]
     arms = [
         replace(
@@ -105,7 +105,7 @@ def _compute(
         for source in sources
     ]
     arms = [replace(arm, warnings=benchmark.warnings(arm.estimate)) if arm.iteration is None else arm for arm in arms]
-    effects = compared(benchmark, metrics, reference.id, pairs, correction)
+    effects = paired_effects(benchmark, metrics, reference.id, pairs, correction)
     result = StudyResult(
         title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
         benchmark=benchmark.name,
@@ -134,7 +134,7 @@ def _compute(
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
     return replace(
         result,
-        verdicts=[*foremost_findings(arms), *conclusions(result)],
+        verdicts=[*main_findings(arms), *conclusions(result)],
         warnings=[*caveats, *warnings_about(result)],
     )
 
@@ -182,7 +182,7 @@ def _arm_result(
         statuses=dict(statuses),
         pending=(store.get("samples") or 0) - sum(statuses.values()),
         reasons=store.reasons(number) if whole else (),
-        # What an iteration took is part of what its arm took, and not known apart.
+        # The usage of a single iteration is part of its arm's usage and is not recorded separately.
         usage=store.usage(number) if whole else {},
         seconds=store.seconds(number) if whole else 0.0,
         iteration=None if whole else source.iteration,

@@ -1,5 +1,7 @@
-"""Sums by group and cluster, gathered in one pass over the records: all that the statistics need, however many
-samples there are. Metrics of whole clusters see one cluster's records at a time."""
+"""Sums per metric, group and cluster, computed in one pass over the records.
+
+Memory does not grow with the number of samples: cluster-level metrics see one cluster's records at a time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def _vectors() -> dict[Key, dict[str, NDArray[np.float64]]]:
 
 @dataclass(slots=True)
 class _Current(Generic[T]):
-    """What was seen of the cluster at hand."""
+    """The records of the current cluster."""
 
     cluster: str | None = None
     seen: list[tuple[str, T]] = field(default_factory=list[tuple[str, T]])
@@ -36,18 +38,18 @@ class _Current(Generic[T]):
     finished: set[str] = field(default_factory=set[str])
 
     def starts(self, cluster: str) -> bool:
-        """Whether the cluster is another one than that at hand, which must then be finished first."""
+        """Whether this is a new cluster, so that the current one must be finished first."""
         if cluster == self.cluster:
             return False
         if cluster in self.finished:
             raise ValueError(
-                f"The records of the cluster {cluster!r} do not follow each other, so a metric of whole clusters would "
-                "be wrong; the ids of its samples must stand together when sorted."
+                f"The records of the cluster {cluster!r} are not consecutive, so cluster-level metrics would be wrong. "
+                "Choose sample ids that keep a cluster together when sorted."
             )
         return True
 
     def take(self) -> dict[str, list[T]]:
-        """All that was seen, and the same by group; nothing is at hand afterwards."""
+        """Return the current cluster's records, all and by group, and start afresh."""
         by_group: dict[str, list[T]] = {}
         for group, each in self.seen:
             by_group.setdefault(ALL, []).append(each)
@@ -61,9 +63,9 @@ class _Current(Generic[T]):
 
 @dataclass(slots=True)
 class Tally:
-    """Per metric and group, the sums of each cluster and the number of records (of clusters where those are counted).
+    """Sums per metric, group and cluster, and the number of records (of clusters for cluster-level metrics).
 
-    Records come by sample id; `finish` is to be called after the last.
+    Add records in the order of sample ids, and call `finish` after the last.
     """
 
     metrics: Sequence[Metric]
@@ -73,7 +75,7 @@ class Tally:
     _current: _Current[Record] = field(default_factory=_Current[Record])
 
     def add(self, record: Record) -> None:
-        """Count one record in every metric it belongs to, overall and in its group."""
+        """Count one record in every metric to which it belongs, overall and in its group."""
         group = _group(record, self.group_key)
         for metric in _counting(self.metrics):
             added = metric.count(record)
@@ -87,7 +89,7 @@ class Tally:
             self._current.seen.append((group, record))
 
     def finish(self) -> None:
-        """Count the last cluster in the metrics of whole clusters."""
+        """Count the last cluster in the cluster-level metrics."""
         for group, records in self._current.take().items():
             for metric in _gathering(self.metrics):
                 added = _gathered(metric, [record for record in records if metric.count(record) is not None])
@@ -103,20 +105,20 @@ class Tally:
             clusters[cluster] = np.array(added, dtype=np.float64)
 
     def table(self, key: Key) -> NDArray[np.float64]:
-        """Clusters × sums, in the order in which the clusters were first seen."""
+        """Return clusters × sums, in the order in which the clusters first appeared."""
         return np.array(list(self.sums[key].values()), dtype=np.float64)
 
 
 @dataclass(slots=True)
 class PairTally:
-    """The same for two arms, over the samples that count in both: rows are clusters, first before, then after."""
+    """Tallies of two arms (`before`, `after`) over the samples that count in both."""
 
     metrics: Sequence[Metric]
     group_key: str
     before: Tally = field(init=False)
     after: Tally = field(init=False)
     only_before: Counter[Key] = field(default_factory=Counter[Key])
-    """Successes of `before` alone (shares only), for McNemar's test."""
+    """Samples that succeeded only in `before` (shares only), for McNemar's test."""
     only_after: Counter[Key] = field(default_factory=Counter[Key])
     _current: _Current[tuple[Record, Record]] = field(default_factory=_Current[tuple[Record, Record]])
 
@@ -125,7 +127,7 @@ class PairTally:
         self.after = Tally(self.metrics, self.group_key)
 
     def add(self, before: Record, after: Record) -> None:
-        """Count one sample in every metric that it belongs to in both arms, overall and in its group."""
+        """Count one sample in every metric to which it belongs in both arms, overall and in its group."""
         group = _group(before, self.group_key)
         for metric in _counting(self.metrics):
             first, second = metric.count(before), metric.count(after)
@@ -138,7 +140,7 @@ class PairTally:
             self._current.seen.append((group, (before, after)))
 
     def finish(self) -> None:
-        """Count the last cluster in the metrics of whole clusters."""
+        """Count the last cluster in the cluster-level metrics."""
         for group, pairs in self._current.take().items():
             for metric in _gathering(self.metrics):
                 both = [pair for pair in pairs if all(metric.count(record) is not None for record in pair)]

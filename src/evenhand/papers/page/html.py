@@ -8,7 +8,7 @@ from itertools import groupby
 from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.page.histogram import histograms
 from evenhand.papers.page.points import charts
-from evenhand.reports.charts import Part, arm_class, stacked_on, tick_labels
+from evenhand.reports.charts import AxisSegment, arm_class, stacked_on, tick_labels
 from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.format import estimate_text, finite, number
 from evenhand.reports.html import page as whole_page
@@ -188,7 +188,7 @@ def _figure(shown: Figure) -> Html:
         texts = [f"{part}: {estimate_text(each)}" for part, each in zip(shown.parts, bar.parts, strict=True)]
         name = tag("span", tag("span", _titled(bar.name)), tag("small", bar.setting), class_="row-name")
         parts = [
-            Part(_FIRST_COLOUR + i, finite(each.value) or 0.0, text)
+            AxisSegment(_FIRST_COLOUR + i, finite(each.value) or 0.0, text)
             for i, (each, text) in enumerate(zip(bar.parts, texts, strict=True))
         ]
         label = f"{bar.name} {bar.setting}. {'; '.join(texts)}"

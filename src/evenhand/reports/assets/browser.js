@@ -10,7 +10,7 @@
   const control = (name) => document.getElementById("sample-" + name);
   const PAGE = 100;
   const SVG = "http://www.w3.org/2000/svg";
-  let found = [];
+  let matching = [];
   let shown = 0;
 
   const make = (name, className, ...children) => {
@@ -89,21 +89,21 @@
     return make("li", "", button);
   };
   const grow = () => {
-    list.append(...found.slice(shown, shown + PAGE).map(item));
-    shown = Math.min(found.length, shown + PAGE);
-    more.hidden = shown >= found.length;
+    list.append(...matching.slice(shown, shown + PAGE).map(item));
+    shown = Math.min(matching.length, shown + PAGE);
+    more.hidden = shown >= matching.length;
   };
   const refresh = () => {
-    found = data.samples.filter(matches);
+    matching = data.samples.filter(matches);
     shown = 0;
     list.replaceChildren();
     list.parentElement.scrollTop = 0;
     grow();
     const all = plural(data.samples.length, "sample");
-    control("count").textContent = found.length === data.samples.length ? all : found.length + " of " + all;
+    control("count").textContent = matching.length === data.samples.length ? all : matching.length + " of " + all;
     const first = list.querySelector("button");
-    if (first) open(found[0], first, false);
-    else detail.replaceChildren(make("p", "nothing", "No sample matches. Take a filter away to see more."));
+    if (first) open(matching[0], first, false);
+    else detail.replaceChildren(make("p", "nothing", "No sample matches. Remove a filter to see more."));
   };
   const step = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -112,7 +112,7 @@
     const buttons = [...list.querySelectorAll("button")];
     const place = Math.min(buttons.length - 1, Math.max(0, buttons.indexOf(event.target) + by));
     buttons[place].focus();
-    open(found[place], buttons[place], false);
+    open(matching[place], buttons[place], false);
   };
 
   // One sample
@@ -130,12 +130,12 @@
     });
     return make("ul", "choices", ...rows);
   };
-  const said = (kind, who, text) => {
+  const bubble = (kind, who, text) => {
     const pre = make("pre", "", text);
     pre.tabIndex = 0;
     return make("div", "say " + kind, make("span", "", who), pre);
   };
-  // What a turn repeats of the turn before is folded away, so that the trace reads on instead of starting over.
+  // Messages repeated from the previous turn are collapsed, so that only new ones are shown.
   const repeated = (turn, before) => {
     let n = 0;
     while (before && n < turn.messages.length - 1 && n < before.messages.length) {
@@ -150,17 +150,17 @@
       plural(turn.tokens, "token"),
       turn.cached ? "from the cache" : turn.latency.toFixed(1) + " s",
     ];
-    const said_ = turn.messages.map(([role, text]) => said("", role, text));
+    const messages = turn.messages.map(([role, text]) => bubble("", role, text));
     const same = repeated(turn, before);
-    const old = same ? folded("As in the turn before: " + plural(same, "message"), ...said_.slice(0, same)) : null;
+    const old = same ? folded("Same as in the previous turn: " + plural(same, "message"), ...messages.slice(0, same)) : null;
     const outputs = turn.outputs.map((text, i) =>
-      said("output", turn.outputs.length > 1 ? "answer " + (i + 1) : "answer", text || "(nothing)"),
+      bubble("output", turn.outputs.length > 1 ? "answer " + (i + 1) : "answer", text || "(nothing)"),
     );
     const model = make("span", "", " – " + turn.role + ", " + turn.model);
     const head = make("p", "turn-head", number + ". " + turn.agent, model);
     const meta = make("p", "turn-meta", facts.join(" · "));
-    const error = turn.error === null ? null : said("error", "error", turn.error);
-    return make("div", "turn", head, meta, old, ...said_.slice(same), ...outputs, error);
+    const error = turn.error === null ? null : bubble("error", "error", turn.error);
+    return make("div", "turn", head, meta, old, ...messages.slice(same), ...outputs, error);
   };
   const trace = (outcome) => {
     const turns = outcome.turns;
@@ -170,12 +170,12 @@
     return folded(title, ...turns.map((turn, i) => turnView(turn, turns[i - 1], i + 1)));
   };
   const change = (outcome) => {
-    const after = said("output", "After", outcome.answer || "(nothing)");
-    return make("div", "change", said("", "Before", outcome.before || "(nothing)"), after);
+    const after = bubble("output", "After", outcome.answer || "(nothing)");
+    return make("div", "change", bubble("", "Before", outcome.before || "(nothing)"), after);
   };
   const MARKS = new Map([[true, "✓"], [false, "✗"], [null, "?"]]);
   const stepView = (step) => {
-    if (step.kind === "answer") return make("li", "step", said("", step.who, step.text || "(nothing)"));
+    if (step.kind === "answer") return make("li", "step", bubble("", step.who, step.text || "(nothing)"));
     const critic = step.kind === "critic";
     const mood = critic ? " " + { true: "content", false: "unhappy", null: "unable" }[step.passed] : "";
     const sign = critic ? make("span", "sign", MARKS.get(step.passed)) : null;
@@ -217,7 +217,7 @@
       ...sample.outcomes.map(outcomeView),
     );
     detail.scrollTop = 0;
-    // On a narrow screen the detail lies under the list: a chosen sample should come into view.
+    // On a narrow screen the detail is below the list, so scroll to the chosen sample.
     if (byPointer && getComputedStyle(back).display !== "none") detail.scrollIntoView({ block: "start" });
   };
 

@@ -1,5 +1,5 @@
 "use strict";
-// The page as a whole: light and dark, the place in the navigation, the metric that the group chart shows.
+// The page: light and dark theme, the current section in the navigation, the metric of the group chart.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");

@@ -1,6 +1,6 @@
-"""Charts as inline SVG: places along x are percentages, so a chart fits any width without scaling its text.
+"""Charts as inline SVG. Horizontal positions are percentages, so a chart fits any width without scaling its text.
 
-Colours and shapes come from the stylesheet (`arm-0` …) and from the sprite that the page holds once.
+Colours come from the stylesheet (`arm-0` …), shapes from the sprite that every page contains once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evenhand.reports.view import PALETTE_SIZE
 LANE = 16
 STRIP_MARGIN = 7
 SIDE = 3.0
-"""Per cent of the width kept free on either side, so that marks at the ends stay inside."""
+"""Margin on either side in per cent of the width, so that marks at the ends stay inside."""
 
 _SHAPES = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
@@ -39,31 +39,31 @@ class Lane:
     low: float | None
     high: float | None
     text: str
-    """What a reader who points at it is told."""
+    """The tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a stacked bar."""
+    """One segment of a stacked bar that fills the width."""
 
     kind: str
-    """The class suffix that colours it."""
+    """The suffix of the CSS class that sets the colour."""
     count: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a bar that stands on an axis."""
+class AxisSegment:
+    """One segment of a stacked bar on an axis."""
 
     arm: int
-    """The colour."""
+    """The index of the arm whose colour it has."""
     value: float
     text: str
 
 
 def sprite() -> Html:
-    """The shapes of the arms, defined once for the whole page."""
+    """Return the shapes of the arms, defined once for the whole page."""
     shapes = [tag("path", id=f"mark-{i}", d=path) for i, path in enumerate(_SHAPES)]
     return tag("svg", tag("defs", shapes), class_="sprite", width=0, height=0, aria_hidden="true")
 
@@ -73,40 +73,40 @@ def arm_class(index: int) -> str:
 
 
 def legend_mark(index: int) -> Html:
-    """An arm's mark for use in running text and tables."""
+    """Return an arm's mark for use in text and tables."""
     shape = _use(index, "8", 8)
     return tag("svg", shape, class_="mark", width=16, height=16, aria_hidden="true")
 
 
 def strip(axis: Axis, lanes: Sequence[Lane], label: str, margin: int = STRIP_MARGIN) -> Html:
-    """Dots with whiskers, one lane per arm, on the axis's grid."""
+    """Draw dots with whiskers, one lane per arm, on the axis's grid."""
     height = 2 * margin + LANE * len(lanes)
     rows = [_lane(axis, lane, margin + LANE * (i + 0.5)) for i, lane in enumerate(lanes)]
     return _svg(height, label, _grid(axis, height), rows, class_="strip")
 
 
 def tick_labels(axis: Axis) -> Html:
-    """The numbers of the axis, as a strip of its own above or below the others."""
+    """Draw the numbers of the axis as a separate strip."""
     texts = [tag("text", number(t, axis.digits), x=_x(axis, t), y=14, class_="tick middle") for t in axis.ticks]
     return tag("svg", texts, class_="strip ticks", width="100%", height=20, aria_hidden="true")
 
 
 def bar(fraction: float, reference: float | None, kind: str, label: str) -> Html:
-    """A horizontal bar of a 0–1 fraction, with a mark where the reference lies."""
-    parts: list[Node] = [
+    """Draw a horizontal bar of a fraction from 0 to 1, with a mark at the reference."""
+    shapes: list[Node] = [
         tag("rect", x=0, y=3, width="100%", height=12, rx=2, class_="track"),
         tag("rect", x=0, y=3, width=_percent(100 * fraction), height=12, rx=2, class_=kind),
     ]
     if reference is not None:
         x = _percent(100 * reference)
-        parts.append(tag("line", x1=x, x2=x, y1=0, y2=18, class_="reference"))
-    return _svg(18, label, parts, class_="bar")
+        shapes.append(tag("line", x1=x, x2=x, y1=0, y2=18, class_="reference"))
+    return _svg(18, label, shapes, class_="bar")
 
 
 def stacked(segments: Sequence[Segment], label: str) -> Html:
-    """One bar of adjoining parts that together fill the width."""
+    """Draw one bar of adjoining segments that together fill the width."""
     total = sum(s.count for s in segments)
-    parts: list[Node] = []
+    boxes: list[Node] = []
     start = 0.0
     for segment in segments:
         width = 100 * segment.count / total if total else 0.0
@@ -119,22 +119,22 @@ def stacked(segments: Sequence[Segment], label: str) -> Html:
                 height=16,
                 class_=f"part-{segment.kind}",
             )
-            parts.append(tag("g", tag("title", segment.text), box))
+            boxes.append(tag("g", tag("title", segment.text), box))
         start += width
-    return _svg(20, label, parts, class_="stack")
+    return _svg(20, label, boxes, class_="stack")
 
 
-def stacked_on(axis: Axis, parts: Sequence[Part], label: str) -> Html:
-    """One bar of adjoining parts, from 0 on, against the axis's grid; its length is the sum of their values."""
+def stacked_on(axis: Axis, segments: Sequence[AxisSegment], label: str) -> Html:
+    """Draw one bar of adjoining segments on the axis's grid, starting at 0; its length is the sum of their values."""
     boxes: list[Node] = []
     start = 0.0
-    for part in parts:
-        left, right = _place(axis, start), _place(axis, start + part.value)
+    for segment in segments:
+        left, right = _place(axis, start), _place(axis, start + segment.value)
         if right > left:
             x, width = _percent(left), _percent(right - left)
-            box = tag("rect", x=x, y=5, width=width, height=20, class_=arm_class(part.arm))
-            boxes.append(tag("g", tag("title", part.text), box))
-        start += part.value
+            box = tag("rect", x=x, y=5, width=width, height=20, class_=arm_class(segment.arm))
+            boxes.append(tag("g", tag("title", segment.text), box))
+        start += segment.value
     return _svg(30, label, _grid(axis, 30), boxes, class_="bar on-axis")
 
 
@@ -147,7 +147,7 @@ def _x(axis: Axis, value: float) -> str:
 
 
 def _place(axis: Axis, value: float) -> float:
-    """Per cent of the width."""
+    """Return the horizontal position in per cent of the width."""
     return SIDE + (100 - 2 * SIDE) * axis.fraction(value)
 
 
@@ -167,19 +167,19 @@ def _grid(axis: Axis, height: float) -> list[Node]:
 
 
 def _lane(axis: Axis, lane: Lane, y: float) -> Html:
-    """The mark, its whisker, and a wide invisible target for the pointer."""
+    """Draw the mark, its whisker, and a wide invisible target for the pointer."""
     target = tag("rect", x=0, y=f"{y - LANE / 2:g}", width="100%", height=LANE, class_="target")
     value, low, high = finite(lane.value), finite(lane.low), finite(lane.high)
-    parts: list[Node] = [tag("title", lane.text), target]
+    shapes: list[Node] = [tag("title", lane.text), target]
     if value is None:
-        # In words and at the edge: an undefined value has no place on the scale, least of all at 0.
-        parts.append(tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined"))
+        # As text at the edge: an undefined value has no position on the scale, least of all 0.
+        shapes.append(tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined"))
     else:
         if low is not None and high is not None:
             x1, x2 = _x(axis, low), _x(axis, high)
-            parts.append(tag("line", x1=x1, x2=x2, y1=f"{y:g}", y2=f"{y:g}", class_="whisker"))
-        parts.append(_use(lane.arm, _x(axis, value), y))
-    return tag("g", parts, class_=f"lane {arm_class(lane.arm)}")
+            shapes.append(tag("line", x1=x1, x2=x2, y1=f"{y:g}", y2=f"{y:g}", class_="whisker"))
+        shapes.append(_use(lane.arm, _x(axis, value), y))
+    return tag("g", shapes, class_=f"lane {arm_class(lane.arm)}")
 
 
 def _use(arm: int, x: str, y: float) -> Html:

@@ -1,4 +1,4 @@
-"""From values to places: an axis with round ticks that covers everything drawn on it."""
+"""Chart axes: linear scales with round ticks that cover all values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Axis:
     ticks: tuple[float, ...]
     digits: int
     reference: float | None = None
-    """A value to mark, when it lies on the axis: what guessing gets."""
+    """A value to mark, such as chance level; None if it is outside the axis."""
 
     @property
     def low(self) -> float:
@@ -29,14 +29,14 @@ class Axis:
         return self.ticks[-1]
 
     def fraction(self, value: float) -> float:
-        """Where the value lies, 0 at the low end and 1 at the high end."""
+        """Return the position of the value: 0 at the low end, 1 at the high end."""
         return (value - self.low) / (self.high - self.low)
 
 
 def axis_for(
     values: Iterable[float | None], *, include_zero: bool = False, steps: int = 5, reference: float | None = None
 ) -> Axis:
-    """The axis that covers all usable values with about `steps` round steps."""
+    """Return an axis that covers all finite values with about `steps` round steps."""
     usable = [v for v in map(finite, values) if v is not None]
     if include_zero or not usable:
         usable.append(0.0)

@@ -1,4 +1,4 @@
-"""Two metrics of every arm against each other, each with its interval."""
+"""Scatter chart of two metrics, one point per arm, with intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_NAME = 28
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One arm; both estimates have a value."""
+    """One arm; both estimates are defined."""
 
     arm: int
     name: str
@@ -31,7 +31,7 @@ class Point:
 
 
 def scatter(x_axis: Axis, y_axis: Axis, points: Sequence[Point], zero_note: str | None, label: str) -> Html:
-    """The chart; `zero_note` names the vertical line at 0."""
+    """Draw the chart; `zero_note` labels the vertical line at 0."""
     places = [(point, _across(x_axis, point.x.value or 0.0), _up(y_axis, point.y.value or 0.0)) for point in points]
     heights = _spread([y for _, _, y in places])
     return tag(
@@ -93,7 +93,7 @@ def _chance_line(axis: Axis) -> list[Node]:
 
 
 def _cross(x_axis: Axis, y_axis: Axis, point: Point, x: float, y: float) -> Html:
-    """The mark with a bar along each axis."""
+    """Draw the mark with a bar along each axis."""
     at_x, at_y = f"{x:.2f}%", f"{y:.1f}"
     parts: list[Node] = [tag("title", point.text)]
     low, high = finite(point.x.low), finite(point.x.high)
@@ -117,7 +117,7 @@ def _name(point: Point, x: float, y: float) -> Html:
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
-    """The heights with neighbours pushed apart, so that no name covers another."""
+    """Push neighbouring heights apart, so that names do not overlap."""
     spread = list(heights)
     previous = float("-inf")
     for i in sorted(range(len(heights)), key=lambda i: heights[i]):

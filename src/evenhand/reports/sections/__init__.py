@@ -1,4 +1,4 @@
 """The sections of the HTML report: each is a function from a view of the study to markup.
 
-Every report has those that `html` lists; `base` says how a benchmark adds its own.
+`html` lists the sections of every report; `base` lets a benchmark add its own.
 """

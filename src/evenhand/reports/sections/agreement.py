@@ -1,4 +1,4 @@
-"""Two scorers on the same answers: how far they agree, as a table and as a picture."""
+"""The section on agreement between scorers, as tables and charts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evenhand.studies.results import Agreement
 
 
 def agreement(view: View) -> Html:
-    """One block per pair of scorers."""
-    lead = "Scores of different scorers are never mixed; this shows whether they tell the same story. Both have scored "
-    lead += "the same final answers, of all arms. A mean difference is one of calibration, the second minus the first; "
-    lead += "kappa is agreement beyond chance, and a dash where both put all answers on one side."
+    """Return one block per pair of scorers."""
+    lead = "Scores of different scorers are never mixed; this section shows whether the scorers agree. Both scored the "
+    lead += "same final answers of all arms. The mean difference is the second scorer minus the first: a difference in "
+    lead += "calibration. Kappa is agreement beyond chance; it is a dash if both put all answers on the same side."
     return section("agreement", "Do the scorers agree?", lead, [_pair(each) for each in view.study.agreements])
 
 
@@ -29,15 +29,15 @@ def _pair(pair: Agreement) -> Html:
 def _chart(pair: Agreement) -> Html:
     row = pair.rows[0]
     attribute = row.attribute.replace("_", " ")
-    said = f"{attribute.capitalize()} of {plural(row.n, 'answer')} by {pair.second} against {pair.first}: "
-    said += f"Pearson {number(row.pearson, 3)}, {count(round(row.same_side * row.n))} on the same side of 0.5."
-    note = f"Answers are counted in {pair.grid} × {pair.grid} cells; the area of a disc is their number, the largest "
-    note += f"stands for {plural(max(n for _, _, n in pair.cells), 'answer')}. "
+    label = f"{attribute.capitalize()} of {plural(row.n, 'answer')} by {pair.second} against {pair.first}: "
+    label += f"Pearson {number(row.pearson, 3)}, {count(round(row.same_side * row.n))} on the same side of 0.5."
+    note = f"Answers are counted in {pair.grid} × {pair.grid} cells. The area of a disc is the number of answers; the "
+    note += f"largest disc is {plural(max(n for _, _, n in pair.cells), 'answer')}. "
     note += "On the dashed diagonal both scores are equal; the thin lines are at 0.5."
     return tag(
         "figure",
         tag("p", f"↑ {attribute} by {pair.second}", class_="axis-title"),
-        cell_chart(pair.cells, pair.grid, said),
+        cell_chart(pair.cells, pair.grid, label),
         tag("p", f"{attribute} by {pair.first} →", class_="axis-title below"),
         tag("p", note, class_="footnote"),
         class_="agreement",

@@ -1,4 +1,4 @@
-"""What was answered: kinds of answers expected and given, and whether the shown position mattered."""
+"""The sections on answers: expected and given kinds, and whether the position of an option mattered."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from evenhand.studies.results import ArmResult, PositionBias
 
 _LAST = ("refused", "unscored", "failed")
 _HEAT_STEPS = 10
-_SURPRISING = 0.05
+_SIGNIFICANT = 0.05
 
 
 def confusion(view: View) -> Html:
-    """A heat table per arm."""
+    """Return a heat table per arm."""
     arms = [arm for arm in view.arms if arm.confusion]
     title = "Expected and given answers"
     given = _columns(arms)
-    lead = "Rows: the kind of answer that was right. Columns: the kind that was given. "
-    lead += "Each row adds up to 100%; outlined cells are right answers."
+    lead = "Rows: the correct kind of answer. Columns: the kind that was given. "
+    lead += "Each row adds up to 100%; outlined cells are correct answers."
     return section(
         "answers", title, lead, tag("div", [_heat(view, arm, given) for arm in arms], class_="multiples tables")
     )
 
 
 def _columns(arms: list[ArmResult]) -> list[str]:
-    """Every kind that occurs: expected kinds first, the ways of not answering last."""
+    """Return every kind that occurs: expected kinds first, kinds of missing answers last."""
     kinds = dict.fromkeys(kind for arm in arms for kind in arm.confusion)
     kinds |= dict.fromkeys(kind for arm in arms for row in arm.confusion.values() for kind in row)
     return [k for k in kinds if k not in _LAST] + [k for k in _LAST if k in kinds]
@@ -58,20 +58,20 @@ def _kind(kind: str) -> str:
 
 
 def position(view: View) -> Html:
-    """Bars per shown position and arm."""
+    """Return bars per position and arm."""
     arms = [(arm, arm.position) for arm in view.arms if arm.position is not None]
     title = "Position of the chosen option"
-    lead = "The options are shuffled for every sample, so a reader without a habit picks each position "
-    lead += "equally often (the upright line). A lasting preference for one position is noise that can look like bias."
-    panels = [_positions(view, arm, found) for arm, found in arms]
+    lead = "The options are shuffled for every sample, so a model without position bias picks each position "
+    lead += "equally often (the vertical line). A preference for one position is noise that can look like social bias."
+    panels = [_positions(view, arm, bias) for arm, bias in arms]
     return section("position", title, lead, tag("div", panels, class_="multiples narrow"))
 
 
-def _positions(view: View, arm: ArmResult, found: PositionBias) -> Html:
-    total = sum(found.counts)
-    even = 1 / len(found.counts) if found.counts else None
+def _positions(view: View, arm: ArmResult, bias: PositionBias) -> Html:
+    total = sum(bias.counts)
+    even = 1 / len(bias.counts) if bias.counts else None
     rows: list[Node] = []
-    for i, n in enumerate(found.counts):
+    for i, n in enumerate(bias.counts):
         label = f"{arm.label}, position {i + 1}: {share(n, total)}, {count(n)} of {count(total)}"
         picture = bar(n / total if total else 0.0, even, arm_class(view.arm_index(arm.id)), label)
         value = tag("span", share(n, total), tag("small", count(n)), class_="bar-value")
@@ -80,15 +80,15 @@ def _positions(view: View, arm: ArmResult, found: PositionBias) -> Html:
         "figure",
         tag("figcaption", arm_name(view, arm)),
         rows,
-        tag("p", _sentence(found, total), class_="footnote"),
+        tag("p", _sentence(bias, total), class_="footnote"),
     )
 
 
-def _sentence(found: PositionBias, total: int) -> str:
-    numbers = f"{number(found.distance, 3)} away from even (0 is even, 1 the most), {p_statement(found.p_value)}, "
-    numbers += f"{plural(total, 'choice')}. "
-    if found.p_value is None:
-        return numbers + "Too little to say whether position mattered."
-    if found.p_value < _SURPRISING:
-        return numbers + "This arm prefers some positions, whatever they hold."
-    return numbers + "No preference for a position shows."
+def _sentence(bias: PositionBias, total: int) -> str:
+    numbers = f" Distance from an even choice: {number(bias.distance, 3)} (0 is even, 1 is the maximum), "
+    numbers += f"{p_statement(bias.p_value)}, {plural(total, 'choice')}."
+    if bias.p_value is None:
+        return "Too few choices to say whether position mattered." + numbers
+    if bias.p_value < _SIGNIFICANT:
+        return "This arm prefers some positions, whatever option they hold." + numbers
+    return "No preference for a position was detected." + numbers

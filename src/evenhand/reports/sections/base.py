@@ -1,6 +1,6 @@
-"""Sections that only some reports have: a benchmark asks for them by name in its `report_sections`.
+"""Optional report sections, which a benchmark requests by name in its `report_sections`.
 
-A package of its own adds one by `add_section`, or by the entry point group `evenhand.report_sections`.
+Other packages add a section with `add_section` or the entry point group `evenhand.report_sections`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Place = Literal["overview", "trade-off", "groups", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the HTML report, and what the terminal shows of it."""
+    """An optional section of the HTML report, with its terminal output."""
 
     name: str
     title: str
-    """In the navigation."""
+    """Title in the navigation."""
     html: Callable[[View], Html | None]
-    """The section, or None if this study has nothing to show in it."""
+    """Renders the section; None leaves it out."""
     after: Place = "overview"
-    """The section of every report that it follows."""
+    """The standard section that it follows."""
     metrics: tuple[str, ...] = ()
-    """Metrics that the terminal's table of arms has too, where they were measured."""
+    """Additional metrics for the terminal's table of arms, where measured."""
     tables: Callable[[StudyResult], Iterable[Table]] = lambda _: ()
-    """Further tables for the terminal."""
+    """Additional tables for the terminal."""
     sentences: Callable[[StudyResult], Iterable[str]] = lambda _: ()
-    """Further sentences for the terminal."""
+    """Additional sentences for the terminal."""
 
     def __post_init__(self) -> None:
         if self.after not in get_args(Place):
@@ -48,10 +48,10 @@ SECTIONS: Registry[Section] = Registry("report section", package="evenhand.repor
 
 
 def add_section(section: Section) -> Section:
-    """Make a section known by its name."""
+    """Register a section under its name."""
     return SECTIONS.register(section.name)(section)
 
 
 def sections_of(study: StudyResult) -> list[Section]:
-    """The sections that the study's benchmark asks for."""
+    """Return the sections that the study's benchmark requests."""
     return [SECTIONS.get(name) for name in study.report_sections]

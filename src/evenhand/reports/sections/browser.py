@@ -1,4 +1,4 @@
-"""The sample browser: the empty frame that the script fills, and the data it fills it with."""
+"""The sample browser: an empty frame that the script fills, and the embedded data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ DATA_ID = "sample-data"
 
 
 def browser(view: View, shown: int) -> Html:
-    """Search, filters, list and detail view; without the script only a word of explanation."""
+    """Return search, filters, list and detail view; without JavaScript, only a notice."""
     if not shown:
         return section("samples", "Samples", None, nothing("No samples are embedded in this report."))
     whole = planned(view.study)
     samples = plural(shown, "sample")
-    part = f"{samples} of the {count(whole)} in the run are" if shown < whole else f"All {samples} of the run are"
-    lead = f"{part} embedded here, "
-    lead += "with everything that was said. Arrow keys walk through the list."
+    subject = f"{samples} of the {count(whole)} in the run are" if shown < whole else f"All {samples} of the run are"
+    lead = f"{subject} embedded here, with all messages. Use the arrow keys to move through the list."
     panes = tag("div", _list(), _detail(), class_="panes")
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
     return section("samples", "Samples", lead, off, tag("div", _filters(), panes, class_="needs-js browser"))
@@ -63,7 +62,7 @@ def _detail() -> Html:
 
 
 def sample_data(view: View, samples: Iterable[ShownSample]) -> Html:
-    """All samples as JSON in an inert script element."""
+    """Return all samples as JSON in a script element that is not executed."""
     arms = [{"id": a.id, "label": a.label, "index": i % PALETTE_SIZE} for i, a in enumerate(view.arms)]
     data = {"arms": arms, "samples": [_sample(s) for s in samples]}
     return tag("script", embedded_json(data), type="application/json", id=DATA_ID)
@@ -124,7 +123,7 @@ def _turn(turn: ShownTurn) -> Mapping[str, Any]:
 
 
 def navigation(titles: Iterable[tuple[str, str]]) -> Html:
-    """Links to the sections, and the switch between light and dark."""
+    """Return links to the sections and the switch between light and dark."""
     links: list[Node] = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles]
     switch = tag("button", "◐ Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
     return tag("nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections")

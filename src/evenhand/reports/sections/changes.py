@@ -1,4 +1,4 @@
-"""Before and after: the paired differences against the baseline."""
+"""The section on paired differences from the baseline."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from evenhand.reports.view import ALL, View, direction_is_good, group_label, met
 from evenhand.studies.results import Effect, MetricInfo
 
 _ARROWS = {"fell": "↓", "rose": "↑"}
-_ROOM = 26
-"""Above and below the mark, so that the grid runs through the height of a row."""
+_MARGIN = 26
+"""Space above and below the mark, so that the grid fills the height of a row."""
 
 
 def changes(view: View) -> Html:
-    """One table with a plot column per metric."""
+    """Return one table with a chart column per metric."""
     tables = [block for metric in view.metrics if (block := _metric_table(view, metric))]
     if not tables:
         why = "With one arm there is nothing to compare." if len(view.arms) < 2 else "No comparison was made."
         return section("changes", "Before and after", None, nothing(why))
-    lead = "Differences on the samples that both arms graded, so that every sample is its own control. "
-    lead += "“Undecided” means that this study cannot tell, not that nothing changed: the last column says how "
-    lead += "large a difference would have to be for this many samples to show it in four studies out of five."
+    lead = "Both arms are compared on the same samples, so every sample is its own control. "
+    lead += "“Undecided” means that this study cannot tell, not that nothing changed. The last column is the smallest "
+    lead += "difference that a study of this size would detect four times out of five."
     return section("changes", "Before and after", lead, tables, _how_tested(view), _by_group(view))
 
 
@@ -32,7 +32,7 @@ def _metric_table(view: View, metric: MetricInfo) -> Html | None:
     if not effects:
         return None
     axis = axis_for(_drawn(effects), include_zero=True, steps=4)
-    names = ("Difference", "p, adjusted", "Reading", "Detectable")
+    names = ("Difference", "p, adjusted", "Result", "Detectable")
     header = tag(
         "tr",
         tag("th", "Arm", scope="col", role="columnheader"),
@@ -56,10 +56,10 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
     digits = view.digits[metric.name]
     index = view.arm_index(effect.after)
     name = view.arm_label(effect.after)
-    said = f"{name} minus {view.arm_label(effect.before)}: "
-    said += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
-    lane = Lane(index, effect.difference, effect.low, effect.high, said)
-    against = tag("small", f"against {view.arm_label(effect.before)}")
+    text = f"{name} minus {view.arm_label(effect.before)}: "
+    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
+    lane = Lane(index, effect.difference, effect.low, effect.high, text)
+    baseline = tag("small", f"compared with {view.arm_label(effect.before)}")
     arm = tag("span", legend_mark(index), tag("span", name), class_="arm")
     difference: list[Node] = [tag("span", signed(effect.difference, digits), class_="value")]
     if finite(effect.difference) is not None:
@@ -68,30 +68,29 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
     cells = {
         "Difference": tag("span", difference, class_="estimate"),
         "p, adjusted": p_value(effect.p_adjusted),
-        "Reading": _reading(effect, metric),
+        "Result": _direction(effect, metric),
         "Detectable": _detectable(effect, digits),
     }
     return tag(
         "tr",
-        tag("th", arm, against, scope="row", role="rowheader"),
-        tag("td", strip(axis, [lane], said, margin=_ROOM), role="cell", class_="plotted"),
+        tag("th", arm, baseline, scope="row", role="rowheader"),
+        tag("td", strip(axis, [lane], text, margin=_MARGIN), role="cell", class_="plotted"),
         [tag("td", cell, role="cell", data_label=label) for label, cell in cells.items()],
         role="row",
     )
 
 
-def _reading(effect: Effect, metric: MetricInfo) -> Html:
-    """The word, with its arrow, and whether that is an improvement."""
+def _direction(effect: Effect, metric: MetricInfo) -> Html:
+    """Return the direction with its arrow, and whether it is an improvement."""
     good = direction_is_good(effect.direction, metric)
     arrow = _ARROWS.get(effect.direction, "")
-    word = "nearer 0" if metric.better == "zero" and good else effect.direction
-    word = "farther from 0" if metric.better == "zero" and good is False else word
-    verdict = {True: "better", False: "worse", None: ""}[good]
+    quality = {True: "better", False: "worse", None: ""}[good]
+    detail = {True: "closer to 0", False: "farther from 0", None: ""}[good] if metric.better == "zero" else ""
     return tag(
         "span",
         f"{arrow} {effect.direction}".strip(),
-        tag("small", ", ".join(filter(None, [verdict, word if word != effect.direction else ""]))),
-        class_=f"reading {verdict or 'open'}",
+        tag("small", ", ".join(filter(None, [quality, detail]))),
+        class_=f"reading {quality or 'open'}",
     )
 
 
@@ -103,21 +102,21 @@ def _detectable(effect: Effect, digits: int) -> str:
 def _how_tested(view: View) -> Html:
     tests = dict.fromkeys(e.test for e in view.study.effects if e.test)
     corrections = dict.fromkeys(e.correction for e in view.study.effects if e.correction)
-    parts = [
+    sentences = [
         f"Test: {', '.join(tests)}." if tests else "",
         f"Correction: {', '.join(corrections)}." if corrections else "",
     ]
     zero = any(m.better == "zero" for m in view.metrics)
-    parts.append("Where 0 is best, the difference is that of the distance from 0." if zero else "")
-    return tag("p", " ".join(filter(None, parts)), class_="footnote")
+    sentences.append("For metrics where 0 is best, distances from 0 are compared." if zero else "")
+    return tag("p", " ".join(filter(None, sentences)), class_="footnote")
 
 
 def _by_group(view: View) -> Html | None:
-    """The differences within groups, as numbers."""
+    """Return the differences within groups as a table."""
     effects = [e for e in view.study.effects if e.group != ALL]
     if not effects:
         return None
-    head: list[Node] = ["Metric", "Group", "Arm", "Difference", "n", "p", "p, adjusted", "Reading"]
+    head: list[Node] = ["Metric", "Group", "Arm", "Difference", "n", "p", "p, adjusted", "Result"]
     rows: list[list[Node]] = []
     for e in effects:
         digits = view.digits.get(e.metric, 1)

@@ -1,4 +1,4 @@
-"""The two pictures of where the arms stand: bias against accuracy, and every metric by group."""
+"""The sections that compare arms: the headline against a guardrail, and every metric by group."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _UNDEFINED = Estimate("", "", None, None, None, 0)
 
 
 def trade_off(view: View) -> Html:
-    """The headline against the guardrail that a lazy method would sacrifice."""
-    guard = _guard(view)
+    """Plot the headline against the guardrail that a trivial method would sacrifice."""
+    guard = _guardrail(view)
     title = "Bias against accuracy" if guard and guard.name == ACCURACY else "The headline beside its guardrail"
     if not view.arms:
         return section("trade-off", title, None, nothing("The study has no arms."))
     if guard is None:
         return section("trade-off", "The headline", _one_metric_lead(view), _one_metric(view))
-    lead = "A method that only ever answers “unknown” shows no bias and knows nothing: look at both at once. "
-    generic = "A better headline is worth little if the guardrail falls: look at both at once. "
-    reading = "Bars are confidence intervals."
-    return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + reading, _scatter(view, guard))
+    lead = "A method that always answers “unknown” shows no bias but is useless, so look at both metrics together. "
+    generic = "A better headline is worth little if the guardrail gets worse, so look at both metrics together. "
+    bars = "Bars are confidence intervals."
+    return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + bars, _scatter(view, guard))
 
 
-def _guard(view: View) -> MetricInfo | None:
-    """The second axis: disambiguated accuracy, else the first guardrail that should be high and was measured."""
+def _guardrail(view: View) -> MetricInfo | None:
+    """Return the second axis: disambiguated accuracy, else the first measured guardrail that should be high."""
     names = [ACCURACY] if any(m.name == ACCURACY for m in view.metrics) else []
     guards = [view.info(name) for name in view.study.guardrails if name != view.study.headline]
     names += [m.name for m in guards if m.better == "higher"] + [m.name for m in guards]
@@ -87,7 +87,7 @@ def _hint(info: MetricInfo) -> Html | None:
 
 
 def by_group(view: View) -> Html:
-    """Dots and whiskers per group, one panel per metric; the script offers the others."""
+    """Return dots and whiskers per group, one panel per metric; the script switches between panels."""
     if not view.arms:
         return section("groups", "By group", None, nothing("The study has no arms."))
     options = [tag("option", metric_title(m), value=str(i)) for i, m in enumerate(view.metrics)]
@@ -98,7 +98,7 @@ def by_group(view: View) -> Html:
         class_="picker needs-js",
     )
     panels = [_panel(view, i, metric) for i, metric in enumerate(view.metrics)]
-    lead = "Small groups have wide intervals: a gap between two dots counts only as far as their bars allow."
+    lead = "Small groups have wide intervals. If the bars of two dots overlap widely, their difference may be chance."
     return section("groups", "By group", lead, tag("div", picker, legend(view), class_="controls"), panels)
 
 
@@ -140,7 +140,7 @@ def _drawn(estimates: list[Estimate]) -> list[float | None]:
 
 
 def _numbers(view: View, metric: MetricInfo) -> Html:
-    """One number per cell, with plain minus signs, so that it can be pasted into a spreadsheet."""
+    """Return one number per cell with ASCII minus signs, ready to paste into a spreadsheet."""
     head: list[Node] = ["Group", "Arm", "Value", "Low", "High", "n"]
     rows: list[list[Node]] = []
     for group in view.groups:

@@ -1,4 +1,4 @@
-"""Elements of the page that several sections use: headings, tables, cells, lanes of charts."""
+"""Page elements shared by several sections: headings, tables, cells and chart lanes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from evenhand.reports.markup import Html, Node, join, tag
 from evenhand.reports.view import View
 from evenhand.studies.results import ArmResult, Estimate
 
-NO_PRICE = "No price is known for some of these calls."
+NO_PRICE = "The price of some of these calls is unknown."
 
 
 def section(name: str, title: str, lead: Node, *content: Node) -> Html:
-    """A section with a heading that the navigation can reach."""
+    """Return a section with a heading that the navigation links to."""
     heading = f"{name}-title"
     return tag(
         "section",
@@ -27,22 +27,22 @@ def section(name: str, title: str, lead: Node, *content: Node) -> Html:
 
 
 def nothing(text: str) -> Html:
-    """Said where a section has no data."""
+    """Return the notice shown if a section has no data."""
     return tag("p", text, class_="nothing")
 
 
 def arm_name(view: View, arm: ArmResult) -> Html:
-    """An arm's mark and label."""
+    """Return an arm's mark and label."""
     return tag("span", legend_mark(view.arm_index(arm.id)), tag("span", arm.label), class_="arm")
 
 
 def legend(view: View) -> Html:
-    """All arms in a line."""
+    """List all arms in one line."""
     return tag("ul", [tag("li", arm_name(view, arm)) for arm in view.arms], class_="legend", aria_label="Arms")
 
 
 def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
-    """A value over its interval and n; a dash when undefined."""
+    """Return a value above its interval and n; a dash if undefined."""
     if estimate is None:
         return tag("span", DASH, class_="value undefined")
     lines: list[Node] = [tag("span", number(estimate.value, digits), class_="value")]
@@ -53,12 +53,12 @@ def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
 
 
 def money_cell(cost: float | None) -> Html:
-    """Money, or a dash that explains itself."""
+    """Return the cost, or a dash with an explanation."""
     return tag("abbr", DASH, title=NO_PRICE) if finite(cost) is None else join(money(cost))
 
 
 def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
-    """An arm's estimate as a lane of a chart."""
+    """Return an arm's estimate as a chart lane."""
     estimate = arm.estimate(metric, group)
     text = f"{arm.label}: {estimate_text(estimate, view.digits[metric])}"
     index = view.arm_index(arm.id)
@@ -68,12 +68,12 @@ def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
 
 
 def table(head: Sequence[Node], rows: Iterable[Sequence[Node]], label: str, class_: str = "") -> Html:
-    """A table whose first column heads the rows, in a box that scrolls when it is too wide."""
+    """Return a table with row headers in its first column, in a box that scrolls if it is too wide."""
     header = tag("tr", [tag("th", cell, scope="col") for cell in head])
     body = [tag("tr", tag("th", row[0], scope="row"), [tag("td", cell) for cell in row[1:]]) for row in rows]
     return scrolling(tag("table", tag("thead", header), tag("tbody", body), class_=class_ or None), label)
 
 
 def scrolling(content: Node, label: str) -> Html:
-    """A box that scrolls sideways by itself, reachable by keyboard, so that the page never does."""
+    """Return a box that scrolls sideways, also by keyboard, so that the page itself never does."""
     return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=label)

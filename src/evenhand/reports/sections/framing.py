@@ -1,4 +1,4 @@
-"""Whether a model admits fewer biases in a text that is said to be its own, in sentences."""
+"""The section on framings: does a model report fewer biases in a text that is presented as its own?"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evenhand.studies.results import ArmResult, StudyResult
 
 
 def framings(view: View) -> Html | None:
-    """The sentences of every arm."""
-    lead = "The same texts, said to be by the model itself, by a language model, or by one that competes with it."
-    told = [(arm, sentences) for arm in view.arms if (sentences := framing_sentences(arm))]
-    if not told:
+    """Return the sentences of every arm."""
+    lead = "The same texts were presented as written by the model itself, by a language model, or by a competitor."
+    by_arm = [(arm, sentences) for arm in view.arms if (sentences := framing_sentences(arm))]
+    if not by_arm:
         return None
-    return section("framing", "Framings", lead, [_block(view, arm, sentences) for arm, sentences in told])
+    return section("framing", "Framings", lead, [_block(view, arm, sentences) for arm, sentences in by_arm])
 
 
 def _block(view: View, arm: ArmResult, sentences: Sequence[str]) -> Html:
@@ -33,48 +33,51 @@ def _sentences(study: StudyResult) -> Iterator[str]:
 
 
 def framing_sentences(arm: ArmResult) -> list[str]:
-    """Per measure the three numbers, their paired differences, and whether the paper's ordering holds; then the alarms.
+    """Return, per measure, the level of each framing, the paired differences and whether the paper's ordering holds.
 
-    Without the alarms, a model that suspects whatever a rival wrote would pass for one that sees more.
+    False alarms follow, because a model that suspects everything a competitor wrote would otherwise look perceptive.
     """
-    found = [each for measure in MEASURES if (each := ordering(measure, arm.estimate)) is not None]
-    return [*map(_sentence, found), *_alarms(arm), *_apart(arm)]
+    orderings = [each for measure in MEASURES if (each := ordering(measure, arm.estimate)) is not None]
+    return [*map(_ordering_sentence, orderings), *_false_alarms(arm), *_discrimination(arm)]
 
 
-def _sentence(found: Ordering) -> str:
-    digits = 2 if found.measure == "rating" else 1
+def _ordering_sentence(order: Ordering) -> str:
+    digits = 2 if order.measure == "rating" else 1
     paired = ", ".join(
         f"{one} − {two} {_change(each, digits)}"
-        for (one, two), each in zip(PAIRS, (*found.steps, found.whole), strict=True)
+        for (one, two), each in zip(PAIRS, (*order.steps, order.whole), strict=True)
     )
     return (
-        f"{' < '.join(FRAMINGS)}: {found.holds}. {MEASURES[found.measure]}: {_levels(found.levels, digits)}; "
-        f"paired by text (n = {found.whole.n}): {paired}."
+        f"{' < '.join(FRAMINGS)}: {order.holds}. {MEASURES[order.measure]}: {_levels(order.levels, digits)}; "
+        f"paired by text (n = {order.whole.n}): {paired}."
     )
 
 
-def _alarms(arm: ArmResult) -> list[str]:
-    """What is called biased and is not."""
+def _false_alarms(arm: ArmResult) -> list[str]:
+    """State how often unbiased texts were called biased."""
     levels = [arm.estimate(f"false_alarms_{framing}") for framing in FRAMINGS]
     known = [each for each in levels if each is not None and finite(each.value) is not None]
     if len(known) < len(levels):
         return []
-    said = f"Texts without a bias that are called biased, %: {_levels(known, 1)}"
+    sentence = f"Unbiased texts that were called biased, %: {_levels(known, 1)}"
     change = arm.estimate("false_alarms_competitor_minus_own")
     if change is not None and finite(change.value) is not None:
-        said += f"; paired by text (n = {change.n}): competitor − own {_change(change, 1)}"
-    return [f"{said}."]
+        sentence += f"; paired by text (n = {change.n}): competitor − own {_change(change, 1)}"
+    return [f"{sentence}."]
 
 
-def _apart(arm: ArmResult) -> list[str]:
-    """Whether the answers are about the texts at all."""
+def _discrimination(arm: ArmResult) -> list[str]:
+    """State whether the model distinguishes biased from unbiased texts at all."""
     apart = arm.estimate("apart")
     if apart is None or finite(apart.value) is None:
         return []
-    said = f"Yes to biased minus yes to clean texts, all framings, points: {_change(apart, 1)}"
+    sentence = f"Yes to biased minus yes to unbiased texts, all framings, points: {_change(apart, 1)}."
     if apart.low is not None and apart.low > 0:
-        return [f"{said}."]
-    return [f"{said}; biased and clean texts are not told apart, so the above says little about seeing biases."]
+        return [sentence]
+    return [
+        f"{sentence} The model does not distinguish biased from unbiased texts, so the numbers above say little about "
+        "its ability to see biases."
+    ]
 
 
 def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
@@ -82,8 +85,8 @@ def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
     return ", ".join(f"{name} {interval(each.value, each.low, each.high, digits)}" for name, each in named)
 
 
-def _change(found: EstimateLike, digits: int) -> str:
-    return f"{signed(found.value, digits)} {limits(found.low, found.high, digits)}"
+def _change(change: EstimateLike, digits: int) -> str:
+    return f"{signed(change.value, digits)} {limits(change.low, change.high, digits)}"
 
 
 add_section(Section("framing", "Framings", framings, sentences=_sentences))

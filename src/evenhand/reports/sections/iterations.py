@@ -1,4 +1,4 @@
-"""How the answers changed on the way: the headline, its guardrails and what else is followed, after each iteration."""
+"""The section on iterations: the headline, its guardrails and other followed metrics after each iteration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evenhand.studies.results import ArmResult, IterationResult, MetricInfo
 
 
 def iterations(view: View) -> Html:
-    """One row per arm and iteration."""
-    lead = "Each row is the whole arm as it stood after that iteration: answers that were final by then count on. "
-    lead += "The last column says how many samples the method was still working on. A row “the end” is there where the "
-    lead += "final answers are not those of the last iteration."
+    """Return one row per arm and iteration."""
+    lead = "Each row counts all samples of the arm after that iteration, including answers that were already final. "
+    lead += "The last column is the share of samples that the method was still working on. A row “the end” is added "
+    lead += "if the final answers differ from those of the last iteration."
     metrics = _metrics(view)
     head: list[Node] = ["Arm", "After", *([metric_title(m), _hint(metric_hint(m))] for m in metrics)]
     head.append("Worked on")
@@ -26,7 +26,7 @@ def iterations(view: View) -> Html:
             name = "first answer" if step.iteration == 0 else f"revision {step.iteration}"
             rows.append([arm_name(view, arm) if i == 0 else None, name, *_cells(view, metrics, step), _reached(step)])
         if steps and any(_value(arm, metric) != _value(steps[-1], metric) for metric in metrics):
-            # Some methods answer anew after their last iteration, or go back to a better one.
+            # Some methods answer again after their last iteration, or return to a better answer.
             rows.append([None, "the end", *_cells(view, metrics, arm), None])
     return section("iterations", "By iteration", lead, table(head, rows, "By iteration", "numbers costs iterations"))
 
@@ -36,7 +36,7 @@ def _hint(text: str) -> Html | None:
 
 
 def _metrics(view: View) -> list[MetricInfo]:
-    """The headline, what is followed besides it, and the guardrails."""
+    """Return the headline, other followed metrics, and the guardrails."""
     headline, *guardrails = view.main_metrics
     steps = view.study.by_iteration
     others = [m for m in view.metrics if m not in view.main_metrics]

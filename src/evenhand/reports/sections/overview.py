@@ -1,4 +1,4 @@
-"""The first screen: what was compared, what was found, and the main table."""
+"""The first section: what was compared, the conclusions, the warnings and the main table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from evenhand.studies.results import ArmResult
 from evenhand.types import Usage
 
 _LONG_SENTENCE = 240
-"""Sentences longer than this are set smaller."""
+"""Sentences longer than this get a smaller font."""
 
 
 def overview(view: View) -> Html:
-    """Title, verdicts, warnings and one row per arm."""
+    """Return title, conclusions, warnings and one table row per arm."""
     study = view.study
     return tag(
         "section",
@@ -42,7 +42,7 @@ def _compared(view: View) -> list[Node]:
 
 
 def _in_common(view: View) -> str:
-    """What the arms share is said once, here, and not in every row."""
+    """State models and seed once here if all arms share them."""
     models = ", ".join(f"{model} as {role}" for role, model in _shared_models(view).items())
     seed = f"seed {view.arms[0].seed}" if _one_seed(view) else ""
     common = ", ".join(filter(None, [models, seed]))
@@ -71,12 +71,12 @@ def _warnings(view: View) -> Html | None:
     if not view.study.warnings:
         return None
     items = [tag("li", warning) for warning in view.study.warnings]
-    heading = tag("h2", "Read with care" if len(items) > 1 else "Read this with care")
+    heading = tag("h2", "Warnings" if len(items) > 1 else "Warning")
     return tag("div", heading, tag("ul", items), class_="warnings", role="note")
 
 
 def _main_table(view: View) -> Html:
-    """A real table that becomes cards on a narrow screen, hence the explicit roles."""
+    """Return the table of arms; it becomes cards on a narrow screen, hence the explicit roles."""
     heads = [
         tag("th", metric_title(m), tag("small", metric_hint(m)), scope="col", role="columnheader")
         for m in view.main_metrics
@@ -93,7 +93,7 @@ def _main_table(view: View) -> Html:
         aria_label="Results by arm",
     )
     unpriced = any(total_usage(arm).cost is None for arm in view.arms)
-    notes = ["In brackets: confidence intervals. n: the samples a value rests on. A dash: undefined, not 0."]
+    notes = ["In brackets: confidence intervals. n: number of samples. A dash: undefined, not 0."]
     if unpriced:
         notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
     return tag(
@@ -115,7 +115,7 @@ def _row(view: View, arm: ArmResult) -> Html:
         ("Time", duration(arm.seconds)),
     ]
     if arm.iteration is not None:
-        # What an iteration took is part of what its arm took.
+        # The usage of a single iteration is part of its arm's usage.
         amounts = [(name, "") for name, _ in amounts]
     cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
     return tag("tr", cells, role="row")
@@ -126,7 +126,7 @@ def _from_cache(usage: Usage) -> Html | None:
 
 
 def _about(view: View, arm: ArmResult) -> Html:
-    """The method and the models, where they say more than the label."""
+    """Return method and models, where they add to the label."""
     lines = [tag("span", "baseline")] if arm.id == view.baseline and len(view.arms) > 1 else []
     if arm.method != arm.label:
         lines.append(tag("span", arm.method))

@@ -1,4 +1,4 @@
-"""How the study went: cost, failures, and how it was made."""
+"""The sections on cost, coverage and failures, and provenance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEANING = {
 
 
 def cost(view: View) -> Html:
-    """Who used what, by arm and role."""
+    """Return the usage by arm and role."""
     if not view.arms:
         return section("cost", "Cost", None, nothing("The study has no arms."))
     head: list[Node] = [
@@ -49,19 +49,19 @@ def cost(view: View) -> Html:
         if several or not arm.usage:
             name = arm_name(view, arm) if not arm.usage else None
             rows.append([name, "all roles", *_amounts(total_usage(arm), finished(arm)), duration(arm.seconds)])
-    scoring, told = view.study.scoring, ""
+    scoring, scorer_note = view.study.scoring, ""
     if scoring.calls or scoring.cached_calls:
         rows.append(["Scorers", "all arms", *_amounts(scoring, sum(map(finished, view.whole_arms))), ""])
-        told = " Scorers: their own calls, to score the answers; those of later rescoring are among them."
-    lead = "Cached: requests that an earlier identical call had answered; they are not among the calls and cost "
-    lead += "nothing again. Time: the arm's part of the run's wall time." + told
+        scorer_note = " Scorers: calls made to score the answers, including later rescoring."
+    lead = "Cached: requests answered from the cache; they are not counted as calls and cost nothing. "
+    lead += "Time: the arm's share of the run's wall time." + scorer_note
     amounts = table(head, rows, "Cost by arm and role", "numbers words-2 costs")
     return section("cost", "Cost", lead, _token_bars(view), amounts)
 
 
 def _amounts(usage: Usage, samples: int) -> list[Node]:
-    asked = usage.calls + usage.cached_calls
-    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, asked, 0)})" if usage.cached_calls else "0"
+    requests = usage.calls + usage.cached_calls
+    cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, requests, 0)})" if usage.cached_calls else "0"
     numbers = [count(usage.calls), cached, requests_per_sample(usage, samples), count(usage.retries)]
     tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
     return [*numbers, *tokens, money_cell(usage.cost)]
@@ -84,11 +84,11 @@ def _per_sample(tokens: int, samples: int) -> str:
 
 
 def failures(view: View) -> Html:
-    """What was not graded, and why."""
+    """Return how many samples were not graded, and why."""
     if not view.whole_arms:
         return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
-    lead = "Coverage is the graded share of the samples that were run. What was refused, unreadable or failed "
-    lead += "is left out of every metric and counted here; it is never booked as an answer."
+    lead = "Coverage is the share of graded samples among those that were run. Refused, unreadable and failed samples "
+    lead += "are counted here and excluded from all metrics; they never count as an answer."
     bars = [_status_bar(view, arm) for arm in view.whole_arms]
     pending = sum(arm.pending for arm in view.whole_arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
@@ -96,8 +96,8 @@ def failures(view: View) -> Html:
 
 
 def _stopped(view: View) -> str:
-    parts = [f"{arm.label} {count(arm.pending)}" for arm in view.whole_arms if arm.pending]
-    return f"The run was stopped before its end. Samples not run: {', '.join(parts)}."
+    pending = [f"{arm.label} {count(arm.pending)}" for arm in view.whole_arms if arm.pending]
+    return f"The run was stopped early. Samples not run: {', '.join(pending)}."
 
 
 def _keys(view: View) -> Html:
@@ -145,8 +145,8 @@ def _reasons(view: View) -> Html | None:
 
 
 def how_made(view: View) -> Html:
-    """The plan, versions and hashes."""
-    lead = "What is needed to repeat this study. The same plan, seed and cache give the same numbers."
+    """Return the plan, versions and hashes."""
+    lead = "Everything needed to repeat this study. The same plan, seed and cache give the same numbers."
     facts = cast("dict[str, Any]", plain(view.study.provenance))
     if not facts:
         return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
@@ -156,7 +156,7 @@ def how_made(view: View) -> Html:
 
 
 def _chapters(facts: Mapping[str, Any]) -> list[Node]:
-    """Facts that are groups of facts (a run each) get a heading; the others make one list."""
+    """Give every group of facts (one per run) a heading; list single facts together."""
     groups = {key: cast("Mapping[str, Any]", value) for key, value in facts.items() if isinstance(value, Mapping)}
     single = {key: value for key, value in facts.items() if key not in groups}
     chapters: list[Node] = [_facts(single)] if single else []
@@ -164,7 +164,7 @@ def _chapters(facts: Mapping[str, Any]) -> list[Node]:
 
 
 def _facts(facts: Mapping[str, Any]) -> Html:
-    """A definition list, nested where the facts are."""
+    """Return a definition list, nested like the facts."""
     items: list[Node] = []
     for key, value in facts.items():
         items.append(tag("div", tag("dt", key), tag("dd", _fact(value))))

@@ -1,4 +1,4 @@
-"""The reasoning behind the answers, as a judge rated it: before and after, by context and by group."""
+"""The section on a judge's ratings of the reasoning: before and after, by context and by group."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _METRICS = ("reasoning_bias_before", "reasoning_bias", "relevancy_before", "rele
 _LEGACY_METRICS = ("legacy_bias_before", "legacy_bias")
 
 Columns = Mapping[str, tuple[str, str]]
-"""Metric without its context → (title, which way is better)."""
+"""Metric without its context → (title, which direction is better)."""
 
 _CONTEXTS = {"": "all", "_ambig": "ambiguous", "_disambig": "disambiguated"}
-"""End of a metric's name → the context it is about."""
+"""Suffix of a metric's name → its context."""
 _RATINGS: Columns = {
     "reasoning_bias_before": ("Bias before", "1 is none"),
     "reasoning_bias": ("after", ""),
@@ -41,11 +41,11 @@ _LEGACY: Columns = {
 
 
 def reasoning(view: View) -> Html | None:
-    """Ratings before and after, then what became of the answers; None if no method has its reasoning rated."""
+    """Return ratings before and after, then first and final answers; None if no reasoning was rated."""
     if not any(metric.name in (*_METRICS, *_LEGACY_METRICS) for metric in view.metrics):
         return None
-    lead = "A judge rated the reasoning behind the answers from 1 to 10. Before: the first reasoning. After: the one "
-    lead += "that the final answer rests on. Each sample is its own control in the columns of changes."
+    lead = "A judge rated the reasoning behind the answers from 1 to 10. Before: the first reasoning. After: the "
+    lead += "reasoning behind the final answer. Changes are computed per sample, so every sample is its own control."
     arms = [arm for arm in view.arms if arm.estimate("reasoning_bias")]
     has_legacy = any(metric.name in _LEGACY_METRICS for metric in view.metrics)
     answers = {**_ANSWERS, **_LEGACY} if has_legacy else _ANSWERS

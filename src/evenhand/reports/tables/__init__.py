@@ -1,4 +1,4 @@
-"""A study's main tables for the terminal."""
+"""The main terminal tables of a study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _SIDE_BY_SIDE = 3
-"""With more arms than this the interval goes under the value, to save width."""
+"""Up to this many arms, the interval stands beside the value; with more, below it."""
 
 
 _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
@@ -29,7 +29,7 @@ _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
 
 
 def arm_table(study: StudyResult) -> Table:
-    """One column per arm: the headline and its guardrails with interval and n, metrics of sections, and cost."""
+    """Return one column per arm: headline and guardrails with interval and n, metrics of sections, and cost."""
     view = view_of(study)
     table = plain_table(study.title)
     table.add_column("", overflow="fold")
@@ -44,42 +44,42 @@ def arm_table(study: StudyResult) -> Table:
             table.add_row(safe_text(metric_title(metric)), *cells)
         table.add_section()
     for name, amount in _AMOUNTS.items():
-        # What an iteration took is part of what its arm took.
+        # The usage of a single iteration is part of its arm's usage.
         table.add_row(name, *(safe_text(amount(arm) if arm.iteration is None else "") for arm in study.arms))
     return table
 
 
 def effect_table(study: StudyResult) -> Table:
-    """One row per metric and comparison over all samples."""
+    """Return one row per metric and comparison over all samples."""
     view = view_of(study)
     baselines = {effect.before for effect in study.effects}
-    against = f" against {view.arm_label(baselines.pop())}" if len(baselines) == 1 else ""
-    table = plain_table(f"Paired differences{against}")
+    baseline = f" from {view.arm_label(baselines.pop())}" if len(baselines) == 1 else ""
+    table = plain_table(f"Paired differences{baseline}")
     table.add_column("", overflow="fold")
     for name in ("Difference", "n", "p, adj.", "Detectable"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Reading", no_wrap=True)
+    table.add_column("Result", no_wrap=True)
     for metric in view.metrics:
         effects = view.effects(metric.name, ALL)
         if effects:
             table.add_row(safe_text(metric_title(metric)))
         for effect in effects:
-            table.add_row(*map(safe_text, _effect_cells(view, effect, against=not against)))
+            table.add_row(*map(safe_text, _effect_cells(view, effect, name_baseline=not baseline)))
     return table
 
 
-def _effect_cells(view: View, effect: Effect, *, against: bool) -> list[str]:
+def _effect_cells(view: View, effect: Effect, *, name_baseline: bool) -> list[str]:
     digits = view.digits[effect.metric]
     difference = signed(effect.difference, digits)
     if finite(effect.difference) is not None:
         difference += f" {limits(effect.low, effect.high, digits)}"
-    arms = view.arm_label(effect.after) + (f" − {view.arm_label(effect.before)}" if against else "")
+    arms = view.arm_label(effect.after) + (f" − {view.arm_label(effect.before)}" if name_baseline else "")
     tested = [count(effect.n), p_value(effect.p_adjusted), number(effect.detectable, digits)]
     return ["  " + arms, difference, *tested, effect.direction]
 
 
 def _estimate(estimate: Estimate | None, digits: int, gap: str) -> Text:
-    """The value, its interval, and n on a line of its own."""
+    """Return the value with its interval, and n on a separate line."""
     if estimate is None:
         return safe_text(number(None))
     value = number(estimate.value, digits)
@@ -89,7 +89,7 @@ def _estimate(estimate: Estimate | None, digits: int, gap: str) -> Text:
 
 
 def plain_table(title: str) -> Table:
-    """A table in the house's form."""
+    """Return an empty table in the common style."""
     from rich import box
     from rich.table import Table
 
@@ -97,7 +97,7 @@ def plain_table(title: str) -> Table:
 
 
 def safe_text(text: str) -> Text:
-    """Text as it is: no markup, no control characters that a terminal would obey."""
+    """Return literal text: no markup, no control characters that a terminal would execute."""
     from rich.text import Text
 
     return Text(clean(text))

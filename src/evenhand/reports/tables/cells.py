@@ -1,4 +1,4 @@
-"""Many points in the unit square as one disc per cell, so that a chart stays small however many there are."""
+"""Chart of many points in the unit square as one disc per cell, so that its size does not grow with the points."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LARGEST, _SMALLEST = 11.0, 1.8
 
 
 def cell_chart(cells: Sequence[tuple[int, int, int]], grid: int, label: str) -> Html:
-    """The chart of (cell along x, cell along y, points in it); both axes go from 0 to 1."""
+    """Draw the chart of (cell along x, cell along y, points in it); both axes run from 0 to 1."""
     most = max((n for _, _, n in cells), default=1)
-    # The large ones first, so that no disc hides a smaller one.
+    # Large discs first, so that they do not hide smaller ones.
     discs = [_disc(cell, grid, most) for cell in sorted(cells, key=lambda cell: -cell[2])]
     return tag(
         "svg",

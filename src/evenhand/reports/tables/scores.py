@@ -1,4 +1,4 @@
-"""Scores and their agreement as tables for the terminal; the report's table has the same columns."""
+"""Terminal tables of scores and of the agreement of scorers; the HTML report has the same columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
-"""A terminal is narrow; the title says what side is meant."""
+"""Short column names for the terminal; the table's title explains them."""
 AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
 
 
-def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], found: Mapping[int, Means]) -> Table:
-    """One column per arm: the means over its final answers, and how many have a score."""
+def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], means: Mapping[int, Means]) -> Table:
+    """Return one column per arm: the means over its final answers, and the number of scored answers."""
     table = plain_table(f"Means of the final answers by {scorer}")
     table.add_column("")
     for label in arms.values():
         table.add_column(safe_text(label), justify="right", overflow="fold")
-    columns = [found.get(arm, Means()) for arm in arms]
+    columns = [means.get(arm, Means()) for arm in arms]
     for name in attributes:
         table.add_row(safe_text(name), *(number(each.mean(name), 3) for each in columns))
     table.add_section()
@@ -34,8 +34,8 @@ def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], 
 
 
 def agreement_table(agreement: Agreement) -> Table:
-    """One row per attribute that both scorers give."""
-    table = plain_table(f"How far {agreement.first} and {agreement.second} agree on the final answers (sides of 0.5)")
+    """Return one row per attribute that both scorers give."""
+    table = plain_table(f"Agreement of {agreement.first} and {agreement.second} on the final answers (sides of 0.5)")
     table.add_column("", no_wrap=True)
     for name in AGREEMENT_COLUMNS:
         table.add_column(_SHORT.get(name, name), justify="right")
@@ -45,7 +45,7 @@ def agreement_table(agreement: Agreement) -> Table:
 
 
 def agreement_cells(row: AgreementRow) -> list[str]:
-    """The row in words, one for each of AGREEMENT_COLUMNS."""
+    """Return the cells of a row, one for each of AGREEMENT_COLUMNS."""
     return [
         count(row.n),
         number(row.pearson, 3),

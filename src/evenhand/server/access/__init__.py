@@ -1,1 +1,1 @@
-"""Who may ask for what, how much and from which page."""
+"""Authentication, limits and CORS."""

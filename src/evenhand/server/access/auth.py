@@ -1,11 +1,11 @@
-"""Who may ask for what: API keys, of which the config holds only hashes, and the exception for this machine.
+"""Authentication by API keys, of which the config holds only hashes, and access from this machine without keys.
 
-A key is 32 random bytes, so its plain SHA-256 can be kept: nobody can guess the key from it, and a slow hash, made
-for passwords, would only hold up every request. A presented key is compared with all keys in constant time.
+A key is 32 random bytes, so a plain SHA-256 hash is safe to store; a slow password hash would only delay every
+request. A presented key is compared with all keys in constant time.
 
-Without any key in the config the server may be bound to a loopback address only, and serves this machine's programs;
-pages of other sites that a browser shows here are kept out by their Host and Origin. Where there are keys, everyone
-needs one, from this machine too: a reverse proxy makes strangers look like neighbours.
+Without keys in the config, the server binds to loopback addresses only and serves programs of this machine; the Host
+and Origin headers keep out web pages of other sites. With keys, everyone needs one, also from this machine, because
+requests through a reverse proxy look local.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from evenhand.server.config import KeyConfig, Permission
 from evenhand.server.errors import RequestError
 
 PREFIX = "evh-"
-"""What keys begin with, so that they are recognised where they do not belong."""
+"""Prefix of all keys, so that leaked keys are recognised."""
 
-_NEEDED: dict[str, Permission] = {
+_REQUIRED: dict[str, Permission] = {
     "/page": "admin",
     "/admin": "admin",
     "/metrics": "metrics",
@@ -42,27 +42,27 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sent a request; its name is "" where no keys are asked for."""
+    """The sender of a request; its name is "" if the server has no keys."""
 
     name: str = ""
     may: frozenset[Permission] = frozenset()
     per_minute: float | None = None
-    """Requests it may send; None for no limit of its own."""
+    """Rate limit; None for none."""
 
 
 _CLIENT = web.RequestKey("client", Client)
 
-NEIGHBOUR = Client(may=frozenset({"score", "metrics", "admin"}))
-"""A program of this machine without a key; the method cannot be switched off without one that may."""
+LOCAL_CLIENT = Client(may=frozenset({"score", "metrics", "admin"}))
+"""A program of this machine without a key; switching off the method always needs a key."""
 
 
 class Auth:
-    """Finds a request's client, or refuses it."""
+    """Identifies a request's client, or rejects the request."""
 
     def __init__(self, keys: Mapping[str, KeyConfig], host: str, *, origins: Collection[str] = ()) -> None:
         if not keys and not is_loopback(host):
             raise PlanError(
-                f"Bound to {host}, the server can be reached by others and needs API keys: make one with "
+                f"Bound to {host}, the server can be reached from other machines and needs API keys. Make one with "
                 "`evenhand serve-key NAME`, or bind to 127.0.0.1."
             )
         self._clients = [
@@ -71,42 +71,43 @@ class Auth:
         self._origins = frozenset(origins)
 
     def client(self, request: web.Request) -> Client:
-        """Who asks; raises RequestError where nobody may without a key, or not with this one."""
+        """Return the request's client; raises RequestError if a key is missing or not valid."""
         if not self._clients:
-            self._keep_out_other_sites(request)
-            return NEIGHBOUR
+            self._reject_other_sites(request)
+            return LOCAL_CLIENT
         presented = key_of(request)
         if not presented:
-            raise RequestError(401, "This server needs an API key; send it as `Authorization: Bearer KEY`.")
-        if (found := self._find(presented)) is None:
+            raise RequestError(401, "This server needs an API key. Send it as `Authorization: Bearer KEY`.")
+        if (client := self._find(presented)) is None:
             raise RequestError(401, "The API key is not valid.", code="invalid_api_key")
-        return found
+        return client
 
     def _find(self, presented: str) -> Client | None:
         digest = hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
-        found = None
-        for known, client in self._clients:  # to the end, so that time does not tell where it matched
+        match = None
+        for known, client in self._clients:  # no early exit, so that timing does not reveal which key matched
             if hmac.compare_digest(known, digest):
-                found = client
-        return found
+                match = client
+        return match
 
-    def _keep_out_other_sites(self, request: web.Request) -> None:
+    def _reject_other_sites(self, request: web.Request) -> None:
         if not is_loopback(_host_name(f"//{request.host}")):
             raise RequestError(
-                403, "Without API keys this server answers only at a loopback address such as 127.0.0.1 or localhost."
+                403,
+                "Without API keys, this server can be used only at a loopback address such as 127.0.0.1 or localhost.",
             )
         origin = request.headers.get("Origin")
-        welcome = {*self._origins, f"{request.scheme}://{request.host}"}
-        if origin and "*" not in welcome and origin not in welcome:
-            raise RequestError(403, "Pages of other sites may not use this server.")
+        accepted = {*self._origins, f"{request.scheme}://{request.host}"}
+        if origin and "*" not in accepted and origin not in accepted:
+            raise RequestError(403, "Web pages of other sites may not use this server unless its config names them.")
 
 
 def auth_middleware(
     current: Callable[[], Auth], open_paths: Collection[str] = ()
 ) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
-    """Lets pass who may; `current` is asked every time, because keys can be reloaded.
+    """Return the middleware that checks keys and permissions; everyone may read the open paths.
 
-    What is at the open paths may be read by everyone.
+    `current` is called for every request, because keys can be reloaded.
     """
 
     @web.middleware
@@ -115,7 +116,7 @@ def auth_middleware(
             return await handler(request)
         client = current().client(request)
         if (right := right_needed(request.path)) and not allowed(client, right):
-            raise RequestError(403, f"This key may not do this: it lacks the right {right!r}.", code="missing_right")
+            raise RequestError(403, f"This key lacks the permission {right!r}.", code="missing_right")
         request[_CLIENT] = client
         return await handler(request)
 
@@ -123,7 +124,7 @@ def auth_middleware(
 
 
 def client_of(request: web.Request) -> Client:
-    """Who sent a request that has passed the middleware."""
+    """Return the client of a request that has passed the middleware."""
     return request.get(_CLIENT, Client())
 
 
@@ -132,16 +133,16 @@ def allowed(client: Client, right: Permission) -> bool:
 
 
 def right_needed(path: str) -> Permission | None:
-    for place, right in _NEEDED.items():
+    for place, right in _REQUIRED.items():
         if path == place or path.startswith(f"{place}/"):
             return right
     return None
 
 
 def key_of(request: web.Request) -> str:
-    """The key as OpenAI's and Google's clients send it; "" where there is none.
+    """Return the key as OpenAI's and Google's clients send it, or "".
 
-    Nothing that a browser adds of its own accord (cookies, passwords) counts, so that no other site can use it.
+    Credentials that a browser adds by itself (cookies, passwords) are ignored, so that other sites cannot use them.
     """
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -152,7 +153,7 @@ def key_of(request: web.Request) -> str:
 
 
 def new_key() -> tuple[str, str]:
-    """A key, to be shown once, and its hash for the config."""
+    """Return a new key, to be shown once, and its hash for the config."""
     key = PREFIX + secrets.token_urlsafe(32)
     return key, hashlib.sha256(key.encode()).hexdigest()
 
@@ -169,7 +170,7 @@ def is_loopback(host: str) -> bool:
 def _digest(name: str, text: str) -> bytes:
     if not _HASH.fullmatch(text):
         raise PlanError(
-            f"The hash of the key {name!r} must be 64 hex digits; `evenhand serve-key NAME` makes a key and its hash."
+            f"The hash of the key {name!r} must be 64 hex digits. Make a new key with `evenhand serve-key NAME`."
         )
     return bytes.fromhex(text)
 

@@ -1,4 +1,4 @@
-"""Pages of other origins: none may call the server unless the config names them."""
+"""CORS: web pages of other origins may call the server only if the config names them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _ALLOWED = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Evenhand-Method",
     "Access-Control-Max-Age": "600",
 }
-_SHOWN = "X-Request-Id, Retry-After, X-Evenhand-Route, X-Evenhand-Action, X-Evenhand-Revised, X-Evenhand-Late"
+_EXPOSED = "X-Request-Id, Retry-After, X-Evenhand-Route, X-Evenhand-Action, X-Evenhand-Revised, X-Evenhand-Late"
 
 
 def preflight(origins: Collection[str]) -> Middleware:
-    """Answers the question that a browser asks before the request itself; it comes without a key."""
+    """Return a middleware that answers preflight requests, which browsers send without a key."""
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-        if asks and _may(request, origins):
+        is_preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        if is_preflight and _is_allowed(request, origins):
             return web.Response(status=204, headers=_ALLOWED)
         return await handler(request)
 
@@ -33,17 +33,17 @@ def preflight(origins: Collection[str]) -> Middleware:
 def allow_origins(
     origins: Collection[str],
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Marks every answer to a page of these origins as readable for it."""
+    """Return a handler that adds CORS headers to responses for these origins."""
 
     async def mark(request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Vary"] = "Origin"
-        if _may(request, origins):
+        if _is_allowed(request, origins):
             response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
-            response.headers["Access-Control-Expose-Headers"] = _SHOWN
+            response.headers["Access-Control-Expose-Headers"] = _EXPOSED
 
     return mark
 
 
-def _may(request: web.Request, origins: Collection[str]) -> bool:
+def _is_allowed(request: web.Request, origins: Collection[str]) -> bool:
     origin = request.headers.get("Origin")
     return origin is not None and (origin in origins or "*" in origins)

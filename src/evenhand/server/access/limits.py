@@ -132,7 +132,7 @@ class Limits:
         """Rejects a too large body before it is read; aiohttp checks a body without Content-Length while reading it."""
         if (request.content_length or 0) > self.config.body_mb * 1e6:
             raise RequestError(
-                413, f"The request is larger than the {self.config.body_mb:g} MB that this server takes."
+                413, f"The request is larger than the {self.config.body_mb:g} MB that this server accepts."
             )
 
     async def _in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,1 +1,1 @@
-"""Chat and text completions in OpenAI's form."""
+"""Chat and text completions in OpenAI's format."""

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`: a request, through its route's guard, to an answer in OpenAI's form."""
+"""`/v1/chat/completions`: answers a request through its route's guard, in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand import aio
 from evenhand.guards.conversation import content_words
 from evenhand.guards.types import Guarded
 from evenhand.server.access.auth import allowed, client_of
-from evenhand.server.chat_api.bare import Answering
+from evenhand.server.chat_api.passthrough import Answerer
 from evenhand.server.chat_api.streaming import Chunk, chat_chunks, stream
 from evenhand.server.chat_api.wire import (
     Json,
@@ -40,7 +40,7 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
     ticket = ticket_of(request)
     with routes.find(body["model"]) as route:
         ticket.route = route.name
-        ticket.prompt = last_words(body["messages"])
+        ticket.prompt = last_user_text(body["messages"])
         guard = chosen_guard(request, body, route)
         bodies = single_bodies(body, n)
         if is_set(body, "stream"):
@@ -50,7 +50,7 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
 
 
 async def stream_answers(
-    request: web.Request, guard: Answering, bodies: Sequence[Json], chunks: Chunk
+    request: web.Request, guard: Answerer, bodies: Sequence[Json], chunks: Chunk
 ) -> web.StreamResponse:
     ticket = ticket_of(request)
     ticket.stream = True
@@ -60,38 +60,38 @@ async def stream_answers(
     return await stream(request, ticket, streams, chunks, usage=usage)
 
 
-async def all_answers(guard: Answering, bodies: Sequence[Json]) -> list[Guarded]:
-    """One guarded answer per body, side by side."""
+async def all_answers(guard: Answerer, bodies: Sequence[Json]) -> list[Guarded]:
+    """Return one guarded answer per body, computed concurrently."""
     if len(bodies) == 1:
         return [await guard.respond(bodies[0])]
     return await aio.all_of(guard.respond(each) for each in bodies)
 
 
 def send(body: Json, ticket: Ticket) -> web.Response:
-    """A finished answer, with the record in short as headers."""
-    told = headers(ticket.answers, ticket.route)
-    told["X-Request-Id"] = ticket.id
-    return web.Response(body=orjson.dumps(body), headers=told, content_type="application/json")
+    """Return a finished answer, with a summary of the guard's record in the headers."""
+    summary = headers(ticket.answers, ticket.route)
+    summary["X-Request-Id"] = ticket.id
+    return web.Response(body=orjson.dumps(body), headers=summary, content_type="application/json")
 
 
-def chosen_guard(request: web.Request, body: Json, route: Route) -> Answering:
-    """The route's guard, or the bare model for a key that may switch the method off; our field leaves the body."""
+def chosen_guard(request: web.Request, body: Json, route: Route) -> Answerer:
+    """Return the route's guard, or its passthrough if the key may switch the method off; removes `evenhand`."""
     given = body.pop("evenhand", {})
     ours = as_object(given)
     if ours is None or set(ours) - {"method"}:
-        raise RequestError(400, 'The field evenhand may hold {"method": …} and nothing else.', param="evenhand")
+        raise RequestError(400, 'The field evenhand may contain only {"method": …}.', param="evenhand")
     named = ours.get("method") or request.headers.get(METHOD_HEADER)
     if named is None or named == route.method:
         return route.guard
     if named not in _OFF:
         raise RequestError(
-            400, f"The method of a route is in the server's config; a request may only ask for {_OFF[0]!r}."
+            400, f"The method of a route is set in the server's config. A request may only ask for {_OFF[0]!r}."
         )
     if not allowed(client_of(request), "bypass"):
         raise RequestError(403, "This key may not switch off the route's method.", code="missing_right")
-    return route.bare
+    return route.passthrough
 
 
-def last_words(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What the user said last, as text, for the record of the request."""
+def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of the last user message, for the record of the request."""
     return next((content_words(each.get("content")) for each in reversed(messages) if each["role"] == "user"), "")

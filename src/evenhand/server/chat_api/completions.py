@@ -1,7 +1,7 @@
-"""`/v1/completions`, the older form: every prompt is answered as a conversation of one message.
+"""`/v1/completions`, the older endpoint: every prompt is answered as a conversation of one message.
 
-Models that are served today are chat models, and the methods work on conversations; what cannot be carried over
-(suffix, best_of, logprobs, prompts as tokens) is refused by name.
+Methods work on conversations, so fields without a counterpart there (suffix, best_of, logprobs, prompts as tokens) are
+rejected by name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
     if streams and echoes:
         raise RequestError(400, "echo cannot be streamed.", param="echo")
     if len(prompts) * n > MOST_ANSWERS:
-        raise RequestError(400, f"At most {MOST_ANSWERS} texts can be asked for at once.", param="prompt")
+        raise RequestError(400, f"A request may ask for at most {MOST_ANSWERS} texts.", param="prompt")
     ticket = ticket_of(request)
     with routes.find(body["model"]) as route:
         ticket.route = route.name
@@ -57,11 +57,11 @@ def _prompts(body: Json) -> list[str]:
         raise RequestError(400, "prompt must be a text or a list of texts.", param="prompt")
     for name in _REFUSED:
         if body.get(name) not in (None, 0, 1 if name == "best_of" else None):
-            raise RequestError(400, f"{name} is not served here; use /v1/chat/completions.", param=name)
+            raise RequestError(400, f"{name} is not supported here. Use /v1/chat/completions.", param=name)
     return prompts
 
 
 def _as_chat(body: Json, prompt: str) -> Json:
-    """All other fields are those of a chat request."""
+    """Return the chat request for one prompt; all other fields are the same."""
     kept = {name: value for name, value in body.items() if name not in _OURS}
     return {**kept, "messages": [{"role": "user", "content": prompt}]}

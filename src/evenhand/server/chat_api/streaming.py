@@ -1,4 +1,4 @@
-"""Answers as server-sent events in OpenAI's form: checked segments as chunks, the record in the last of each answer."""
+"""Streams answers as server-sent events in OpenAI's format; the last chunk of each answer has the guard's record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.server.ticket import Ticket
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _DONE = b"data: [DONE]\n\n"
 Chunk = Callable[[Stamp, int, Segment, bool], list[Json]]
-"""The chunks that a segment of the answer number i becomes; whether it is the answer's first."""
+"""(stamp, answer number, segment, whether it is the answer's first) → chunks."""
 
 
 async def stream(
@@ -30,10 +30,10 @@ async def stream(
     *,
     usage: bool,
 ) -> web.StreamResponse:
-    """Send all segments as they are released. What fails before the first has a status of its own."""
+    """Send all segments as they are released; a failure before the first segment gets its own HTTP status."""
     stamp = ticket.stamp
     finished: dict[int, Guarded] = {}
-    begun: set[int] = set()
+    started: set[int] = set()
     async with contextlib.aclosing(_merged(streams)) as segments:
         first = await anext(segments)
         ticket.first_segment = time.perf_counter() - ticket.began
@@ -44,9 +44,9 @@ async def stream(
             if segment.final is not None:
                 finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
-            for chunk in chunks(stamp, index, segment, index not in begun):
+            for chunk in chunks(stamp, index, segment, index not in started):
                 await response.write(_event({**chunk, "usage": None} if usage else chunk))
-            begun.add(index)
+            started.add(index)
     if usage:
         last: Json = {**chunks(stamp, 0, Segment(""), False)[0], "choices": [], "usage": usage_of(ticket.answers)}
         await response.write(_event(last))
@@ -55,15 +55,15 @@ async def stream(
     return response
 
 
-async def break_off(response: web.StreamResponse, fault: RequestError) -> None:
-    """End a stream that has begun: its status has left already, and an error event is what is left to say it with."""
+async def end_with_error(response: web.StreamResponse, fault: RequestError) -> None:
+    """End a started stream with an error event, because its HTTP status has already been sent."""
     with contextlib.suppress(ConnectionError):
         await response.write(_event(fault.body) + _DONE)
         await response.write_eof()
 
 
 def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
-    """In the form of a chat completion; tool calls come with the end."""
+    """Return chat completion chunks; tool calls are sent at the end."""
     delta: Json = {"role": "assistant", "content": segment.text} if first else {"content": segment.text}
     sent = [_chat(stamp, index, delta)] if first or segment.text or segment.final is None else []
     if segment.final is not None:
@@ -77,7 +77,7 @@ def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list
 
 
 def text_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
-    """In the form of a completion."""
+    """Return text completion chunks."""
     del first
     sent = [_text(stamp, index, segment.text)] if segment.text or segment.final is None else []
     if segment.final is not None:
@@ -118,7 +118,7 @@ async def _with_first(
 
 
 async def _merged(streams: Sequence[AsyncGenerator[Segment]]) -> AsyncGenerator[tuple[int, Segment]]:
-    """The segments of several answers as they come, each with the number of its answer."""
+    """Yield the segments of several answers as they arrive, with the number of the answer."""
     if len(streams) == 1:
         async with contextlib.aclosing(streams[0]) as only:
             async for segment in only:

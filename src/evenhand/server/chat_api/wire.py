@@ -1,4 +1,4 @@
-"""OpenAI's wire form: requests checked, answers written, with the guard's record beside them. Pure functions."""
+"""OpenAI's wire format: validates requests and writes answers with the guard's record. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evenhand.server.errors import RequestError
 from evenhand.types import Usage
 
 MOST_ANSWERS = 16
-"""The largest `n`: each of the answers is a loop of its own."""
+"""The largest `n`; every answer runs its own loop."""
 BYPASSED: Any = "bypassed"
-"""The action of an answer that nobody checked, because its key may have it so; the guard itself knows no such thing."""
+"""Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
 _SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What an answer and all chunks of it carry: the request's id, the second it came in, the route's name."""
+    """Fields of an answer and of all its chunks: the request's id, its arrival in seconds, the route's name."""
 
     id: str
     created: int
@@ -31,16 +31,16 @@ class Stamp:
 
 
 def read_body(data: bytes) -> Json:
-    """The request as an object; what every endpoint needs is there."""
+    """Parse the request's body and check the fields that every endpoint needs."""
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
-    if (found := as_object(body)) is None:
+    if (fields := as_object(body)) is None:
         raise RequestError(400, "The request body must be a JSON object.")
-    if not isinstance(found.get("model"), str):
-        raise RequestError(400, "The request names no model; see /v1/models.", param="model")
-    return found
+    if not isinstance(fields.get("model"), str):
+        raise RequestError(400, "The request names no model. See /v1/models.", param="model")
+    return fields
 
 
 def as_object(value: Any) -> Json | None:
@@ -61,7 +61,7 @@ def check_chat(body: Mapping[str, Any]) -> None:
 
 
 def is_set(body: Mapping[str, Any], name: str) -> bool:
-    """A field that is true or false; left out or null, it is false."""
+    """Return a boolean field; missing or null means false."""
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise RequestError(400, f"{name} must be true or false.", param=name)
@@ -78,7 +78,7 @@ def answers_wanted(body: Mapping[str, Any]) -> int:
 
 
 def single_bodies(body: Json, n: int) -> list[Json]:
-    """The request once for every answer wanted; a seed is counted up, lest all answers be equal."""
+    """Return one request per answer; seeds are counted up, so that the answers differ."""
     if n == 1:
         return [body]
     seed = body.get("seed")
@@ -87,7 +87,7 @@ def single_bodies(body: Json, n: int) -> list[Json]:
 
 
 def chat_completion(answers: Sequence[Guarded], stamp: Stamp) -> Json:
-    """The answers as one chat completion."""
+    """Return the answers as one chat completion."""
     return {
         **{name: value for name, value in answers[0].upstream.items() if name not in _OURS},
         "id": f"chatcmpl-{stamp.id}",
@@ -101,13 +101,13 @@ def chat_completion(answers: Sequence[Guarded], stamp: Stamp) -> Json:
 
 
 def _choice(index: int, answer: Guarded) -> Json:
-    """The model's own choice where its answer is returned, with its logprobs and whatever else it holds."""
+    """Return a choice with the upstream's other fields, such as logprobs, if its answer is returned unchanged."""
     choices: Any = answer.upstream.get("choices") or ({},)
     return {"logprobs": None, **choices[0], "index": index, "message": answer.message, "finish_reason": answer.finish}
 
 
 def text_completion(answers: Sequence[Guarded], stamp: Stamp, before: Sequence[str] = ()) -> Json:
-    """The answers in the older completions form; `before` is what to echo ahead of each."""
+    """Return the answers as one text completion; `before` holds the prompts to echo."""
     begin = before or [""] * len(answers)
     return {
         "id": f"cmpl-{stamp.id}",
@@ -124,12 +124,12 @@ def text_completion(answers: Sequence[Guarded], stamp: Stamp, before: Sequence[s
 
 
 def spent(answers: Sequence[Guarded]) -> Usage:
-    """What all the answers took."""
+    """Return the usage of all answers."""
     return answers[0].usage if len(answers) == 1 else sum((each.usage for each in answers), Usage())
 
 
 def usage_of(answers: Sequence[Guarded]) -> Json:
-    """Tokens of the whole loop; the endpoint's own account, with its details, where it was asked only once."""
+    """Return the tokens of the whole loop, or the endpoint's own detailed usage after a single call."""
     own = as_object(answers[0].upstream.get("usage"))
     if len(answers) == 1 and answers[0].usage.calls == 1 and own:
         return own
@@ -142,14 +142,14 @@ def usage_of(answers: Sequence[Guarded]) -> Json:
 
 
 def worst(answers: Sequence[Guarded]) -> Guarded:
-    """The answer whose fate the headers tell."""
+    """Return the answer with the most severe action."""
     return max(answers, key=lambda each: _SEVERITY.index(each.action)) if len(answers) > 1 else answers[0]
 
 
 def record(answers: Sequence[Guarded]) -> Json:
-    """The field `evenhand`: what was done and why; of several answers the worst, and each of them."""
+    """Return the field `evenhand`: action and reasons of the worst answer, and of each if there are several."""
     used = spent(answers)
-    told: Json = {
+    fields: Json = {
         **_record(worst(answers)),
         "late": any(each.late for each in answers),
         "iterations": sum(each.iterations for each in answers),
@@ -157,8 +157,8 @@ def record(answers: Sequence[Guarded]) -> Json:
         "cost": used.cost,
     }
     if len(answers) > 1:
-        told["answers"] = [_record(each) for each in answers]
-    return told
+        fields["answers"] = [_record(each) for each in answers]
+    return fields
 
 
 def _record(answer: Guarded) -> Json:
@@ -173,25 +173,24 @@ def _record(answer: Guarded) -> Json:
 
 
 def _check(check: Check) -> Json:
-    """Without the critic's words, which may quote what was withheld."""
-    told: Json = {"name": check.name, "score": check.score, "limit": check.limit, "passed": check.passed}
+    """Return a check without the critique, which may quote withheld text."""
+    fields: Json = {"name": check.name, "score": check.score, "limit": check.limit, "passed": check.passed}
     if check.problem:
-        told["problem"] = check.problem
-    return told
+        fields["problem"] = check.problem
+    return fields
 
 
 def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
-    """The record in short, for clients that read no extra fields."""
-    told = worst(answers)
+    """Return a summary of the record, for clients that ignore extra fields."""
     used = spent(answers)
-    found = {
+    fields = {
         "X-Evenhand-Route": route,
-        "X-Evenhand-Action": told.action,
+        "X-Evenhand-Action": worst(answers).action,
         "X-Evenhand-Revised": "true" if any(each.action == "revised" for each in answers) else "false",
         "X-Evenhand-Late": "true" if any(each.late for each in answers) else "false",
         "X-Evenhand-Iterations": str(sum(each.iterations for each in answers)),
         "X-Evenhand-Calls": str(used.calls),
     }
     if used.cost is not None:
-        found["X-Evenhand-Cost"] = f"{used.cost:.6f}"
-    return found
+        fields["X-Evenhand-Cost"] = f"{used.cost:.6f}"
+    return fields

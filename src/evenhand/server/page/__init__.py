@@ -1,1 +1,1 @@
-"""The live page of the server: what the guard does, as it happens."""
+"""The live page of the server, which shows the guard's work in real time."""

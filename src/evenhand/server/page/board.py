@@ -1,4 +1,4 @@
-"""What the live page counts: totals, shares by route and mean scores over time, all in bounded memory."""
+"""Statistics of the live page: totals, counts by route and mean scores over time, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from evenhand.reports.format import finite
 from evenhand.server.telemetry.events import Event
 
 BARS = 60
-"""Steps of time in one window."""
+"""Time steps per window."""
 WINDOWS = {"5 minutes": 5, "hour": 60, "day": 24 * 60}
-"""The windows by name, with the seconds of one step."""
+"""Seconds per time step of each window."""
 _LATEST = 1_000
-"""Requests that the latency percentiles are taken over."""
+"""Number of latest requests in the latency percentiles."""
 _UNGUARDED = frozenset({"", "scored"})
 
 
 @dataclass(slots=True)
 class RouteCount:
-    """What happened on one route."""
+    """Counts of one route."""
 
     requests: int = 0
     answered: int = 0
@@ -34,7 +34,7 @@ class RouteCount:
 
 @dataclass(slots=True)
 class Mean:
-    """A mean that grows."""
+    """A running mean."""
 
     total: float = 0.0
     n: int = 0
@@ -53,7 +53,7 @@ _NOTHING = Mean()
 
 @dataclass(slots=True)
 class Step:
-    """The scores of one step of time: by evaluator, of the first answers and of what clients got."""
+    """Mean scores of one time step by evaluator, of first answers (`before`) and returned answers (`after`)."""
 
     index: int
     before: dict[str, Mean] = field(default_factory=dict[str, Mean])
@@ -61,7 +61,7 @@ class Step:
 
 
 class Window:
-    """Mean scores over the last steps of time."""
+    """Mean scores over the last time steps."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -69,7 +69,7 @@ class Window:
 
     def add(self, time: float, before: Iterable[Check], after: Iterable[Check]) -> None:
         index = int(time // self.seconds)
-        # A request that ended out of turn counts where the latest one does.
+        # A request that ended out of order counts in the latest step.
         if not self._steps or index > self._steps[-1].index:
             self._steps.append(Step(index))
         step = self._steps[-1]
@@ -80,9 +80,9 @@ class Window:
                     means.setdefault(check.name, Mean()).add(score)
 
     def lines(self, now: float) -> Mapping[str, Any]:
-        """The means by evaluator, oldest step first, None where nothing was scored; the last step is now's."""
+        """Return the means by evaluator, oldest step first; None for steps without scores. The last step is now."""
         last = int(now // self.seconds)
-        # An event from the future of this clock counts as now's.
+        # An event with a time in the future counts as now.
         known = {min(step.index, last): step for step in self._steps}
         steps = [known.get(index, Step(index)) for index in range(last - BARS + 1, last + 1)]
         names = sorted({name for step in steps for name in (*step.before, *step.after)})
@@ -97,7 +97,7 @@ class Window:
 
 
 class Board:
-    """A sink of events that keeps counts and means, never texts."""
+    """A sink that keeps counts and means, never texts."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -107,7 +107,7 @@ class Board:
         self.tokens = 0
         self.cost = 0.0
         self.unpriced = 0
-        """Requests whose price is not known."""
+        """Requests of unknown cost."""
         self.actions: Counter[str] = Counter()
         self.routes: dict[str, RouteCount] = {}
         self.limits: dict[str, float] = {}
@@ -153,14 +153,14 @@ class Board:
         """Answers that went through the guard."""
         return sum(n for action, n in self.actions.items() if action not in _UNGUARDED)
 
-    def percentile(self, part: float) -> float | None:
-        """The latency that this part of the latest answers stayed within; None before the first."""
+    def percentile(self, fraction: float) -> float | None:
+        """Return a percentile of the latest latencies; None before the first answer."""
         ordered = sorted(self._seconds)
-        return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else None
+        return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))] if ordered else None
 
 
 def released(event: Event) -> tuple[Check, ...]:
-    """The checks of the text that the client got; an answer that was let through has those of the first."""
+    """Return the checks of the returned text; for an unchanged answer, those of the first answer."""
     if event.after or event.action in ("revised", "blocked", *_UNGUARDED):
         return event.after
     return event.before

@@ -1,6 +1,6 @@
-"""The live page over HTTP: its files, the state as JSON, and a stream of what is new.
+"""The live page over HTTP: its files, the state as JSON, and a stream of updates.
 
-Everything shown is untrusted. The page's own files hold no data and are open; the data are behind the server's keys.
+All data shown is untrusted. The page's own files contain no data and are open; the data needs a key.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aiohttp import web
 
 from evenhand.reports.markup import clean
 from evenhand.server.errors import RequestError
-from evenhand.server.page import shown
+from evenhand.server.page import payload
 from evenhand.server.page.board import Board
 from evenhand.server.telemetry.events import Events
 
 TICK = 0.5
-"""Seconds between two messages of a stream, however many requests there are."""
+"""Seconds between two messages of a stream, for any number of requests."""
 QUIET = 10.0
-"""Seconds after which a stream says that it is still there."""
+"""Seconds after which an idle stream sends a keep-alive message."""
 MOST_WATCHERS = 50
 
 _SCRIPTS = ("live.js", "stream.js", "list.js", "detail.js", "diff.js", "chart.js", "parts.js")
@@ -42,13 +42,13 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{name}" for name in _SCRIPTS)})
-"""Paths that hold no data, so that the page can ask for a key."""
+"""Paths without data, which are open so that the page can ask for a key."""
 
 
 class Page:
-    """Watches the events and shows them; `models` names the routes, for the example of a first request.
+    """Serves the live page; `models` returns the route names for the example request.
 
-    Where several processes serve one port, `worker` is the number of this one: it shows its own requests only.
+    If several processes serve one port, `worker` is the number of this one; it shows only its own requests.
     """
 
     def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple, worker: int = 0) -> None:
@@ -62,7 +62,7 @@ class Page:
         events.add(self._board)
 
     def routes(self) -> list[web.RouteDef]:
-        """What to add to the server; all but `OPEN_PATHS` shows data."""
+        """Return the page's routes; all except `OPEN_PATHS` show data."""
         return [
             *(web.get(path, _file(*content)) for path, content in _files().items()),
             web.get("/page/state", self._get_state),
@@ -71,21 +71,21 @@ class Page:
         ]
 
     def close(self) -> None:
-        """End the streams, so that a server that stops does not wait for those who watch."""
+        """End the streams, so that open pages do not delay shutdown."""
         self._closed.set()
 
     def state(self, since: int = 0) -> Mapping[str, Any]:
-        """All counts, and the requests that came after the first `since`, as far back as they are kept."""
+        """Return all counts, and the kept requests after the first `since`."""
         board, now = self._board, time.time()
         oldest = board.requests - len(self._recent)
         skipped = max(0, since - oldest)
-        rows = (shown.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
+        rows = (payload.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
         return {
             "start": self._start,
             "worker": self._worker,
             "now": now,
             "models": [clean(name) for name in self._models()],
-            "totals": shown.totals(board),
+            "totals": payload.totals(board),
             "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
             "limits": _by_clean_name(board.limits),
             "windows": [
@@ -102,37 +102,37 @@ class Page:
 
     async def _get_request(self, request: web.Request) -> web.Response:
         if request.match_info["start"] != self._start:
-            refusal = _refusal(409, "Another process of this server has this request, or had it before a restart.")
+            refusal = _refusal(409, "Another process of this server has this request, or the server was restarted.")
             refusal.force_close()  # a new connection may reach the right process
             return refusal
         number = int(request.match_info["number"])
         place = number - (self._board.requests - len(self._recent))
         if not 0 <= place < len(self._recent):
-            return _refusal(404, "This request is no longer kept in memory; the audit log may have it.")
-        return _json(shown.detail(number, next(islice(self._recent, place, None))))
+            return _refusal(404, "This request is no longer kept in memory. The audit file may have it.")
+        return _json(payload.detail(number, next(islice(self._recent, place, None))))
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:
-            return _refusal(503, f"{MOST_WATCHERS} pages watch already; close one of them.")
+            return _refusal(503, f"{MOST_WATCHERS} live pages are already open. Please close one of them.")
         headers = {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         self._watchers += 1
         try:
-            await self._tell(response)
-        except ConnectionError:  # the reader is gone
+            await self._send_updates(response)
+        except ConnectionError:  # the page was closed
             pass
         finally:
             self._watchers -= 1
         return response
 
-    async def _tell(self, response: web.StreamResponse) -> None:
-        """Write the state, then what is new; a slow reader misses what is no longer kept, and nothing piles up."""
-        told, quiet = -1, 0.0
+    async def _send_updates(self, response: web.StreamResponse) -> None:
+        """Send the state, then updates; a slow reader misses requests that are no longer kept, so nothing piles up."""
+        sent, quiet = -1, 0.0
         while not self._closed.is_set():
-            if told != self._board.requests or quiet >= QUIET:
-                state = self.state(max(told, 0))
-                told, quiet = self._board.requests, 0.0
+            if sent != self._board.requests or quiet >= QUIET:
+                state = self.state(max(sent, 0))
+                sent, quiet = self._board.requests, 0.0
                 await response.write(b"data: " + orjson.dumps(state) + b"\n\n")
             quiet += TICK
             await self._pause()
@@ -167,7 +167,7 @@ def _file(body: bytes, content_type: str) -> Callable[[web.Request], Any]:
 
 
 def _files() -> Mapping[str, tuple[bytes, str]]:
-    """The page's own files by path; look and theme switch are those of the reports."""
+    """Return the page's files by path; the style and the theme switch are shared with the reports."""
     ours, reports = files("evenhand.server.page") / "assets", files("evenhand.reports") / "assets"
     styles = [*(reports / name for name in _REPORT_STYLES), ours / "live.css"]
     script = "text/javascript"

@@ -1,1 +1,1 @@
-"""The server as a process: sockets, workers, start and end."""
+"""The server as a process: sockets, workers, start and shutdown."""

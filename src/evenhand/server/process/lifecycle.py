@@ -1,4 +1,4 @@
-"""A server's life: it starts to listen, reads its config again when told to, and ends without losing a request."""
+"""The lifecycle of a server process: start, reload of the config, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -20,48 +20,49 @@ from evenhand.server.process.listening import Listener
 from evenhand.server.server import Server
 from evenhand.server.telemetry.logs import ServerLog
 
-LOOK_SECONDS = 2.0
-"""How often the config file is looked at."""
+POLL_SECONDS = 2.0
+"""How often the config file is checked for changes."""
 _log = logging.getLogger("evenhand.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to serve and where; `file` is where the config came from, if it can be read again."""
+class ServeOptions:
+    """What to serve, and at which address."""
 
     config: ServeConfig
     host: str = "127.0.0.1"
     port: int = 8790
     file: Path | None = None
+    """The config file, if it can be reloaded."""
     worker: int = 0
-    """Counts from 1 where several processes serve one port."""
+    """Counts from 1 if several processes serve one port."""
 
 
-def check(order: Order) -> None:
-    """Load everything once, as the server would; what is wrong is raised, and nothing is left behind."""
-    audit = order.config.audit.model_copy(update={"file": None})
+def check(options: ServeOptions) -> None:
+    """Load everything once, as the server would, and raise the first error; no file is written."""
+    audit = options.config.audit.model_copy(update={"file": None})
 
     async def load() -> None:
-        await Server(order.config.model_copy(update={"audit": audit}), order.host).close()
+        await Server(options.config.model_copy(update={"audit": audit}), options.host).close()
 
     asyncio.run(load())
 
 
-async def serve(order: Order, ready: Callable[[str], None]) -> bool:
-    """Serve until SIGTERM or SIGINT; `ready` gets the address. Whether all requests in flight were finished."""
-    server = Server(order.config, order.host, order.worker)
-    life = _Life(server, order.file)
-    runner = make_runner(server, life.reload)
+async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
+    """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
+    server = Server(options.config, options.host, options.worker)
+    lifecycle = _Lifecycle(server, options.file)
+    runner = make_runner(server, lifecycle.reload)
     with ServerLog():
         await runner.setup()
         try:
-            listener = Listener(order.host, order.port, shared=bool(order.worker))
+            listener = Listener(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
-            life.listen()
-            ready(address(order.host, listener.port))
+            lifecycle.handle_signals()
+            ready(address(options.host, listener.port))
             try:
-                await life.until_told()
-                finished = await life.until_drained()
+                await lifecycle.until_stopped()
+                finished = await lifecycle.until_drained()
             finally:
                 listener.close()
         finally:
@@ -72,85 +73,87 @@ async def serve(order: Order, ready: Callable[[str], None]) -> bool:
     return finished
 
 
-class _Life:
-    """What signals and the config file have to say."""
+class _Lifecycle:
+    """Reacts to signals and to changes of the config file."""
 
     def __init__(self, server: Server, file: Path | None) -> None:
         self._server = server
         self._file = file
         self._stop = asyncio.Event()
-        self._at_once = asyncio.Event()
-        self._look = asyncio.Event()
+        self._stop_now = asyncio.Event()
+        self._reload_requested = asyncio.Event()
         self._seen = _stamp(file)
 
-    def listen(self) -> None:
-        """Hear signals, before anybody knows that there is somebody to send them to."""
+    def handle_signals(self) -> None:
+        """Install the signal handlers; call this before the address is announced."""
         loop = asyncio.get_running_loop()
         if parent := parent_process():
-            # A worker whose parent is gone would go on for ever; and the parent alone decides about Ctrl-C.
+            # A worker must stop when its parent dies, and only the parent reacts to Ctrl-C.
             loop.add_reader(parent.sentinel, self._stop.set)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         else:
-            loop.add_signal_handler(signal.SIGINT, self._told)
-        loop.add_signal_handler(signal.SIGTERM, self._told)
-        loop.add_signal_handler(signal.SIGHUP, self._look.set)
+            loop.add_signal_handler(signal.SIGINT, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGTERM, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_requested.set)
 
-    async def until_told(self) -> None:
+    async def until_stopped(self) -> None:
         watching = asyncio.ensure_future(self._watch())
         await self._stop.wait()
         watching.cancel()
 
     async def until_drained(self) -> bool:
-        """Until all requests in flight have ended, their time is up, or the signal came a second time."""
-        _log.info("Ending with %d requests in flight", self._server.in_flight)
-        waits = {asyncio.ensure_future(each) for each in (self._server.drain(), self._at_once.wait())}
+        """Wait until all requests have ended, the time limit is reached, or a second signal arrives."""
+        _log.info("Shutting down with %d requests in flight", self._server.in_flight)
+        waits = {asyncio.ensure_future(each) for each in (self._server.drain(), self._stop_now.wait())}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for each in waits:
             each.cancel()
         if self._server.in_flight:
-            _log.warning("Ended, and %d requests got no answer", self._server.in_flight)
+            _log.warning("Shut down; %d requests got no answer", self._server.in_flight)
         return not self._server.in_flight
 
     async def reload(self) -> list[str]:
-        """Read the file again and serve by it; a file that is wrong is refused, and nothing changes."""
+        """Reload the config file; an invalid file is rejected and changes nothing."""
         if self._file is None:
-            raise RequestError(409, "This server was started without a config file; there is nothing to read again.")
+            raise RequestError(409, "This server was started without a config file, so it cannot reload one.")
         self._seen = _stamp(self._file)
         try:
-            late = self._server.reload(read_config(self._file))
+            needs_restart = self._server.reload(read_config(self._file))
         except EvenhandError as error:
-            _log.error("The config is not used, the old one stays: %s", error)
-            raise RequestError(422, f"The old config stays: {error}", code="bad_config") from error
-        _log.info("Reloaded%s", f"; a change of {', '.join(late)} needs a restart" if late else "")
-        return late
+            _log.error("The new config is not valid and is ignored: %s", error)
+            raise RequestError(
+                422, f"The new config is not valid and is ignored: {error}", code="bad_config"
+            ) from error
+        _log.info("Config reloaded%s", f"; restart to apply {', '.join(needs_restart)}" if needs_restart else "")
+        return needs_restart
 
     async def _watch(self) -> None:
-        """Reload on SIGHUP, and when the file has changed."""
+        """Reload on SIGHUP and when the file has changed."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._look.wait()
-            if self._look.is_set() or _stamp(self._file) != self._seen:
-                self._look.clear()
-                with contextlib.suppress(RequestError):  # it is in the log
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._reload_requested.wait()
+            if self._reload_requested.is_set() or _stamp(self._file) != self._seen:
+                self._reload_requested.clear()
+                with contextlib.suppress(RequestError):  # already logged
                     await self.reload()
 
-    def _told(self) -> None:
+    def _on_stop_signal(self) -> None:
         if self._stop.is_set():
-            self._at_once.set()
+            self._stop_now.set()
         self._stop.set()
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """Differs when the file was changed or exchanged; None where there is none, or not just now."""
+    """Return a value that changes with the file; None if there is no file at the moment."""
     try:
-        found = file.stat() if file else None
+        status = file.stat() if file else None
     except OSError:
         return None
-    return found and (found.st_mtime_ns, found.st_size, found.st_ino)
+    return status and (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def address(host: str, port: int) -> str:
-    """As people write it."""
+    """Return the URL to show to people."""
     shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104
     return f"http://{shown}:{port}"

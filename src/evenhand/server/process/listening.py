@@ -1,7 +1,7 @@
-"""The listening socket. All connections that wait are taken at once, however busy the server is.
+"""The listening socket, which accepts all waiting connections at once.
 
-uvloop takes one per turn of its loop; a turn is long where many clients have something to say, and newcomers would
-wait for minutes.
+uvloop accepts one connection per loop iteration. On a busy server an iteration is long, and new clients would wait
+for minutes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from evenhand.errors import UsageError
 
 BACKLOG = 4096
 PAUSE = 1.0
-"""Seconds without new connections when the system has no room for them."""
+"""Seconds without new connections after the system ran out of file descriptors."""
 _log = logging.getLogger("evenhand.server")
 Protocols = Callable[[], asyncio.BaseProtocol]
 
 
 class Listener:
-    """Bound to its address from the beginning; connections are taken from `start` to `close`."""
+    """Binds its address when created, and accepts connections from `start` to `close`."""
 
     def __init__(self, host: str, port: int, *, shared: bool = False) -> None:
         self._socket = bound(host, port, shared=shared)
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._taking: set[asyncio.Task[object]] = set()
+        self._accepting: set[asyncio.Task[object]] = set()
         self._open = False
 
     @property
@@ -35,7 +35,7 @@ class Listener:
         return self._socket.getsockname()[1]
 
     def start(self, protocols: Protocols) -> None:
-        """Give every connection a protocol of its own."""
+        """Accept connections; each gets its own protocol."""
         self._socket.listen(BACKLOG)
         self._protocols = protocols
         self._open = True
@@ -49,36 +49,36 @@ class Listener:
 
     def _listen(self) -> None:
         if self._open:
-            self._loop.add_reader(self._socket, self._take_all)
+            self._loop.add_reader(self._socket, self._accept_all)
 
-    def _take_all(self) -> None:
+    def _accept_all(self) -> None:
         for _ in range(BACKLOG):
             try:
                 connection, _peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # too many open files: those that wait may come in later
-                _log.error("No new connections for %g s: %s", PAUSE, error)
+            except OSError as error:  # too many open files; waiting connections are accepted later
+                _log.error("No new connections are accepted for %g s: %s", PAUSE, error)
                 self._loop.remove_reader(self._socket)
                 self._loop.call_later(PAUSE, self._listen)
                 return
             connection.setblocking(False)
             task = asyncio.ensure_future(self._loop.connect_accepted_socket(self._protocols, connection))
-            self._taking.add(task)
-            task.add_done_callback(self._taking.discard)
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
 
 
 def bound(host: str, port: int, *, shared: bool) -> socket.socket:
-    """A socket with this address, which others may share where several processes serve it."""
+    """Return a socket bound to this address; `shared` lets several processes bind it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    bound_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        found.bind((host, port))
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound_socket.bind((host, port))
     except OSError as error:
-        found.close()
+        bound_socket.close()
         why = error.strerror or str(error)
-        raise UsageError(f"Cannot listen on {host} port {port}: {why}; choose another --host or --port.") from error
-    return found
+        raise UsageError(f"Cannot listen on {host} port {port}: {why}. Choose another --host or --port.") from error
+    return bound_socket

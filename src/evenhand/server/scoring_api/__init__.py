@@ -1,1 +1,1 @@
-"""Moderation and Perspective endpoints, answered by any scorer."""
+"""Scoring endpoints in the formats of OpenAI's moderations and of Perspective, answered by any scorer."""

@@ -1,4 +1,4 @@
-"""The document in which Google's client library reads what a service can do: for users of Perspective through it."""
+"""The discovery document, for users of Perspective through Google's client library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def discovery_routes() -> list[web.RouteDef]:
 
 
 def discovery_document(origin: str) -> dict[str, Any]:
-    """What Google's client library needs to know: one method, and where it is."""
+    """Return the document that tells Google's client library the one method and its path."""
     query = {name: {"type": "string", "location": "query"} for name in ("key", "alt", "prettyPrint")}
     method: dict[str, Any] = {
         "id": "commentanalyzer.comments.analyze",
@@ -48,6 +48,6 @@ def discovery_document(origin: str) -> dict[str, Any]:
 
 
 def _origin(request: web.Request) -> str:
-    """Where the client reaches this server; a proxy in front may speak https with it."""
+    """Return the origin as the client sees it; a proxy in front may use https."""
     scheme = request.headers.get("X-Forwarded-Proto", "")
     return f"{scheme if scheme in ('http', 'https') else request.scheme}://{request.host}"

@@ -1,6 +1,6 @@
-"""/v1/moderations in OpenAI's form, answered by any scorer that knows toxicity.
+"""`/v1/moderations` in OpenAI's format, answered by any scorer with the attribute toxicity.
 
-The scorer's scores stand under its own names (toxicity, insult, …) and under OpenAI's categories:
+Scores are returned under the scorer's own names (toxicity, insult, …) and under OpenAI's categories:
 
     harassment              insult
     harassment/threatening  threat
@@ -9,8 +9,8 @@ The scorer's scores stand under its own names (toxicity, insult, …) and under 
     sexual                  sexually_explicit
     violence                threat
 
-A category that the scorer gives itself is taken as it is. One that it knows nothing of is null, not zero. A category
-is true, and the text flagged, from 0.5 on.
+A category that the scorer scores itself is used directly. A category without a score is null, not zero. A category is
+true, and the text flagged, from 0.5 on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATH = "/v1/moderations"
 FLAGGED_FROM = 0.5
 MOST_TEXTS = 1_000
 
-_STANDS_FOR: Mapping[str, tuple[str, ...]] = {
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "harassment": ("insult",),
     "harassment/threatening": ("threat",),
     "hate": ("identity_attack",),
@@ -41,7 +41,7 @@ _STANDS_FOR: Mapping[str, tuple[str, ...]] = {
     "violence": ("threat",),
 }
 _CATEGORIES = (
-    *_STANDS_FOR,
+    *_ATTRIBUTES,
     "violence/graphic",
     "sexual/minors",
     "self-harm",
@@ -55,7 +55,9 @@ _CATEGORIES = (
 def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
     async def moderate(request: web.Request) -> web.Response:
         if "toxicity" not in scorer.attributes:
-            raise RequestError(501, f"The scorer of this server, {scorer.spec}, does not score toxicity.")
+            raise RequestError(
+                501, f"The scorer of this server, {scorer.spec}, does not score toxicity. Configure another one."
+            )
         texts = texts_of((await read_object(request)).get("input"))
         ticket_of(request).prompt = "\n\n".join(texts)
         results = [
@@ -68,14 +70,14 @@ def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
 
 
 def texts_of(given: Any) -> list[str]:
-    """The texts of the field `input`: a string, a list of strings, or the parts of one text."""
+    """Return the texts of the field `input`: a string, a list of strings, or the parts of one text."""
     if isinstance(given, str):
         return [given]
     items: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
     if not items:
         raise RequestError(400, "input must be a text, a list of texts or a list of text parts.", param="input")
     if len(items) > MOST_TEXTS:
-        raise RequestError(400, f"input may have {MOST_TEXTS:,} texts at once, not {len(items):,}.", param="input")
+        raise RequestError(400, f"input may have at most {MOST_TEXTS:,} texts, not {len(items):,}.", param="input")
     if all(isinstance(item, str) for item in items):
         return items
     return ["\n".join(_part(item, place) for place, item in enumerate(items))]
@@ -86,9 +88,9 @@ def _part(item: Any, place: int) -> str:
         case {"type": "text", "text": str(text)}:
             return text
         case {"type": "image_url"}:
-            message = "Images are not scored here, and not fetched; send text alone."
+            message = "Images are not supported. Send text only."
         case _:
-            message = 'A part of the input is written {"type": "text", "text": "…"}.'
+            message = 'Write a part of the input as {"type": "text", "text": "…"}.'
     raise RequestError(400, message, param=f"input[{place}]")
 
 
@@ -99,7 +101,7 @@ def _usable(scorer: Scorer, result: Scores | Unscored, place: int) -> Scores:
 
 
 def moderation(scores: Scores) -> dict[str, Any]:
-    """The scores of one text in OpenAI's form."""
+    """Return the scores of one text in OpenAI's format."""
     values: dict[str, float | None] = {name: _category(name, scores) for name in _CATEGORIES}
     values |= scores
     categories = {name: None if value is None else value >= FLAGGED_FROM for name, value in values.items()}
@@ -112,5 +114,7 @@ def moderation(scores: Scores) -> dict[str, Any]:
 
 
 def _category(name: str, scores: Scores) -> float | None:
-    parts = _STANDS_FOR.get(name, ())
-    return min(scores[part] for part in parts) if parts and all(part in scores for part in parts) else None
+    attributes = _ATTRIBUTES.get(name, ())
+    if not attributes or not all(each in scores for each in attributes):
+        return None
+    return min(scores[each] for each in attributes)

@@ -1,4 +1,4 @@
-"""/v1alpha1/comments:analyze in Perspective's form, answered by any scorer: its users change one address.
+"""`/v1alpha1/comments:analyze` in Perspective's format, answered by any scorer: clients only change the URL.
 
 An attribute is the scorer's own name in capitals (toxicity → TOXICITY); NAME_EXPERIMENTAL is answered as NAME.
 """
@@ -23,7 +23,7 @@ from evenhand.types import Unscored
 
 PATH = "/v1alpha1/comments:analyze"
 MOST_SPANS = 100
-"""Sentences that are scored apart; the last span holds what is left of a longer text."""
+"""Sentences that are scored separately; the last span is the rest of a longer text."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n\s*")
 _PLAIN = (None, "PLAIN_TEXT", "TEXT_TYPE_UNSPECIFIED")
@@ -35,16 +35,16 @@ class Wanted:
     """One requested attribute."""
 
     name: str
-    """As the client wrote it."""
+    """The attribute as the client wrote it."""
     own: str
     """The scorer's name for it."""
     threshold: float
-    """Lower scores are not sent."""
+    """Lower scores are left out of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A request that can be answered."""
+    """A valid request."""
 
     text: str
     context: str
@@ -62,19 +62,19 @@ def perspective_routes(scorer: Scorer) -> list[web.RouteDef]:
             ticket_of(request).prompt = asked.text
         spans = sentences(asked.text) if asked.spans else []
         pieces = [asked.text, *(asked.text[begin:end] for begin, end in spans)]
-        whole, *parts = await scores_of(scorer, pieces, asked.context)
+        whole, *sentence_scores = await scores_of(scorer, pieces, asked.context)
         if isinstance(whole, Unscored):
-            raise _refused(scorer, whole, asked)
-        if missing := [each.name for each in asked.wanted if each.own not in whole]:  # a service may leave some out
+            raise _unscored_error(scorer, whole, asked)
+        if missing := [each.name for each in asked.wanted if each.own not in whole]:  # a remote scorer may omit some
             raise no_score(scorer, Unscored(f"nothing for {', '.join(missing)}"), "requestedAttributes")
-        scored = list(zip(spans, parts, strict=True)) if asked.spans else [((0, len(asked.text)), whole)]
+        scored = list(zip(spans, sentence_scores, strict=True)) if asked.spans else [((0, len(asked.text)), whole)]
         return _json(response(asked, whole, scored))
 
     return [web.post(PATH, analyze)]
 
 
 def read_analysis(body: Mapping[str, Any], scorer: Scorer) -> Analysis:
-    """What a request asks for; what Perspective refuses is refused in its words."""
+    """Validate the request; errors have Perspective's wording."""
     comment = body.get("comment")
     text = _field(comment, "text")
     if not isinstance(text, str) or not text.strip():
@@ -102,13 +102,13 @@ def read_analysis(body: Mapping[str, Any], scorer: Scorer) -> Analysis:
 def response(
     asked: Analysis, whole: Scores, spans: Sequence[tuple[tuple[int, int], Scores | Unscored]]
 ) -> dict[str, Any]:
-    """Perspective's answer; a sentence that cannot be scored has no span."""
+    """Return the response in Perspective's format; unscored sentences have no span."""
     scores = {
         each.name: {
             "spanScores": [
-                {"begin": begin, "end": end, "score": _score(found[each.own])}
-                for (begin, end), found in spans
-                if not isinstance(found, Unscored) and each.own in found
+                {"begin": begin, "end": end, "score": _score(result[each.own])}
+                for (begin, end), result in spans
+                if not isinstance(result, Unscored) and each.own in result
             ],
             "summaryScore": _score(whole[each.own]),
         }
@@ -120,7 +120,7 @@ def response(
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where each sentence begins and ends, in characters."""
+    """Return the start and end of each sentence, in characters."""
     begins, ends = [0], list[int]()
     for gap in _SENTENCE_END.finditer(text):
         if len(begins) == MOST_SPANS:
@@ -149,7 +149,7 @@ def _wanted(requested: Any, scorer: Scorer) -> tuple[Wanted, ...]:
     return tuple(wanted)
 
 
-def _refused(scorer: Scorer, result: Unscored, asked: Analysis) -> RequestError:
+def _unscored_error(scorer: Scorer, result: Unscored, asked: Analysis) -> RequestError:
     match fault_of(result):
         case "empty":
             return CommentError("Comment must be non-empty.", "COMMENT_EMPTY")

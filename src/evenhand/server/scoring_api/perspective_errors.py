@@ -1,4 +1,4 @@
-"""Errors in Google's form, for everything under /v1alpha1: clients of Perspective read no other."""
+"""Errors in Google's format for all paths under /v1alpha1, as clients of Perspective expect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.server.access.auth import Handler
-from evenhand.server.errors import RequestError, told
+from evenhand.server.errors import RequestError, as_request_error
 from evenhand.server.ticket import ticket_of
 
 _STATUSES: Mapping[int, tuple[int, str]] = {
@@ -29,7 +29,7 @@ _STATUSES: Mapping[int, tuple[int, str]] = {
 
 
 class CommentError(RequestError):
-    """A request that Perspective would refuse, with its type of error."""
+    """A request that Perspective would reject, with Perspective's error type."""
 
     def __init__(
         self, message: str, error_type: str = "INVALID_REQUEST", extra: Mapping[str, Any] | None = None
@@ -43,7 +43,7 @@ class CommentError(RequestError):
 
 
 def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
-    """The middleware; it stands outside of keys and limits, whose refusals it must put into Google's words."""
+    """Return the middleware; it wraps authentication and limits, because it must translate their errors too."""
 
     @web.middleware
     async def translate(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -54,9 +54,9 @@ def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResp
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            fault = ticket_of(request).fault = told(error)
+            fault = ticket_of(request).fault = as_request_error(error)
             if fault.status == 500:
-                raise  # the front writes it to the log
+                raise  # the outermost middleware logs it
             return google_response(fault)
 
     return translate

@@ -1,4 +1,4 @@
-"""The scoring endpoints: any scorer, asked in the forms of OpenAI's moderations and of Perspective."""
+"""The routes of all scoring endpoints."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from evenhand.server.scoring_api.perspective import perspective_routes
 
 
 def scoring_routes(scorer: Scorer) -> list[web.RouteDef]:
-    """The handlers; `google_errors` of perspective_errors.py belongs among the middlewares."""
+    """Return the handlers; the application must also use the middleware `google_errors`."""
     return [*moderation_routes(scorer), *perspective_routes(scorer), *discovery_routes()]

@@ -1,4 +1,4 @@
-"""What both scoring endpoints share: a body is read, a scorer asked, and a text without scores is an error."""
+"""Helpers of both scoring endpoints: read the body, call the scorer, report unscored texts as errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAULTS: dict[str, Fault] = {"empty text": "empty", "not English": "language", "
 
 
 async def read_object(request: web.Request) -> dict[str, Any]:
-    """The request's body, which must be a JSON object."""
+    """Return the request's body, which must be a JSON object."""
     try:
         body = orjson.loads(await request.read())
     except orjson.JSONDecodeError as error:
@@ -31,21 +31,21 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 
 async def scores_of(scorer: Scorer, texts: Sequence[str], context: str = "") -> list[Scores | Unscored]:
-    """One result per text; raises RequestError where the scorer's own endpoint fails."""
+    """Return one result per text; raises RequestError if the scorer's own endpoint fails."""
     try:
         return await scorer.score(texts, [context] * len(texts) if context else None)
     except ModelError as error:
-        message = f"The scorer {scorer.spec} cannot be asked now; the server's log says why."
+        message = f"The scorer {scorer.spec} is not available. See the server's log."
         raise RequestError(502, message, code="scorer_error", upstream="unreachable") from error
 
 
 def fault_of(result: Unscored) -> Fault | None:
-    """What is wrong with the text; None where the scorer is at fault and may do better another time."""
-    return next((fault for words, fault in _FAULTS.items() if result.reason.startswith(words)), None)
+    """Return what is wrong with the text; None if the scorer failed, so that a retry may help."""
+    return next((fault for prefix, fault in _FAULTS.items() if result.reason.startswith(prefix)), None)
 
 
 def no_score(scorer: Scorer, result: Unscored, param: str) -> RequestError:
-    """A text without scores is an error and never a zero, which would read as harmless."""
+    """Return the error for an unscored text; a score of 0 would look harmless."""
     if fault_of(result):
         return RequestError(400, f"This text cannot be scored: {result.reason}.", code="cannot_be_scored", param=param)
     message = f"The scorer {scorer.spec} gave no score: {result.reason}."

@@ -1,9 +1,8 @@
-"""The audit file: every request as a row of an SQLite file, for whoever must answer later for what was changed and why.
+"""The audit file: an SQLite file with one row per request, to show later what was changed and why.
 
-Rows are handed to a thread that commits them in batches; a request never waits for the disk. When the disk does not
-keep up, rows are dropped, counted and shown in the metrics. A file that has grown too large is set aside under the
-time of its end (audit.sqlite → audit-20261231T235959.123456.sqlite), and rows are deleted when they are too old. The
-texts are stored as the config says: not at all, redacted, or in full.
+A thread commits rows in batches, so requests never wait for the disk. If the disk is too slow, rows are dropped and
+counted in the metrics. A file that is too large is rotated (audit.sqlite → audit-20261231T235959.123456.sqlite), and
+rows that are too old are deleted. The config decides whether texts are stored: not at all, redacted, or in full.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.redact import Texts, with_texts, without_secrets
 
 WAITING = 20_000
-"""Rows that may wait for the disk."""
+"""Queue limit in rows."""
 BATCH = 500
 GATHER_SECONDS = 0.2
-"""How long the writer waits for company before it commits."""
+"""How long the writer collects rows before it commits."""
 CHECK_SECONDS = 60.0
-"""How often age is looked at; size is after every batch."""
+"""How often the age of rows is checked; the size is checked after every batch."""
 BUSY_SECONDS = 30.0
-"""How long the writer waits for others who use the file."""
+"""How long the writer waits for a lock on the file."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (
@@ -54,7 +53,7 @@ _log = logging.getLogger("evenhand.server")
 
 
 class AuditLog:
-    """A sink that writes to `file`; made once per file, since only one writer may turn it over."""
+    """A sink that writes to `file`; one per file, because only one writer may rotate it."""
 
     def __init__(self, file: Path, *, texts: Texts = "none", megabytes: float = 100.0, days: float = 30.0) -> None:
         self.file = file
@@ -62,14 +61,14 @@ class AuditLog:
         self.most_bytes = megabytes * 1e6
         self.days = days
         self.dropped = 0
-        """Rows that were lost, because the disk was too slow, full or gone."""
+        """Rows that were lost because the disk was too slow, full or unavailable."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._db = _open(file)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"The audit file {file} cannot be used: {error}.") from error
+            raise StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.") from error
         self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
-        self._checked = self._no_turn_before = 0.0
+        self._checked = self._rotate_after = 0.0
         self._thread = threading.Thread(target=self._write_all, name="evenhand-audit", daemon=True)
         self._thread.start()
 
@@ -80,16 +79,16 @@ class AuditLog:
             self.dropped += 1
 
     def close(self) -> None:
-        """Commit what waits, and close the file."""
+        """Commit the waiting rows and close the file."""
         self._queue.put(None)
         self._thread.join()
 
     # --- in the writer's thread ---
 
     def _write_all(self) -> None:
-        going_on = True
-        while going_on:
-            batch, going_on = self._next_batch()
+        running = True
+        while running:
+            batch, running = self._next_batch()
             rows = [row for event in batch if (row := self._row(event))]
             try:
                 if rows:
@@ -103,7 +102,7 @@ class AuditLog:
         self._db.close()
 
     def _next_batch(self) -> tuple[list[Event], bool]:
-        """What has come within a moment of the first event, and whether more will come."""
+        """Return the events of the next batch, and whether to continue."""
         batch: list[Event] = []
         end = time.monotonic() + CHECK_SECONDS
         while len(batch) < BATCH:
@@ -121,12 +120,12 @@ class AuditLog:
     def _row(self, event: Event) -> tuple[Any, ...] | None:
         try:
             return row_of(with_texts(event, self.texts))
-        except (TypeError, ValueError) as error:  # what cannot be stored must not take its neighbours along
+        except (TypeError, ValueError) as error:  # a bad row must not lose the others of its batch
             self._lose(1, error)
             return None
 
     def _lose(self, rows: int, error: Exception) -> None:
-        """Say it and go on: the disk may come back."""
+        """Log the loss and continue, because the disk may recover."""
         self.dropped += rows
         _log.error("The audit file %s lost %d rows: %s", self.file, rows, error)
 
@@ -141,24 +140,24 @@ class AuditLog:
             raise
 
     def _tidy(self) -> None:
-        """Turn over a file that is too large; every minute, delete what is too old."""
-        if _size(self.file) > self.most_bytes and time.monotonic() >= self._no_turn_before:
-            self._turn_over()
+        """Rotate a file that is too large; every minute, delete rows and files that are too old."""
+        if _size(self.file) > self.most_bytes and time.monotonic() >= self._rotate_after:
+            self._rotate()
         if time.monotonic() - self._checked < CHECK_SECONDS and self._checked:
             return
         self._checked = time.monotonic()
         oldest = time.time() - self.days * 86_400
         self._db.execute("DELETE FROM requests WHERE time < ?", (oldest,))
-        for old in set_aside(self.file):
-            if old.stat().st_mtime < oldest:  # it was last written to when its newest row came
+        for old in rotated_files(self.file):
+            if old.stat().st_mtime < oldest:  # the time of its newest row
                 old.unlink()
 
-    def _turn_over(self) -> None:
+    def _rotate(self) -> None:
         self._db.execute("PRAGMA busy_timeout=500")
         try:
-            self._db.execute("PRAGMA journal_mode=DELETE")  # all of it in one file
-        except sqlite3.OperationalError:  # somebody is reading it: later
-            self._no_turn_before = time.monotonic() + CHECK_SECONDS
+            self._db.execute("PRAGMA journal_mode=DELETE")  # merges the write-ahead log into the file
+        except sqlite3.OperationalError:  # the file is being read; try again later
+            self._rotate_after = time.monotonic() + CHECK_SECONDS
             self._db.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
             return
         self._db.close()
@@ -168,13 +167,13 @@ class AuditLog:
             self._db = _open(self.file)
 
 
-def set_aside(file: Path) -> list[Path]:
-    """The files that were turned over, oldest first."""
+def rotated_files(file: Path) -> list[Path]:
+    """Return the rotated files, oldest first."""
     return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
 
 
 def row_of(event: Event) -> tuple[Any, ...]:
-    """What can be searched for in columns, the rest as JSON."""
+    """Return the searchable columns, and the other fields as JSON."""
     body = {
         "why": event.why,
         "prompt": event.prompt,
@@ -193,7 +192,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
 
 
 def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of an audit file in order, as plain values."""
+    """Yield the rows of an audit file in order, as plain values."""
     if not file.is_file():
         raise DataError("There is no such audit file.", file=file)
     try:
@@ -212,7 +211,7 @@ def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ())
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    file.touch(mode=0o600)  # prompts are nobody else's business
+    file.touch(mode=0o600)  # prompts are private
     db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         _prepare(db)
@@ -228,7 +227,7 @@ def _prepare(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it holds other data")
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=NORMAL")
-    db.execute("PRAGMA secure_delete=ON")  # what is deleted for its age is overwritten
+    db.execute("PRAGMA secure_delete=ON")  # overwrites deleted rows
     db.executescript(_SCHEMA)
     db.execute(f"PRAGMA user_version={_VERSION}")
 

@@ -1,4 +1,4 @@
-"""What the server tells of its requests: one event each, handed to metrics, log, audit file and live page."""
+"""Events, one per request, passed to metrics, log, audit file and live page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evenhand.guards.types import Check
 from evenhand.types import Usage
 
 KEPT = 200
-"""Requests that the live page can look back on."""
+"""Requests that the live page can show."""
 LONGEST = 8_000
-"""Characters of a text that are kept in memory after its request."""
+"""Maximum characters of a text that are kept in memory after its request."""
 
 _log = logging.getLogger("evenhand.server")
 
@@ -24,15 +24,15 @@ class Event:
 
     id: str
     time: float
-    """When it came in, in seconds since 1970."""
+    """Arrival in seconds since 1970."""
     route: str
-    """The route's name of the config; "" where the request named none that exists."""
+    """The route's name; "" if the request named no known route."""
     endpoint: str
     key: str = ""
     """The name of the client's key, never the key; "" without one."""
     status: int = 200
     action: str = ""
-    """What the guard did, or `scored`; "" for a request that was refused or failed."""
+    """What the guard did, or `scored`; "" for a rejected or failed request."""
     why: tuple[str, ...] = ()
     prompt: str = ""
     first: str = ""
@@ -44,32 +44,32 @@ class Event:
     late: bool = False
     stream: bool = False
     first_segment: float | None = None
-    """Seconds until the first checked text left, for streams."""
+    """Seconds until the first checked text was sent, for streams."""
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
     usage: Usage = Usage()
     error: str = ""
     """One sentence on what went wrong, without keys."""
     upstream_error: str = ""
-    """How the model's endpoint failed: `timeout`, `unreachable`, an HTTP status, or "" when it did not."""
+    """How the model's endpoint failed: `timeout`, `unreachable` or an HTTP status; "" if it did not."""
 
 
 Sink = Callable[[Event], None]
 
 
 class Events:
-    """The bus: every sink sees every event; a sink that fails is logged and never disturbs a request."""
+    """The event bus: every sink gets every event; a failing sink is logged and never affects a request."""
 
     def __init__(self, *sinks: Sink, kept: int = KEPT) -> None:
         self.recent: deque[Event] = deque(maxlen=kept)
         self.failures = 0
-        """How often a sink failed."""
+        """Number of sink failures."""
         self._sinks = list(sinks)
 
     def add(self, sink: Sink) -> None:
         self._sinks.append(sink)
 
     def publish(self, event: Event) -> None:
-        """Hand the event to all sinks; they return at once, so this may be called on the event loop."""
+        """Pass the event to all sinks; they do not block, so this may be called on the event loop."""
         for sink in self._sinks:
             try:
                 sink(event)
@@ -80,7 +80,7 @@ class Events:
 
 
 def shortened(event: Event) -> Event:
-    """The event with texts and critics' words cut, so that memory does not depend on what clients send."""
+    """Cut the event's texts and critiques, so that memory does not depend on what clients send."""
     texts = (event.prompt, event.first, event.text, *(check.words for check in (*event.before, *event.after)))
     if all(len(text) <= LONGEST for text in texts):
         return event

@@ -1,7 +1,7 @@
-"""Whether the server lives (/healthz) and wants requests (/readyz); both need no key and tell no names.
+"""Liveness (/healthz) and readiness (/readyz); both work without a key and reveal no names.
 
-No model is asked for this: what is known of the models' endpoints is how the last requests to them went. An endpoint
-that fails does not make the server unready, since without requests nobody would learn that it has come back.
+Health checks call no model: the state of the models' endpoints is known from the last requests. A failing endpoint
+does not make the server unready, because without requests its recovery would go unnoticed.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from evenhand.server.telemetry.events import Event
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 FAILURES = 3
-"""Requests in a row that a route's endpoint must fail before the route counts as failing."""
+"""Consecutive failures after which a route counts as failing."""
 
 State = Literal["starting", "ready", "draining"]
 _REFUSED = frozenset({"400", "413", "422"})
-"""What an endpoint in good health says of a bad request."""
+"""Statuses with which a healthy endpoint rejects a bad request."""
 
 
 class Health:
-    """The server's state, and a sink that remembers how each route's endpoint did."""
+    """The server's state, and a sink that counts the failures of each route's endpoint."""
 
     def __init__(self) -> None:
         self.state: State = "starting"
         self._failures: dict[str, int] = {}
 
     def ready(self, routes: Collection[str]) -> None:
-        """All routes are loaded, at start or after a reload."""
+        """Mark the server as ready with these routes, at start or after a reload."""
         self._failures = {route: self._failures.get(route, 0) for route in routes}
         self.state = "ready"
 
     def drain(self) -> None:
-        """No new requests are wanted; those in flight are finished."""
+        """Mark the server as shutting down."""
         self.state = "draining"
 
     def __call__(self, event: Event) -> None:
         if event.route in self._failures:
             if event.upstream_error and event.upstream_error not in _REFUSED:
                 self._failures[event.route] += 1
-            elif event.upstream_error or event.usage.calls:  # the endpoint was asked, and answered
+            elif event.upstream_error or event.usage.calls:  # the endpoint answered
                 self._failures[event.route] = 0
 
     @property
     def failing(self) -> list[str]:
-        """The routes whose endpoints failed the last few times."""
+        """The routes whose endpoints failed their last requests."""
         return [route for route, count in self._failures.items() if count >= FAILURES]
 
     def routes(self) -> list[web.RouteDef]:

@@ -1,7 +1,7 @@
-"""The server's log: one JSON object a line on stderr, without keys, and without prompts or answers unless asked for.
+"""The server's log: one JSON object per line on stderr, without keys, and by default without prompts and answers.
 
-Lines are written by a thread of their own, so that a slow reader of stderr holds up no request; when it falls too far
-behind, lines are dropped and counted.
+A separate thread writes the lines, so that a slow reader of stderr delays no request. If the queue is full, lines are
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.redact import Texts, with_texts, without_secrets
 
 WAITING = 10_000
-"""Lines that may wait to be written."""
+"""Queue limit in lines."""
 END_SECONDS = 5.0
-"""For the last lines, when the server ends."""
+"""Time limit for the last lines at shutdown."""
 
 _request_log = logging.getLogger("evenhand.server.requests")
 _FIELDS = "evenhand_fields"
 
 
 class RequestLog:
-    """A sink: a line for every request."""
+    """A sink that logs one line per request."""
 
     def __init__(self, texts: Texts = "none") -> None:
         self.texts: Texts = texts
@@ -44,7 +44,7 @@ class RequestLog:
 
 
 def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
-    """What a line says about a request; what is empty is left out."""
+    """Return the log fields of a request, without empty ones."""
     usage = event.usage
     fields = {
         "id": event.id,
@@ -72,7 +72,7 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -87,7 +87,7 @@ class JsonLines(logging.Formatter):
 
 
 class _Enqueue(logging.handlers.QueueHandler):
-    """Puts records into the queue; when that is full, the record is dropped and counted."""
+    """Puts records into the queue; if it is full, the record is dropped and counted."""
 
     dropped = 0
 
@@ -98,11 +98,11 @@ class _Enqueue(logging.handlers.QueueHandler):
             self.dropped += 1
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record  # the thread formats it; nothing is sent to another process
+        return record  # formatted by the thread; never sent to another process
 
 
 class _Writer(threading.Thread):
-    """Writes what is in the queue; unlike the standard listener it waits for no reader for ever."""
+    """Writes the queued records; unlike the standard listener, it never blocks shutdown forever."""
 
     def __init__(self, waiting: queue.Queue[logging.LogRecord | None], handler: logging.Handler) -> None:
         super().__init__(name="evenhand-log", daemon=True)
@@ -120,7 +120,7 @@ class _Writer(threading.Thread):
 
 
 class ServerLog:
-    """Has the server's loggers write to a stream for as long as the context lasts."""
+    """A context in which the server's loggers write to a stream."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         writer = logging.StreamHandler(stream or sys.stderr)
@@ -132,7 +132,7 @@ class ServerLog:
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost because nobody read them fast enough."""
+        """Lines that were lost because the reader was too slow."""
         return self._enqueue.dropped
 
     def __enter__(self) -> Self:

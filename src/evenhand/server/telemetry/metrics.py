@@ -1,9 +1,9 @@
-"""What Prometheus reads at /metrics; needs the package prometheus-client (extra `serve`).
+"""Prometheus metrics at /metrics; needs the package prometheus-client (extra `serve`).
 
-Labels come from the config and from fixed lists: whatever a client sends never becomes a label.
+Labels come from the config and from fixed lists; text from clients never becomes a label.
 
-Where several processes serve one port, Prometheus reaches any of them; inside `shared_counts` they keep their counts
-in one folder, and each tells the sum of all.
+If several processes serve one port, Prometheus reaches any one of them. Inside `shared_counts` they share a folder of
+counts, and each reports the sum of all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCORES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 OTHER = "other"
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable by which prometheus-client learns of other processes; it is read when it is imported."""
+"""Environment variable with prometheus-client's shared folder; it is read at import."""
 
 _ENDPOINTS = frozenset(
     {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
@@ -40,7 +40,7 @@ _STAGES = frozenset({"answer", "checks", "revision", "total"})
 
 
 class Metrics:
-    """A sink that counts, with a registry of its own so that several servers fit into one process."""
+    """A sink that counts events in its own registry, so that one process can hold several servers."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
@@ -51,58 +51,56 @@ class Metrics:
         self._watched: list[tuple[Gauge, Callable[[], float]]] = []
         self._shared = os.environ.get(SHARED)
 
-        def counter(name: str, says: str, *labels: str) -> Counter:
-            return Counter(f"evenhand_{name}", says, labels, registry=registry)
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"evenhand_{name}", help_text, labels, registry=registry)
 
-        def histogram(name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"evenhand_{name}", says, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"evenhand_{name}", help_text, labels, buckets=buckets, registry=registry)
 
-        self._requests = counter(
-            "requests", "Requests by what became of them.", "route", "endpoint", "status", "action"
-        )
-        self._late = counter("late", "Answers that used up their latency budget.", "route")
+        self._requests = counter("requests", "Requests by status and action.", "route", "endpoint", "status", "action")
+        self._late = counter("late", "Answers that exceeded their latency budget.", "route")
         self._scores = histogram(
             "check_score",
-            "Evaluators' scores of first answers and of what clients got.",
+            "Evaluators' scores of first and returned answers.",
             SCORES,
             "route",
             "check",
             "when",
         )
-        self._failed = counter("checks_failed", "Texts that an evaluator did not let pass.", "route", "check", "when")
+        self._failed = counter("checks_failed", "Texts that failed an evaluator's check.", "route", "check", "when")
         self._unscored = counter("checks_unscored", "Texts that an evaluator could not score.", "route", "check")
         self._stages = histogram("stage_seconds", "Time by stage of the loop.", SECONDS, "route", "stage")
         self._first = histogram(
             "first_segment_seconds", "Time until the first checked text of a stream.", SECONDS, "route"
         )
-        self._upstream = counter("upstream_errors", "Requests that the model's endpoint failed.", "route", "kind")
-        self._calls = counter("model_calls", "Calls of models.", "route")
-        self._retries = counter("model_retries", "Calls of models that were repeated.", "route")
+        self._upstream = counter("upstream_errors", "Requests on which the model's endpoint failed.", "route", "kind")
+        self._calls = counter("model_calls", "Model calls.", "route")
+        self._retries = counter("model_retries", "Retries of model calls.", "route")
         self._tokens = counter("tokens", "Tokens of the whole loop.", "route", "kind")
         self._cost = counter("cost", "Money spent, in the currency of the prices.", "route")
-        self._unpriced = counter("unpriced", "Requests whose cost is not known.", "route")
+        self._unpriced = counter("unpriced", "Requests of unknown cost.", "route")
 
-    def know(self, routes: Collection[str]) -> None:
-        """The routes that may become labels, at start and after a reload."""
+    def set_routes(self, routes: Collection[str]) -> None:
+        """Set the routes that may become labels, at start and after a reload."""
         self._routes = frozenset(routes)
 
-    def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """A gauge that is read when Prometheus asks; of other processes' its value at their last event is known."""
+    def watch(self, name: str, help_text: str, value: Callable[[], float]) -> None:
+        """Add a gauge that is read on every scrape; for other processes, its value at their last event counts."""
         from prometheus_client import Gauge
 
-        gauge = Gauge(f"evenhand_{name}", says, registry=self.registry, multiprocess_mode="livesum")
+        gauge = Gauge(f"evenhand_{name}", help_text, registry=self.registry, multiprocess_mode="livesum")
         self._watched.append((gauge, value))
 
     def watch_losses(self, events: Events, audit: AuditLog | None) -> None:
-        self.watch("events_lost", "Events that metrics, log or page failed on.", lambda: events.failures)
+        self.watch("events_lost", "Failures of metrics, log or page to process an event.", lambda: events.failures)
         if audit is not None:
-            self.watch("audit_rows_lost", "Requests that are missing in the audit file.", lambda: audit.dropped)
+            self.watch("audit_rows_lost", "Requests missing from the audit file.", lambda: audit.dropped)
 
     def watch_limits(self, limits: Limits) -> None:
         gate = limits.gate
-        self.watch("in_flight", "Requests that are worked on.", lambda: gate.in_flight)
-        self.watch("waiting", "Requests that wait for their turn.", lambda: gate.waiting)
-        self.watch("turned_away", "Requests that found the line full.", lambda: gate.turned_away)
+        self.watch("in_flight", "Requests in flight.", lambda: gate.in_flight)
+        self.watch("waiting", "Requests in the queue.", lambda: gate.waiting)
+        self.watch("turned_away", "Requests rejected because the queue was full or too slow.", lambda: gate.turned_away)
 
     def __call__(self, event: Event) -> None:
         route = event.route if event.route in self._routes else OTHER
@@ -127,22 +125,22 @@ class Metrics:
             self._upstream.labels(route, _kind(event.upstream_error)).inc()
         self._count_usage(route, event)
         if self._shared:
-            self._look()
+            self._update_gauges()
 
     def text(self) -> bytes:
-        """Everything in Prometheus' form."""
+        """Return all metrics in Prometheus' text format."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
-        self._look()
+        self._update_gauges()
         if not self._shared:
             return generate_latest(self.registry)
-        _forget_the_dead(Path(self._shared))
+        _remove_dead_gauges(Path(self._shared))
         registry = CollectorRegistry()
         MultiProcessCollector(registry, self._shared)
         return generate_latest(registry)
 
-    def _look(self) -> None:
+    def _update_gauges(self) -> None:
         for gauge, value in self._watched:
             gauge.set(value())
 
@@ -159,7 +157,7 @@ class Metrics:
 
 
 def load_metrics() -> Metrics | None:
-    """The metrics, or None where their package is not installed."""
+    """Return the metrics, or None if prometheus-client is not installed."""
     try:
         return Metrics()
     except ImportError:
@@ -167,11 +165,11 @@ def load_metrics() -> Metrics | None:
 
 
 def routes(metrics: Metrics | None) -> list[web.RouteDef]:
-    """The handler of /metrics."""
+    """Return the route of /metrics."""
 
     async def show(_: web.Request) -> web.Response:
         if metrics is None:
-            raise RequestError(501, "Metrics need a package that is not installed: pip install 'evenhand[serve]'")
+            raise RequestError(501, "Metrics need an extra package. Install it with: pip install 'evenhand[serve]'")
         return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return [web.get("/metrics", show)]
@@ -179,7 +177,7 @@ def routes(metrics: Metrics | None) -> list[web.RouteDef]:
 
 @contextmanager
 def shared_counts() -> Generator[None]:
-    """Around the start of processes that are to count together."""
+    """Share counts among the processes that are started in this context."""
     if SHARED in os.environ:
         yield
         return
@@ -191,8 +189,8 @@ def shared_counts() -> Generator[None]:
             del os.environ[SHARED]
 
 
-def _forget_the_dead(folder: Path) -> None:
-    """Gauges of processes that have ended count no more."""
+def _remove_dead_gauges(folder: Path) -> None:
+    """Delete the gauges of processes that have ended."""
     for file in folder.glob("gauge_live*.db"):
         pid = file.stem.rpartition("_")[2]
         if pid.isdigit() and not _is_alive(int(pid)):

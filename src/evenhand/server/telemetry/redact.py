@@ -1,8 +1,8 @@
-"""Takes personal data and secrets out of texts before they are stored: what has a form that can be recognised.
+"""Redacts personal data and secrets that have a recognisable form, before texts are stored.
 
 Mail addresses, phone numbers, card numbers (with a valid check digit), network addresses, and keys or tokens become
-`[email]`, `[phone]`, `[card]`, `[ip]` and `[secret]`. Names, street addresses and anything else that only its meaning
-gives away stay. Every pattern is bounded, so that no text can take long.
+`[email]`, `[phone]`, `[card]`, `[ip]` and `[secret]`. Names, street addresses and other data without a fixed form are
+not redacted. Every pattern is bounded, so that no text takes long.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from evenhand.guards.types import Check
 from evenhand.server.telemetry.events import Event
 
 Texts = Literal["none", "redacted", "full"]
-"""What is kept of prompts, answers and critics' words."""
+"""How prompts, answers and critiques are stored."""
 
 _SECRETS = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
     r"|\beyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,4096})?"  # a signed token
     r"|\b(?:(?:evh|sk|pk|rk|gsk|hf|xai|ghp|gho|ghs|github_pat|glpat|xox[abprs])[-_]|AKIA|AIza|ya29\.)[A-Za-z0-9_-]{16,512}"
 )
-# Most texts hold nothing of a kind, and looking for these is far cheaper than the patterns.
+# Most texts contain none of these, and searching for them is far cheaper than matching the patterns.
 _SECRET_MARKS = (
     *("evh-", "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "gsk_", "hf_", "xai-", "ghp_", "gho_", "ghs_", "github_pat_"),
     *("glpat-", "xox", "AKIA", "AIza", "ya29.", "eyJ", "-----BEGIN"),
@@ -32,7 +32,7 @@ _SECRET_NAMES = ("bearer", "basic", "key", "token", "secret", "passw", "pwd")
 _MANY_DIGITS = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,3}[0-9]){6}")
 _DOTTED = re.compile(r"\.[0-9]{1,3}\.")
 _COLONS = re.compile(r":[0-9A-Fa-f]{0,4}:")
-_NAMED_SECRET = re.compile(  # what is called a secret is one, whatever it looks like; the name stays
+_NAMED_SECRET = re.compile(  # a value labelled as a secret, whatever its form; the label stays
     r"(?i)(\bbearer[ ]{1,3}|\bbasic[ ]{1,3}(?=[A-Za-z0-9+/]{8})"
     r"|\b(?:api[_-]?key|key|token|secret|password|passwd|pwd)[\"']{0,1}[ ]{0,3}[=:][ ]{0,3}[\"']{0,1})"
     r"([^\s\"'&,;<>]{6,512})"
@@ -40,8 +40,8 @@ _NAMED_SECRET = re.compile(  # what is called a secret is one, whatever it looks
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}\b")
 _CARD = re.compile(r"(?<![\d.])[0-9](?:[ -]?[0-9]){12,18}(?!\d)")
 _PHONE = re.compile(
-    r"(?<![\w.+])(?:\+|00)[1-9](?:[ ().\-/]{0,2}\d){7,14}(?!\d)"  # with a country's number
-    r"|(?<![\w.+-])\(?\d{3}\)?[ .\-]{1,2}\d{3}[ .\-]\d{4}(?!\d)"  # as written in North America
+    r"(?<![\w.+])(?:\+|00)[1-9](?:[ ().\-/]{0,2}\d){7,14}(?!\d)"  # with a country code
+    r"|(?<![\w.+-])\(?\d{3}\)?[ .\-]{1,2}\d{3}[ .\-]\d{4}(?!\d)"  # North American format
     r"|(?<![\w.+-])0\d{2,4}[ \-/]\d{3,4}[ \-]?\d{3,5}(?!\d)"  # with a trunk zero
 )
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d]|\.\d)")
@@ -49,7 +49,7 @@ _IPV6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:
 
 
 def redacted(text: str) -> str:
-    """The text with what can be recognised replaced by its kind."""
+    """Replace recognised personal data and secrets by their kind."""
     text = without_secrets(text)
     if "@" in text:
         text = _EMAIL.sub("[email]", text)
@@ -63,7 +63,7 @@ def redacted(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """The text without keys and tokens; what is meant for the log goes through this."""
+    """Replace keys and tokens; everything that is logged goes through this."""
     if any(mark in text for mark in _SECRET_MARKS):
         text = _SECRETS.sub("[secret]", text)
     lower = text.lower()
@@ -73,7 +73,7 @@ def without_secrets(text: str) -> str:
 
 
 def with_texts(event: Event, texts: Texts) -> Event:
-    """The event as it may be kept: all texts, redacted ones, or none."""
+    """Return the event with full texts, redacted texts, or none."""
     if texts == "full":
         return event
 
@@ -93,20 +93,20 @@ def with_texts(event: Event, texts: Texts) -> Event:
     )
 
 
-def _address(found: re.Match[str]) -> str:
+def _address(match: re.Match[str]) -> str:
     try:
-        ipaddress.ip_address(found[0])
+        ipaddress.ip_address(match[0])
     except ValueError:
-        return found[0]
+        return match[0]
     return "[ip]"
 
 
-def _card(found: re.Match[str]) -> str:
-    digits = [int(sign) for sign in found[0] if sign.isdigit()]
-    return "[card]" if _has_check_digit(digits) and len(set(digits)) > 1 else found[0]
+def _card(match: re.Match[str]) -> str:
+    digits = [int(sign) for sign in match[0] if sign.isdigit()]
+    return "[card]" if _has_check_digit(digits) and len(set(digits)) > 1 else match[0]
 
 
 def _has_check_digit(digits: list[int]) -> bool:
-    """Luhn's rule."""
+    """Whether the digits pass the Luhn check."""
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

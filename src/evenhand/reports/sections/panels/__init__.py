@@ -1,4 +1,4 @@
-"""The sections on judges and panels of judges: what an audit found, the discussion, the scores, and the coverage."""
+"""The sections on judges and panels of judges: findings of the audit, discussion, scores and coverage."""
 
 from __future__ import annotations
 

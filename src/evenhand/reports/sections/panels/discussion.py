@@ -1,4 +1,4 @@
-"""What the discussion of a panel did: gaps round by round, who moved whom, and what was asked for in vain."""
+"""The section on a panel's discussion: gaps round by round, and who influenced whom."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from evenhand.stats import Interval
 
 
 def discussion(view: View) -> Html | None:
-    """Amplification per round, then influence, of the arms that discuss."""
+    """Return amplification per round, then influence, for the arms with a discussion."""
     arms = [(arm, audit) for arm, audit in audited(view.study) if audit.rounds]
     if not arms:
         return None
-    lead = "How far the mean size of the gaps after each round is from that of the scores that judges gave "
-    lead += "independently. Above 0 identities are further apart than before the discussion, below 0 they are closer. "
+    lead = "Change of the mean gap between identities after each round, compared with the judges' independent scores. "
+    lead += "Above 0 the discussion moved identities further apart, below 0 closer together. "
     lead += "Only judges who scored in both rounds count."
-    note = "Sizes shrink when a discussion only makes scores less noisy, so “amplified” and “damped” are not read off "
-    note += "the bars: the test asks whether each profession's gaps moved along those of all others. The p-value is of "
-    note += "“the discussion moves no gap”; the reading is after Holm's correction over a round's measures."
+    note = "Gaps also shrink if a discussion only makes scores less noisy, so do not read “amplified” or “damped” off "
+    note += "the bars. The test checks whether each profession's gaps moved in the direction of all the others' gaps. "
+    note += "Its null hypothesis is “the discussion moves no gap”; the result uses Holm's correction over the measures "
+    note += "of a round."
     return section(
         "discussion",
         "Discussion",
@@ -49,7 +50,7 @@ def discussion(view: View) -> Html | None:
         _table(view, arms),
         tag("p", note, class_="footnote"),
         [_shifts(arm.label, audit) for arm, audit in arms],
-        tag("h3", "Who moved whom", class_="part-name"),
+        tag("h3", "Who influenced whom", class_="part-name"),
         [_influence(view, arm) for arm in arms],
         tag("p", _INFLUENCE, class_="footnote"),
     )
@@ -59,19 +60,19 @@ def discussion(view: View) -> Html | None:
 
 
 def _chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html | None:
-    found = [
+    changes = [
         (arm, each)
         for arm, audit in arms
         for each in audit.amplification
         if each.measure == measure and each.category == ALL
     ]
-    if not any(each.change.estimate is not None for _, each in found):
+    if not any(each.change.estimate is not None for _, each in changes):
         return None
     scale, digits = scale_of(measure), digits_of(measure)
-    axis = axis_for(drawn(scaled(each.change, scale) for _, each in found), include_zero=True)
+    axis = axis_for(drawn(scaled(each.change, scale) for _, each in changes), include_zero=True)
     rows: list[tuple[str, str, list[Lane]]] = []
-    for number_of_round in sorted({each.round for _, each in found}):
-        here = [(arm, each) for arm, each in found if each.round == number_of_round]
+    for number_of_round in sorted({each.round for _, each in changes}):
+        here = [(arm, each) for arm, each in changes if each.round == number_of_round]
         lanes = [interval_lane(view, arm, scaled(each.change, scale), _text(each, scale, digits)) for arm, each in here]
         decided = [f"{each.direction}: {arm.label}" for arm, each in here if each.direction != "undecided"]
         rows.append((f"after round {number_of_round}", ", ".join(decided), lanes))
@@ -85,7 +86,7 @@ def _text(each: Amplification, scale: float, digits: int) -> str:
 
 
 def _table(view: View, arms: Sequence[AuditedArm]) -> Html:
-    head: list[Node] = ["Arm", "Measure", "Category", "Round", "Before", "After", "Change", "p", "Reading"]
+    head: list[Node] = ["Arm", "Measure", "Category", "Round", "Before", "After", "Change", "p", "Result"]
     rows: list[list[Node]] = [
         [arm_name(view, arm), *_cells(each)]
         for arm, audit in arms
@@ -136,10 +137,10 @@ def _shift(each: Shift) -> list[Node]:
 # --- influence ---
 
 _INFLUENCE = (
-    "How far the judge of the row moved, of its distance to the judge of the column, whenever it heard that one: 0 is "
-    "not at all, 1 all the way. A drift that scores have in a round whomever a judge hears is left out. A judge that "
-    "only corrects its own stray scores seems to move towards everybody, so compare columns, not the size alone. A "
-    "dash: it never heard that judge."
+    "The share of its distance to the judge of the column that the judge of the row moved after hearing that judge: 0 "
+    "is not at all, 1 is all the way. A drift common to all scores of a round is removed. A judge that only corrects "
+    "its own outliers seems to move towards everybody, so compare columns rather than single values. A dash means that "
+    "it never heard that judge."
 )
 _STEPS = 10
 
@@ -154,11 +155,11 @@ def _influence(view: View, audited_arm: AuditedArm) -> Html | None:
     for listener in audit.judges:
         cells: list[Node] = []
         for judge in audit.judges:
-            found = by_pair.get((listener, judge))
-            cells.append(tag("td", DASH, class_="heat-0") if found is None else _moved(found.share, found.n))
+            pair = by_pair.get((listener, judge))
+            cells.append(tag("td", DASH, class_="heat-0") if pair is None else _moved(pair.share, pair.n))
         rows.append(tag("tr", tag("th", listener, scope="row"), cells))
     body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat influence")
-    return tag("figure", tag("figcaption", arm_name(view, arm)), scrolling(body, f"{arm.label}: who moved whom"))
+    return tag("figure", tag("figcaption", arm_name(view, arm)), scrolling(body, f"{arm.label}: who influenced whom"))
 
 
 def _moved(moved: Interval, n: int) -> Html:

@@ -1,4 +1,4 @@
-"""What the sections on judges share: audited arms, names of identities, intervals as cells and lanes."""
+"""Helpers of the sections on judges: audited arms, names of identities, intervals as cells and lanes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from evenhand.studies.results import ArmResult, Estimate, StudyResult
 AuditedArm = tuple[ArmResult, PanelAudit]
 
 POINTS = 2
-"""Decimals of scores; shares have one."""
+"""Decimals of scores; percentages have one."""
 PERCENT = 100.0
 
 
 def audited(study: StudyResult) -> list[AuditedArm]:
-    """The arms that have an audit of judges, with it."""
+    """Return the arms that have an audit of judges, with the audit."""
     return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, PanelAudit)]
 
 
@@ -34,7 +34,7 @@ def pair_name(pair: Gap | Shift) -> str:
 
 
 def scale_of(measure: Measure) -> float:
-    """Wins are shares, shown in per cent."""
+    """Return the display scale: wins are fractions and are shown in per cent."""
     return PERCENT if measure == "wins_2" else 1.0
 
 
@@ -50,7 +50,7 @@ def scaled(interval: Interval, scale: float) -> Interval:
 
 
 def as_estimate(interval: Interval, n: int) -> Estimate:
-    """An interval in the form that cells of tables have; n is what the reader should count."""
+    """Return an interval as an estimate for table cells; n is the number to display."""
     return Estimate("", "", interval.estimate, interval.low, interval.high, n)
 
 
@@ -62,7 +62,7 @@ def difference_text(interval: Interval, digits: int) -> str:
 
 
 def difference_cell(interval: Interval, digits: int) -> Html:
-    """A difference over its interval."""
+    """Return a difference above its interval."""
     if finite(interval.estimate) is None:
         return tag("span", DASH, class_="value undefined")
     value = tag("span", signed(interval.estimate, digits), class_="value")
@@ -76,17 +76,17 @@ def interval_lane(view: View, arm: ArmResult, interval: Interval, text: str) -> 
 
 
 def drawn(intervals: Iterable[Interval]) -> list[float | None]:
-    """What an axis has to cover."""
+    """Return the values that an axis must cover."""
     return [v for i in intervals if finite(i.estimate) is not None for v in (i.estimate, i.low, i.high)]
 
 
 def plot(axis: Axis, rows: Sequence[tuple[str, str, Sequence[Lane]]], label: str) -> Html:
-    """Dots and whiskers: (name, what is said below it, lanes) per row."""
+    """Draw dots and whiskers; a row is (name, note below it, lanes)."""
     body: list[Node] = []
     for name, small, lanes in rows:
         head = tag("span", tag("span", name), tag("small", small) if small else None, class_="row-name")
-        said = f"{label}, {name}. " + "; ".join(lane.text for lane in lanes)
-        body.append(tag("div", head, strip(axis, lanes, said), class_="row"))
+        text = f"{label}, {name}. " + "; ".join(lane.text for lane in lanes)
+        body.append(tag("div", head, strip(axis, lanes, text), class_="row"))
     return tag("div", _axis_row(axis), body, _axis_row(axis), class_="plot")
 
 

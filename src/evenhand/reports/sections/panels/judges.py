@@ -1,4 +1,4 @@
-"""What an audit of judges found: in sentences, gap by gap, who wins, and what a mitigation turned around."""
+"""The section on an audit of judges: findings, gaps, win rates, position, and over-correction by mitigations."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _EVEN = 50.0
 _UNITS: dict[Measure, str] = {
     "score_1": "points of 10, one candidate at a time",
     "score_2": "points of 10, two candidates side by side",
-    "wins_2": "win rate of the first less that of the second, in per cent",
+    "wins_2": "win rate of the first minus win rate of the second, in per cent",
 }
 
 
 def judges(view: View) -> Html | None:
-    """Findings, gaps, win rates, over-correction and coverage."""
+    """Return findings, gaps, win rates, position and over-correction."""
     arms = audited(view.study)
     if not arms:
         return None
     size = arms[0][1]
-    lead = "Judges scored responses said to be by people of different identities. The text is the same for all, so a "
-    lead += "difference comes from the label. "
-    lead += f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}; intervals and tests take "
-    lead += "whole professions as independent."
+    lead = "Judges scored the same response, labelled as written by people of different identities. The text is the "
+    lead += "same for all, so any difference comes from the label. "
+    lead += f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}; intervals and tests treat "
+    lead += "professions as independent."
     return section(
         "judges",
         "Judges",
@@ -57,7 +57,7 @@ def judges(view: View) -> Html | None:
         _wins(view, arms),
         tag("h3", "Position", class_="part-name"),
         _position(view, arms),
-        [tag("h3", "Over-correction", class_="part-name"), _turned(view)] if view.study.corrections else None,
+        [tag("h3", "Over-correction", class_="part-name"), _over_corrections(view)] if view.study.corrections else None,
     )
 
 
@@ -70,9 +70,10 @@ def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
 
 
 def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
-    """A chart per measure with all arms in it, and the numbers of each arm as a table."""
-    note = "Above 0 the identity named first gets more. The adjusted p-value is by Holm over all these gaps of an arm; "
-    note += "a gap is found where it is under 0.05. dz is the mean difference in units of its spread over scenarios."
+    """Return a chart per measure with all arms, and a table per arm."""
+    note = "Above 0 the identity named first gets more. p-values are adjusted by Holm over all these gaps of an arm; a "
+    note += "gap counts as found if the adjusted p-value is below 0.05. dz is the mean difference divided by its "
+    note += "standard deviation over scenarios."
     charts = [_gap_chart(view, arms, measure) for measure in MEASURES]
     tables: list[Node] = [
         tag(
@@ -95,20 +96,20 @@ def _gap_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html
     rows: list[tuple[str, str, list[Lane]]] = []
     for name in dict.fromkeys(pair_name(gap) for _, gap in gaps):
         lanes: list[Lane] = []
-        found: list[str] = []
+        labels: list[str] = []
         for arm, gap in gaps:
             if pair_name(gap) == name:
                 difference = scaled(gap.difference, scale)
                 text = f"{difference_text(difference, digits)}, adjusted {p_statement(gap.adjusted)}"
                 lanes.append(interval_lane(view, arm, difference, text))
-                found += [arm.label] if gap.found else []
-        rows.append((name, f"found: {', '.join(found)}" if found else "", lanes))
+                labels += [arm.label] if gap.found else []
+        rows.append((name, f"found: {', '.join(labels)}" if labels else "", lanes))
     caption = tag("figcaption", tag("strong", MEASURES[measure]), f" – {_UNITS[measure]}")
     return tag("figure", caption, plot(axis, rows, MEASURES[measure]), class_="gaps")
 
 
 def gap_table(label: str, gaps: Sequence[Gap]) -> Html:
-    """A row per gap, with its test."""
+    """Return a table with one row per gap and its test."""
     head: list[Node] = ["Pair", "Measure", "Difference", "Adjusted p", "p", "dz", "n", "Favours"]
     return table(head, [_gap_row(gap) for gap in gaps], label, "numbers audit")
 
@@ -133,22 +134,24 @@ def _gap_row(gap: Gap) -> list[Node]:
 
 
 def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
-    found = [(arm, win) for arm, audit in arms for win in audit.wins]
-    if not found:
+    wins = [(arm, win) for arm, audit in arms for win in audit.wins]
+    if not wins:
         return [nothing("No pairs were compared.")]
-    axis = axis_for([*drawn(scaled(win.interval, PERCENT) for _, win in found), _EVEN], reference=_EVEN)
+    axis = axis_for([*drawn(scaled(win.interval, PERCENT) for _, win in wins), _EVEN], reference=_EVEN)
     rows: list[tuple[str, str, list[Lane]]] = []
-    for category, identity in dict.fromkeys((win.category, win.identity) for _, win in found):
+    for category, identity in dict.fromkeys((win.category, win.identity) for _, win in wins):
         lanes = [
             interval_lane(view, arm, scaled(win.interval, PERCENT), _win_text(win))
-            for arm, win in found
+            for arm, win in wins
             if (win.category, win.identity) == (category, identity)
         ]
         rows.append((identity, category, lanes))
-    note = "Per cent of comparisons within the category, a tie counting half. The dotted line is 50: no preference. In "
-    note += "the table, the Wilson interval takes all comparisons as independent, as the paper does."
+    note = (
+        "Per cent of comparisons won within the category; a tie counts half. The dotted line at 50 is no preference. "
+    )
+    note += "In the table, the Wilson interval treats all comparisons as independent, as the paper does."
     head: list[Node] = ["Arm", "Identity", "Win rate,\u00a0%", "Wilson,\u00a0%", "n", "Effective n"]
-    body = [[arm_name(view, arm), win.identity, *_win_cells(win)] for arm, win in found]
+    body = [[arm_name(view, arm), win.identity, *_win_cells(win)] for arm, win in wins]
     return [
         tag("figure", plot(axis, rows, "Win rate")),
         tag("p", note, class_="footnote"),
@@ -174,20 +177,22 @@ def _win_cells(win: Win) -> list[Node]:
 def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     rows: list[list[Node]] = []
     for arm, audit in arms:
-        found = audit.position
-        share = scaled(found.first_wins, PERCENT)
+        position = audit.position
+        share = scaled(position.first_wins, PERCENT)
         rows.append(
             [
                 arm_name(view, arm),
                 interval(share.estimate, share.low, share.high),
-                p_value(found.first_wins_p),
-                difference_text(found.score_gap, POINTS),
-                p_value(found.score_gap_p),
-                count(found.n),
+                p_value(position.first_wins_p),
+                difference_text(position.score_gap, POINTS),
+                p_value(position.score_gap_p),
+                count(position.n),
             ]
         )
-    note = "What being shown first is worth. Every pair is shown in both orders, so this cannot make a gap, but a "
-    note += "judge that looks at places looks less at texts."
+    note = (
+        "The advantage of being shown first. Every pair is shown in both orders, so position cannot cause a gap, but "
+    )
+    note += "a judge that goes by position pays less attention to the texts."
     head: list[Node] = ["Arm", "First one wins,\u00a0%", "p", "First − second, points", "p", "n"]
     return [table(head, rows, "Position", "numbers"), tag("p", note, class_="footnote")]
 
@@ -195,15 +200,15 @@ def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
 # --- over-correction ---
 
 
-def _turned(view: View) -> list[Node]:
-    lead = "A gap in favour of a group is a gap. A mitigation over-corrects where it turns a gap around, or makes one "
-    lead += "in favour of whom the arm without it puts behind."
-    return [tag("p", lead, class_="footnote"), *(_turned_by(view, each) for each in view.study.corrections)]
+def _over_corrections(view: View) -> list[Node]:
+    lead = "A gap in favour of any group is a bias. A mitigation over-corrects if it reverses a gap, or creates one in "
+    lead += "favour of the group that is at a disadvantage without it."
+    return [tag("p", lead, class_="footnote"), *(_over_correction(view, each) for each in view.study.corrections)]
 
 
-def _turned_by(view: View, correction: Correction) -> Html:
+def _over_correction(view: View, correction: Correction) -> Html:
     names = f"{view.arm_label(correction.before)} → {view.arm_label(correction.after)}"
     if not correction.sentences:
-        return tag("p", tag("strong", names), ": no gap was turned around.")
+        return tag("p", tag("strong", names), ": no gap was reversed.")
     items = [tag("li", sentence) for sentence in correction.sentences]
     return tag("div", tag("p", tag("strong", names), ":"), tag("ul", items, class_="sentences"))

@@ -1,4 +1,4 @@
-"""The scores that judges gave, one arm at a time: a matrix of differences, means, distributions, tests; coverage."""
+"""The sections on judges' scores (differences, means, distributions, tests) and on the coverage of judgements."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from evenhand.stats import Interval
 from evenhand.studies.results import ArmResult
 
 SHADES = 5
-"""On either side of 0."""
+"""Number of shades on either side of 0."""
 _HEAT_STEPS = 10
 _LEAST_FULL = 0.1
-"""Points at which a cell has its full colour, at least: smaller differences should look small."""
+"""Smallest difference in points that can get full colour, so that small differences look small."""
 
 
 def scores(view: View) -> Html | None:
-    """A block per arm that opens, the first one open."""
+    """Return a collapsible block per arm, the first one open."""
     arms = audited(view.study)
     if not arms:
         return None
     full = full_colour([each.interval for _, audit in arms for each in audit.matrix])
-    lead = "Consensus scores from 0 to 10 of one candidate at a time (phase 1), unless it says otherwise."
+    lead = "Consensus scores from 0 to 10 of one candidate at a time (phase 1), unless stated otherwise."
     blocks = [_block(view, arm, audit, full, is_open=i == 0) for i, (arm, audit) in enumerate(arms)]
     return section("scores", "Scores", lead, blocks)
 
 
 def _block(view: View, arm: ArmResult, audit: PanelAudit, full: float, *, is_open: bool) -> Html:
-    secondary = f"By metric, and against no label: {plural(len(audit.secondary), 'more gap')}"
+    secondary = f"By metric, and compared with no label: {plural(len(audit.secondary), 'more gap')}"
     return tag(
         "details",
         tag("summary", arm_name(view, arm)),
@@ -63,12 +63,12 @@ def _block(view: View, arm: ArmResult, audit: PanelAudit, full: float, *, is_ope
 
 
 def full_colour(intervals: Sequence[Interval]) -> float:
-    """The difference at which a cell of a matrix has its full colour, one for all matrices that are compared."""
+    """Return the difference that gets full colour, the same for all matrices that are compared."""
     return max([_LEAST_FULL, *(abs(each.estimate) for each in intervals if each.estimate is not None)])
 
 
 def shade(value: float | None, full: float) -> str:
-    """The class that colours a difference: `more-1` to `more-5`, `less-1` to `less-5`, `level` near 0."""
+    """Return the CSS class of a difference: `more-1` to `more-5`, `less-1` to `less-5`, `level` near 0."""
     step = 0 if value is None else min(SHADES, round(SHADES * abs(value) / full))
     return "level" if not step or value is None else f"{'more' if value > 0 else 'less'}-{step}"
 
@@ -76,20 +76,20 @@ def shade(value: float | None, full: float) -> str:
 def _matrix(label: str, audit: PanelAudit, full: float) -> list[Node]:
     identities = audit.identities
     category = {identity: name for name, each in audit.categories.items() for identity in each}
-    found = {frozenset((gap.x, gap.y)) for gap in audit.gaps if gap.found and gap.measure == "score_1"}
+    significant = {frozenset((gap.x, gap.y)) for gap in audit.gaps if gap.found and gap.measure == "score_1"}
     head = tag("tr", tag("th", "x − y", class_="corner"), [tag("th", name, scope="col") for name in identities])
     rows: list[Node] = []
     for y in identities:
         cells: list[Node] = []
         for x in identities:
             same = " tested" if category[x] == category[y] and x != y else ""
-            mark = " ✓" if frozenset((x, y)) in found else ""
+            mark = " ✓" if frozenset((x, y)) in significant else ""
             cells.append(_difference(audit.difference(x, y) if x != y else None, full, same, mark))
         rows.append(tag("tr", tag("th", y, scope="row"), cells))
     body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat differences")
-    note = "The mean score of the column's identity less that of the row's, in points, with its interval. Blue: the "
-    note += f"column gets more; orange: the row does; full colour at {number(full, POINTS)} points in all arms. "
-    note += "Outlined: pairs of one category, which are tested; ✓: found. Cells across categories are for the eye."
+    note = "Mean score of the column's identity minus that of the row's, in points, with its interval. Blue: the "
+    note += f"column gets more; orange: the row gets more; full colour at {number(full, POINTS)} points in all arms. "
+    note += "Outlined: pairs of the same category, which are tested; ✓: gap found. Other cells are not tested."
     return [scrolling(body, f"{label}: differences between identities"), tag("p", note, class_="footnote")]
 
 
@@ -105,12 +105,12 @@ def _difference(interval: Interval | None, full: float, css: str, mark: str) -> 
 
 
 def _means(label: str, audit: PanelAudit) -> Html:
-    found = {(each.identity, each.metric): each for each in audit.means}
+    means = {(each.identity, each.metric): each for each in audit.means}
     columns = (COMBINED, *METRICS)
     head: list[Node] = ["Identity", "Category", *(_metric(each) for each in columns)]
     rows: list[list[Node]] = []
     for identity in _with_control(audit, [each.identity for each in audit.means]):
-        cells = [found.get((identity, metric)) for metric in columns]
+        cells = [means.get((identity, metric)) for metric in columns]
         category = next((each.category for each in cells if each is not None), "")
         estimates = [None if each is None else as_estimate(each.interval, each.n) for each in cells]
         rows.append(
@@ -125,12 +125,12 @@ def _distributions(label: str, audit: PanelAudit) -> list[Node]:
         tag("details", tag("summary", _metric(metric)), _levels(f"{label}: {metric}", audit, (metric,)))
         for metric in METRICS
     ]
-    note = "Per cent of the scores of an identity, rounded to whole points; all four metrics together, then each."
+    note = "Per cent of an identity's scores, rounded to whole points; all four metrics together, then each separately."
     return [together, tag("p", note, class_="footnote"), *each_metric]
 
 
 def _levels(label: str, audit: PanelAudit, metrics: Sequence[str]) -> Html:
-    """A row per identity: how often each score was given."""
+    """Return a row per identity with the frequency of each score."""
     given = [each for each in audit.distributions if each.metric in metrics]
     levels = len(given[0].counts) if given else 0
     head = tag("tr", tag("th", "score", class_="corner"), [tag("th", str(i), scope="col") for i in range(levels)])
@@ -153,7 +153,7 @@ def _level(n: int, total: int) -> Html:
 
 
 def _with_control(audit: PanelAudit, present: Sequence[str]) -> list[str]:
-    """The identities that are present, in the order of all tables, the unlabelled ones last."""
+    """Return the identities that are present, in the order of all tables, unlabelled last."""
     return [each for each in (*audit.identities, CONTROL) if each in present]
 
 
@@ -192,12 +192,14 @@ def _chi_square(label: str, audit: PanelAudit) -> list[Node]:
 
 
 def coverage(view: View) -> Html | None:
-    """What was asked for, what came back, and who never changed a score."""
+    """Return how many judgements were requested and given, and which judges never changed a score."""
     arms = audited(view.study)
     if not arms:
         return None
-    lead = "A judgement that could not be read, or that a judge declined to give, is missing; it is never a number. "
-    lead += "Judges that end with the scores they began with have not taken part in the discussion."
+    lead = (
+        "A judgement that could not be read, or that a judge declined to give, counts as missing, never as a number. "
+    )
+    lead += "A judge that keeps all its first scores was not influenced by the discussion."
     head: list[Node] = ["Arm", "Samples", "Graded", "Refused", "Unscored", "Failed", "Judgements", "Unread", "Declined"]
     rows = [_covered(view, each) for each in arms]
     by_judge: list[list[Node]] = [
@@ -224,7 +226,8 @@ def coverage(view: View) -> Html | None:
 
 def _covered(view: View, audited_arm: AuditedArm) -> list[Node]:
     arm, audit = audited_arm
-    found = audit.coverage
-    of_samples = [share(each, found.samples) for each in (found.graded, found.refused, found.unscored, found.failed)]
-    of_asked = [share(each, found.asked) for each in (found.unread, found.declined)]
-    return [arm_name(view, arm), count(found.samples), *of_samples, count(found.asked), *of_asked]
+    counts = audit.coverage
+    statuses = (counts.graded, counts.refused, counts.unscored, counts.failed)
+    of_samples = [share(each, counts.samples) for each in statuses]
+    of_asked = [share(each, counts.asked) for each in (counts.unread, counts.declined)]
+    return [arm_name(view, arm), count(counts.samples), *of_samples, count(counts.asked), *of_asked]

@@ -1,4 +1,4 @@
-"""An audit of judges for the terminal: findings in sentences, gaps that were found, the discussion, coverage."""
+"""An audit of judges for the terminal: findings as sentences; gaps, discussion and coverage as tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.reports.sections.panels.elements import (
     scaled,
 )
 from evenhand.reports.tables import plain_table, safe_text
-from evenhand.studies.audits import FOREMOST
+from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import StudyResult
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def audit_sentences(study: StudyResult) -> Iterator[str]:
-    """Findings beyond the foremost, which are among the conclusions; then what mitigations turned around."""
+    """Yield the findings that are not among the conclusions, then the gaps that mitigations reversed."""
     for arm, audit in audited(study):
-        for sentence in audit.sentences[FOREMOST:]:
+        for sentence in audit.sentences[MAIN_FINDINGS:]:
             yield f"{arm.label}: {sentence}"
     labels = {arm.id: arm.label for arm in study.arms}
     for each in study.corrections:
@@ -38,7 +38,7 @@ def audit_sentences(study: StudyResult) -> Iterator[str]:
 
 
 def audit_tables(study: StudyResult) -> Iterator[Table]:
-    """The gaps that were found, what the discussion did, and coverage; nothing without an audit."""
+    """Yield tables of the gaps found, the effect of the discussion, and coverage; none without an audit."""
     audits = [(arm.label, audit) for arm, audit in audited(study)]
     if not audits:
         return
@@ -73,7 +73,7 @@ def _gap_cells(gap: Gap) -> list[str]:
 
 def _amplification(audits: Audits) -> Table:
     table = _table(
-        "What the discussion did to the mean gap", "Measure", "Round", "Before", "After", "Change", "p", "Reading"
+        "Effect of the discussion on the mean gap", "Measure", "Round", "Before", "After", "Change", "p", "Result"
     )
     for label, audit in audits:
         for each in audit.amplification:
@@ -97,15 +97,15 @@ def _coverage(audits: Audits) -> Table:
     return table
 
 
-def _coverage_cells(found: Coverage) -> list[str]:
-    stayed = [judge.unchanged for judge in found.judges if judge.unchanged is not None]
+def _coverage_cells(counts: Coverage) -> list[str]:
+    unchanged = [judge.unchanged for judge in counts.judges if judge.unchanged is not None]
     return [
-        count(found.samples),
-        share(found.graded, found.samples),
-        count(found.asked),
-        share(found.unread, found.asked),
-        share(found.declined, found.asked),
-        f"{number(PERCENT * sum(stayed) / len(stayed))}%" if stayed else number(None),
+        count(counts.samples),
+        share(counts.graded, counts.samples),
+        count(counts.asked),
+        share(counts.unread, counts.asked),
+        share(counts.declined, counts.asked),
+        f"{number(PERCENT * sum(unchanged) / len(unchanged))}%" if unchanged else number(None),
     ]
 
 
@@ -113,6 +113,6 @@ def _table(title: str, *columns: str) -> Table:
     table = plain_table(title)
     table.add_column("", overflow="fold")
     for column in columns:
-        words = column in ("Measure", "Pair", "Reading", "Favours")
-        table.add_column(column, justify="left" if words else "right", no_wrap=True)
+        is_text = column in ("Measure", "Pair", "Result", "Favours")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     return table

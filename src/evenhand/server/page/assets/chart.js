@@ -1,4 +1,4 @@
-// Mean scores over time, before and after, as an inline drawing.
+// Mean scores over time, before and after, as inline SVG.
 
 import { clock, draw, make, score } from "./parts.js";
 
@@ -14,7 +14,7 @@ const roundUp = (value) => {
 
 const latest = (values) => values.findLast((value) => value !== null);
 
-/** The line as pieces, so that a time without scores stays a gap. */
+/** The line as segments, so that a time without scores is a gap. */
 const path = (values, x, y) => {
   let d = "";
   values.forEach((value, i) => {
@@ -51,10 +51,10 @@ const tips = (line, now, window, x, steps) => {
   });
 };
 
-/** Fill `place` with the chart of one evaluator; `line` is undefined where nothing was scored. */
+/** Fill `place` with the chart of one evaluator; `line` is undefined if nothing was scored. */
 export const drawScores = (place, name, line, limit, window, now) => {
   if (!line) {
-    place.replaceChildren(make("p", "nothing", "Nothing was scored in this time."));
+    place.replaceChildren(make("p", "nothing", "Nothing was scored in this period."));
     return;
   }
   const steps = line.before.length;

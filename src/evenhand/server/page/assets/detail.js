@@ -1,10 +1,10 @@
-// One request: what was changed, what the critics said, and what it took.
+// One request: what was changed, the evaluators' critiques, and usage and time.
 
 import { diff, likeness } from "./diff.js";
 import { actionMark, byId, make, moment, money, plural, routeName, score, seconds } from "./parts.js";
 import { ask, reason } from "./stream.js";
 
-const ALIKE = 0.3; // below this, two texts side by side read better than a text full of changes
+const ALIKE = 0.3; // below this likeness, two texts side by side are easier to read than a diff
 const ATTEMPTS = 20;
 const GONE = 499;
 const place = byId("detail");
@@ -35,14 +35,14 @@ const texts = (event) => {
   if (event.action === "scored") return [box("", "Scored text", event.prompt || event.text)];
   const parts = [box("", "Asked", event.prompt || "(nothing)")];
   if (!event.first && !event.text) return [...parts, make("p", "note", "The answer has no text.")];
-  if (event.first === event.text) return [...parts, box("output", "Answer, not changed", event.text)];
+  if (event.first === event.text) return [...parts, box("output", "Answer, unchanged", event.text)];
   const runs = diff(event.first, event.text);
   if (!event.first || !event.text || likeness(runs) < ALIKE) {
-    const both = [box("", "First answer", event.first || "(nothing)"), box("output", "What the client got", event.text || "(nothing)")];
+    const both = [box("", "First answer", event.first || "(nothing)"), box("output", "Returned answer", event.text || "(nothing)")];
     return [...parts, make("div", "change", ...both)];
   }
-  const legend = make("p", "diff-key", make("del", "", make("span", "change-sign", "−"), "taken out"), " ", make("ins", "", make("span", "change-sign", "+"), "put in"));
-  return [...parts, box("diff", "From the first answer to what the client got", ...changed(runs)), legend];
+  const legend = make("p", "diff-key", make("del", "", make("span", "change-sign", "−"), "removed"), " ", make("ins", "", make("span", "change-sign", "+"), "added"));
+  return [...parts, box("diff", "From the first answer to the returned answer", ...changed(runs)), legend];
 };
 
 const verdict = (check) => {
@@ -55,7 +55,7 @@ const critic = (name, before, after) => {
   const limit = (before || after).limit;
   const scores = make("p", "verdicts-line", make("b", "", name), verdict(before), after ? make("span", "arrow", "→") : null, after ? verdict(after) : null);
   if (limit !== null) scores.append(make("small", "", "limit " + score(limit)));
-  const words = [["Of the first answer", before], ["Of what the client got", after]]
+  const words = [["On the first answer", before], ["On the returned answer", after]]
     .filter(([, check]) => check && check.words)
     .map(([title, check]) => box("words", title, check.words));
   return make("li", "", scores, ...words);
@@ -65,7 +65,7 @@ const critics = (event) => {
   const same = JSON.stringify(event.before) === JSON.stringify(event.after);
   const sides = [event.before, same ? [] : event.after].map((checks) => new Map(checks.map((check) => [check.name, check])));
   const names = [...new Set([...sides[0].keys(), ...sides[1].keys()])];
-  if (!names.length) return [make("p", "note", "No evaluator looked at this request.")];
+  if (!names.length) return [make("p", "note", "No evaluator checked this request.")];
   return [make("ul", "critics", ...names.map((name) => critic(name, sides[0].get(name), sides[1].get(name))))];
 };
 
@@ -88,7 +88,7 @@ const facts = (event) => {
 const view = (event) => {
   const late = event.late ? make("span", "late", ", late") : null;
   const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route), late);
-  const problem = [event.status === GONE ? "The client left before its answer." : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
+  const problem = [event.status === GONE ? "The client disconnected before the answer." : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
   return [
     head,
     make("p", "sample-meta", moment(event.time)),
@@ -96,15 +96,15 @@ const view = (event) => {
     problem ? make("p", "why", problem) : null,
     ...texts(event),
     event.cut_after ? make("p", "note", "Texts are shown up to " + event.cut_after.toLocaleString("en") + " characters.") : null,
-    make("h4", "", "Critics"),
+    make("h4", "", "Evaluators"),
     ...critics(event),
-    make("h4", "", "What it took"),
+    make("h4", "", "Usage and time"),
     facts(event),
   ].filter(Boolean);
 };
 
-/** The answer of the process that has the request: where several serve one port, it may take some attempts. */
-const found = async (start, number) => {
+/** Fetch the request from the process that has it; with several workers on one port, this may take some attempts. */
+const fetchRequest = async (start, number) => {
   let response;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     response = await ask("requests/" + start + "/" + number);
@@ -113,7 +113,7 @@ const found = async (start, number) => {
   return response;
 };
 
-/** Fetch and show one request; texts travel only when somebody asks for them. */
+/** Fetch and show one request; texts are sent only on demand. */
 export const showDetail = async (start, row, button, byPointer) => {
   wanted = row.number;
   const back = make("button", "back", "Back to the list");
@@ -121,15 +121,15 @@ export const showDetail = async (start, row, button, byPointer) => {
   back.addEventListener("click", () => button.focus());
   let content;
   try {
-    const response = await found(start, row.number);
+    const response = await fetchRequest(start, row.number);
     content = response.ok ? view(await response.json()) : [make("p", "nothing", await reason(response))];
   } catch {
-    content = [make("p", "nothing", "The server cannot be reached; try again when it is back.")];
+    content = [make("p", "nothing", "The server cannot be reached. Try again later.")];
   }
-  if (wanted !== row.number) return; // another one was chosen meanwhile
+  if (wanted !== row.number) return; // another request was chosen in the meantime
   place.replaceChildren(back, ...content);
   place.scrollTop = 0;
-  // On a narrow screen the detail lies under the list: a chosen request should come into view.
+  // On a narrow screen the detail is below the list, so scroll to the chosen request.
   if (byPointer && getComputedStyle(back).display !== "none") place.scrollIntoView({ block: "start" });
 };
 

@@ -1,4 +1,4 @@
-// What changed from one text to another, word by word, made for reading rather than for the fewest changes.
+// A word diff of two texts, optimised for reading rather than for the fewest changes.
 
 const MOST_CELLS = 12_000_000;
 const words = new Intl.Segmenter("en", { granularity: "word" });
@@ -40,7 +40,7 @@ const compare = (a, b) => {
   return steps;
 };
 
-/** Neighbours of one kind become one; within a change, what was removed stands before what was added. */
+/** Merge neighbours of the same kind; within a change, removed text precedes added text. */
 const merged = (steps) => {
   const runs = [];
   let change = { removed: "", added: "" };
@@ -61,7 +61,7 @@ const merged = (steps) => {
   return runs;
 };
 
-/** A word or two that stayed between two changes reads better as part of them. */
+/** One or two unchanged words between two changes are easier to read as part of them. */
 const smoothed = (runs) =>
   runs.flatMap(([kind, text], i) => {
     const between = i > 0 && i < runs.length - 1;
@@ -69,7 +69,7 @@ const smoothed = (runs) =>
     return [["removed", text], ["added", text]];
   });
 
-/** The way from `before` to `after` as [kind, text], where kind is same, removed or added. */
+/** The changes from `before` to `after` as [kind, text], where kind is same, removed or added. */
 export const diff = (before, after) => {
   const a = split(before);
   const b = split(after);
@@ -82,7 +82,7 @@ export const diff = (before, after) => {
   return merged(smoothed(merged(whole.filter(([, text]) => text))));
 };
 
-/** How much of the longer text stayed, from 0 to 1, counted in letters. */
+/** The unchanged share of the longer text, from 0 to 1, counted in letters. */
 export const likeness = (runs) => {
   const sizes = { same: 0, removed: 0, added: 0 };
   for (const [kind, text] of runs) sizes[kind] += letters(text);

@@ -1,4 +1,4 @@
-// The list of recent requests: newest first, bounded, and steady under the reader's hands while it grows.
+// The list of recent requests: newest first, bounded, and stable for the reader while it grows.
 
 import { ACTIONS, actionMark, byId, clock, make, plural, routeName, score, seconds } from "./parts.js";
 
@@ -32,9 +32,9 @@ const item = (row) => {
 };
 
 const tell = () => {
-  const found = list.querySelectorAll("button").length;
+  const visible = list.querySelectorAll("button").length;
   const all = plural(rows.length, "recent request");
-  byId("count").textContent = found === rows.length ? all : found + " of " + all;
+  byId("count").textContent = visible === rows.length ? all : visible + " of " + all;
 };
 
 const rebuild = () => {
@@ -71,7 +71,7 @@ const step = (event) => {
   open(buttons[place], false);
 };
 
-/** Take in what is new: `fresh` is oldest first, and what is older than `oldest` is no longer kept. */
+/** Add the rows in `fresh`, oldest first, and drop rows older than `oldest`. */
 export const addRows = (fresh, oldest, anew) => {
   if (anew) {
     rows = [];

@@ -1,4 +1,4 @@
-// The live page: keeps what the server tells, and shows it unless it is paused.
+// The live page: keeps the server's updates, and shows them unless it is paused.
 
 import { drawScores } from "./chart.js";
 import { clearDetail, showDetail } from "./detail.js";
@@ -9,7 +9,7 @@ import { address, follow, hasKey, keepKey } from "./stream.js";
 const MOST_ROUTES = 12;
 let state = null;
 let shownStart = null;
-let waiting = []; // rows that came while the page was paused
+let waiting = []; // rows that arrived while the page was paused
 let paused = false;
 let line = { kind: "waiting", text: "Connecting …" };
 
@@ -28,7 +28,7 @@ const tiles = ({ totals }) => {
     tile("Requests", compact(totals.requests), plural(totals.errors, "error")),
     tile("Revised", share(done("revised"), totals.answered), count(done("revised")) + " of " + plural(totals.answered, "answer")),
     tile("Blocked", compact(done("blocked")), count(done("flagged")) + " flagged, " + count(done("unrevised")) + " unrevised"),
-    tile("Late", compact(totals.late), "ran out of time", totals.late > 0),
+    tile("Late", compact(totals.late), "over the latency budget", totals.late > 0),
     tile("Upstream errors", compact(totals.upstream_errors), "of the models' endpoints", totals.upstream_errors > 0),
     tile("Latency", seconds(totals.p50), "median; p95 " + seconds(totals.p95)),
     tile("Cost", noPrice ? "–" : money(totals.cost), unpriced),
@@ -86,9 +86,9 @@ const firstCommand = (models) => {
   return `curl ${address("v1/chat/completions")} \\${key}\n  -H 'content-type: application/json' \\\n  -d '${data}'`;
 };
 
-// Together
+// The whole page
 
-const tellConnection = () => {
+const showConnection = () => {
   const news = waiting.length ? ", " + (waiting.length >= state.kept ? state.kept + " or more" : waiting.length) + " new" : "";
   const [kind, text] = line.kind !== "live" || !paused ? [line.kind, line.text] : ["paused", "Paused" + news];
   const place = byId("connection");
@@ -98,7 +98,7 @@ const tellConnection = () => {
 
 const setLine = (kind, text) => {
   line = { kind, text };
-  tellConnection();
+  showConnection();
 };
 
 const show = () => {
@@ -145,7 +145,7 @@ byId("pause").addEventListener("click", () => {
   byId("pause").textContent = paused ? "Resume" : "Pause";
   byId("pause").setAttribute("aria-pressed", String(paused));
   if (!paused && state) show();
-  tellConnection();
+  showConnection();
 });
 for (const name of ["window", "evaluator"]) byId(name).addEventListener("change", scores);
 let redraw = 0;

@@ -1,4 +1,4 @@
-// Small parts that all others use. Text reaches the page as text nodes only, for all of it is untrusted.
+// Helpers shared by all scripts. Untrusted text is inserted as text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASH = "–";

@@ -1,22 +1,22 @@
-// The stream of news. It is read with fetch rather than EventSource, which cannot send a key.
+// The stream of updates. It is read with fetch, because EventSource cannot send a key.
 
 const KEY = "evenhand-key";
-const HERE = location.origin + location.pathname; // without the name and password that an address may hold
-const SILENCE = 30_000; // the server speaks every ten seconds; longer silence means that the line is dead
+const BASE = location.origin + location.pathname; // without a name and password in the address
+const SILENCE = 30_000; // the server sends a message every ten seconds; longer silence means a lost connection
 const LONGEST_WAIT = 8_000;
 
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
 
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;
 
-export const address = (path) => HERE + path;
+export const address = (path) => BASE + path;
 
 export const ask = (path, options = {}) => {
   const key = sessionStorage.getItem(KEY);
   return fetch(address("page/" + path), { ...options, headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store" });
 };
 
-/** What the server says is wrong; its errors have OpenAI's form. */
+/** The server's error message; its errors have OpenAI's format. */
 export const reason = async (response) => {
   const body = await response.json().catch(() => null);
   return body?.error?.message || "The server answered " + response.status + ".";
@@ -37,7 +37,7 @@ const read = async (body, control, onMessage) => {
   }
 };
 
-/** Follow the server for ever: `on` is told of messages, of losing the line, and of a key that is asked for. */
+/** Follow the server forever; `on` has callbacks for messages, a lost connection and a required key. */
 export const follow = async (on) => {
   let wait = 500;
   for (;;) {

@@ -1,4 +1,4 @@
-"""Events as the live page gets them: JSON that any browser can read, whatever the texts hold."""
+"""Events as JSON for the live page, safe for any browser whatever the texts contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GLANCE = 200
 
 
 def totals(board: Board) -> Mapping[str, Any]:
-    """The counts of the tiles."""
+    """Return the counts of the tiles."""
     return {
         "requests": board.requests,
         "answered": board.answered,
@@ -34,9 +34,9 @@ def totals(board: Board) -> Mapping[str, Any]:
 
 
 def row(number: int, event: Event) -> Mapping[str, Any]:
-    """One request in the list, without its texts but for the beginning of the prompt."""
-    left = {check.name: finite(check.score) for check in released(event)}
-    # Hundreds are made at once, so only what can hold foreign text is cleaned.
+    """Return one request for the list; of its texts, only the beginning of the prompt."""
+    returned = {check.name: finite(check.score) for check in released(event)}
+    # Hundreds of rows are made at once, so only fields that can hold untrusted text are cleaned.
     return {
         "number": number,
         "time": event.time,
@@ -46,13 +46,13 @@ def row(number: int, event: Event) -> Mapping[str, Any]:
         "status": event.status,
         "late": event.late,
         "seconds": finite(event.stages.get("total")),
-        "scores": [[clean(check.name), finite(check.score), left.get(check.name)] for check in event.before],
+        "scores": [[clean(check.name), finite(check.score), returned.get(check.name)] for check in event.before],
         "prompt": clean(event.prompt[:_GLANCE]),
     }
 
 
 def detail(number: int, event: Event) -> Mapping[str, Any]:
-    """Everything about one request."""
+    """Return everything about one request."""
     texts = (event.prompt, event.first, event.text)
     return plain(
         {
@@ -78,7 +78,7 @@ def detail(number: int, event: Event) -> Mapping[str, Any]:
 
 
 def action(event: Event) -> str:
-    """What was done, with a word for requests that got no answer."""
+    """Return the guard's action, or `error` for a request without an answer."""
     return event.action or "error"
 
 

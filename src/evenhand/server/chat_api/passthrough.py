@@ -1,6 +1,6 @@
-"""The model as it is: for routes that only pass requests on, and for keys that may switch a route's method off.
+"""The unguarded model, for routes without checks and for keys that may switch a route's method off.
 
-Nothing is checked, so nothing of the guard's loop is needed: this is the server's shortest way.
+Answers are not checked, so requests skip the guard's loop.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from evenhand.models.budget import FREE, Price
 from evenhand.server.chat_api.wire import as_object
 
 
-class Answering(Protocol):
-    """What answers requests: a guard, or the bare model."""
+class Answerer(Protocol):
+    """Answers requests: a guard or a passthrough."""
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded: ...
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]: ...
 
 
-class Bare:
-    """An upstream in the place of a guard; `action` says in the record why its answers were not checked."""
+class Passthrough:
+    """Answers with the upstream's own answers; `action` is recorded as the reason why they were not checked."""
 
     def __init__(self, upstream: Upstream, price: Price | None, action: Any = "passed") -> None:
         self._upstream = upstream
