@@ -16,8 +16,11 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
 from evenhand.training.ppo import gathered, train_ppo  # noqa: E402
-from evenhand.training.rollout import roll_out  # noqa: E402
-from evenhand.training.samples import SAMPLES, Samples  # noqa: E402
+from evenhand.training.rollout import (  # noqa: E402
+    SAMPLES,
+    Samples,
+    roll_out,
+)
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")

@@ -13,7 +13,7 @@ from evenhand.types import Message
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import models, output  # noqa: E402 - they need torch
+from evenhand.training import models, stage  # noqa: E402 - they need torch
 from evenhand.training.reward import RewardModel, train_reward  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
 
@@ -32,7 +32,7 @@ def model(rewarding: Path) -> RewardModel:
 
 
 def test_separable_pairs_are_told_apart_on_held_out_topics(rewarding: Path):
-    results = output.read(rewarding)["results"]
+    results = stage.read(rewarding)["results"]
 
     assert results["held_out_pairs"] == 40
     assert results["held_out_accuracy"] >= 0.95

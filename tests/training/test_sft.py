@@ -12,7 +12,7 @@ from evenhand.training.options import SFTOptions
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import checkpoints, models, output  # noqa: E402 - they need torch
+from evenhand.training import checkpoints, models, stage  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
 from support.tiny import make_model  # noqa: E402
@@ -53,7 +53,7 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(tiny: str, pairs: Path,
 
     with pytest.raises(Interruption):  # one step after the checkpoint of step 2
         train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), observe=interrupt_after(3))
-    assert not output.read(tmp_path / "parts")["finished"]
+    assert not stage.read(tmp_path / "parts")["finished"]
     train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), resume=True)
 
     assert_same(tmp_path / "whole", tmp_path / "parts")

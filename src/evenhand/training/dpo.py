@@ -14,13 +14,11 @@ from typing import Any
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Pair
-from evenhand.training.likelihood import answer_logprobs
 from evenhand.training.loop import Observer, Order, nobody, train
-from evenhand.training.losses import ranking_loss, torch
+from evenhand.training.losses import answer_logprobs, ranking_loss, torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import DPOOptions
-from evenhand.training.reference import as_reference, reference_of
 from evenhand.training.reward import told_apart
 
 
@@ -34,7 +32,7 @@ def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
-        reference = reference_of(model, options.lora)
+        reference = models.reference_of(model, options.lora)
         models.arrange(model, options, run.machine)
         models.arrange(reference, options, run.machine)
         work = DPO(options, model, reference, chat, pairs, run.machine)
@@ -91,7 +89,7 @@ class DPO:
         """The implicit rewards of the less and of the more biased answers."""
         # One pass for both: they share their padding, and with it the rounding.
         rows = [row for pair in pairs for row in pair]
-        reference, acting = as_reference(self._model, self._reference)
+        reference, acting = models.as_reference(self._model, self._reference)
         with torch.no_grad(), acting:
             before = self._logprobs(reference, rows)
         both = self._beta * (self._logprobs(self._model, rows) - before)

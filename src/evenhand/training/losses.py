@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
+
+from evenhand.training.chat import Chat, Encoded
+from evenhand.training.models import Machine
 
 torch: Any = importlib.import_module("torch")
 
@@ -54,3 +58,47 @@ def clipped_value_loss(values: Any, before: Any, returns: Any, mask: Any, clip: 
     """Half the squared error of the critic, whose values may move only by `clip` from those at the roll-out."""
     held = before + (values - before).clamp(-clip, clip)
     return 0.5 * masked_mean(torch.maximum((values - returns) ** 2, (held - returns) ** 2), mask)
+
+
+def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> Any:
+    """Advantages of tokens (tensors, answers × tokens), where `mask` is 1 on an answer and 0 after its end.
+
+    With δ_t = r_t + γ·V_{t+1} − V_t, the advantage is A_t = δ_t + γλ·A_{t+1}; after the end there is nothing to gain,
+    so V and A are 0 there. The returns that the critic is to predict are A + V.
+    """
+    values = values * mask
+    found = values * 0
+    following = ahead = values[:, 0] * 0
+    for t in range(values.shape[1] - 1, -1, -1):
+        delta = rewards[:, t] + gamma * following - values[:, t]
+        ahead = (delta + gamma * lam * ahead) * mask[:, t]
+        following = values[:, t]
+        found[:, t] = ahead
+    return found
+
+
+def leave_one_out(returns: Any, answers: int) -> Any:
+    """RLOO (Ahmadian et al., 2024): each return less the mean of the other answers' returns."""
+    groups = returns.view(-1, answers)
+    others = (groups.sum(1, keepdim=True) - groups) / (answers - 1)
+    return (groups - others).flatten()
+
+
+def group_normalized(returns: Any, answers: int) -> Any:
+    """GRPO (Shao et al., 2024): each return less the mean of its group, in standard deviations of the group."""
+    groups = returns.view(-1, answers)
+    spread = groups.std(1, keepdim=True) + 1e-4  # a group whose answers are all alike teaches nothing
+    return ((groups - groups.mean(1, keepdim=True)) / spread).flatten()
+
+
+def over_greedy(returns: Any, greedy: Any) -> Any:
+    """ReMax (Li et al., 2023): each return less what the likeliest answer to the same prompt gets."""
+    return returns - greedy
+
+
+def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
+    """The log probability of every answer token, and 0 at all other places (float32, rows × width)."""
+    batch = chat.padded(rows, machine.device)
+    with machine.autocast():
+        logits = model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False).logits
+    return token_logprobs(logits[:, :-1], batch.ids[:, 1:]) * batch.answer[:, 1:]

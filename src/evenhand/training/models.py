@@ -16,7 +16,7 @@ from typing import Any
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
 from evenhand.models.hf.tuning import avoid_plans_per_shape
-from evenhand.training import shards
+from evenhand.training import parallel
 from evenhand.training.chat import MAX_LENGTH, Chat, prepared
 from evenhand.training.options import Options
 from evenhand.training.parallel import Team
@@ -166,15 +166,15 @@ def arrange(model: Any, options: Options, at: Machine) -> None:
     if model is None:
         return
     if options.gradient_checkpointing:
-        shards.compute_again(model)
+        compute_again(model)
     classifier = inner(model)  # which is called by its parts
-    shards.spread(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
+    parallel.spread(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
 
 
 def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: bool = False) -> None:
     """Weights as safetensors, with config and tokenizer, so that `hf/FOLDER` can use them at once."""
     torch: Any = importlib.import_module("torch")
-    shards.gather(model, at.team)
+    parallel.gather(model, at.team)
     if not at.team.is_main:
         return
     if not keep_adapter:
@@ -237,3 +237,41 @@ def _unquantized(model: Any, dtype: Any) -> Any:
 
 def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
+
+
+def reference_of(actor: Any, lora: int | None) -> Any:
+    """What has to be kept of an actor that is about to be trained; None: it can be had by its adapters off."""
+    return frozen(copy.deepcopy(actor)) if lora is None else None
+
+
+def as_reference(actor: Any, reference: Any) -> tuple[Any, AbstractContextManager[Any]]:
+    """The model that is the reference, and what must be entered while it computes."""
+    if reference is None:
+        return actor, actor.disable_adapter()
+    return reference, contextlib.nullcontext()
+
+
+def compute_again(model: Any) -> None:
+    """Keep only what goes into a layer, and compute the rest again for its gradients: less memory, more time.
+
+    Not by transformers' own switch, which works in training mode alone; our models have their dropout off.
+    """
+    layers = parallel.layers_of(model)
+    if not layers:
+        raise UsageError(
+            "This kind of model has no layers that can be computed again; leave out --gradient-checkpointing."
+        )
+    for layer in layers:
+        layer.forward = _again(layer.forward)
+
+
+def _again(forward: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
+
+    def compute(*args: Any, **settings: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **settings)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **settings)
+
+    return compute

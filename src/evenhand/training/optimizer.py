@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.training import shards
+from evenhand.training import parallel
 from evenhand.training.parallel import Team
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -61,7 +61,7 @@ class Optimizer:
         torch: Any = importlib.import_module("torch")
         self.team.sum_gradients(list(self._named.values()))
         clipped: Any = torch.nn.utils.clip_grad_norm_
-        lengths = [float(shards.whole(clipped(group["params"], self._longest))) for group in self._adam.param_groups]
+        lengths = [float(parallel.whole(clipped(group["params"], self._longest))) for group in self._adam.param_groups]
         if not all(math.isfinite(length) for length in lengths):
             raise UsageError("The gradient is not a number; a lower --lr or --dtype float32 may help.")
         self._adam.step()
@@ -76,7 +76,7 @@ class Optimizer:
             tensors |= {f"{moment}/{name}": moments[moment] for moment in _MOMENTS if moment in moments}
         found: dict[str, Any] = {}
         for name, tensor in tensors.items():
-            full = shards.whole(tensor)
+            full = parallel.whole(tensor)
             if self.team.is_main:
                 found[name] = full.cpu().contiguous()
         return found
@@ -86,8 +86,9 @@ class Optimizer:
         torch: Any = importlib.import_module("torch")
         with torch.no_grad():
             for name, weight in self._named.items():
-                weight.copy_(shards.like(tensors[f"weight/{name}"], weight))
+                weight.copy_(parallel.like(tensors[f"weight/{name}"], weight))
                 moments = {each: tensors[f"{each}/{name}"] for each in _MOMENTS if f"{each}/{name}" in tensors}
                 self._adam.state[weight] = {
-                    each: tensor if each == "step" else shards.like(tensor, weight) for each, tensor in moments.items()
+                    each: tensor if each == "step" else parallel.like(tensor, weight)
+                    for each, tensor in moments.items()
                 }

@@ -19,7 +19,7 @@ Departures from the paper, which names PPO, the batch size, the learning rate an
 the number of passes, the critic's learning rate and the penalty for answers without an end are ours.
 
 Relatives (`algorithm`) differ in step 4 alone. They have no critic: an answer's return R is the sum of its r_t, and all
-its tokens have the same advantage, not whitened (see `baselines`):
+its tokens have the same advantage, not whitened (see `losses`):
  - `rloo`: R less the mean R of the other answers to the prompt, of which several are sampled.
  - `grpo`: R less the mean R of all answers to the prompt, in standard deviations. Its authors have the KL in the loss.
  - `remax`: R less the score of the answer that takes the likeliest token every time.
@@ -37,19 +37,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.training import baselines, data, losses, models, stage
+from evenhand.training import data, losses, models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.gae import advantages
 from evenhand.training.loop import Observer, Order, StopTraining, nobody, step_seed, train
 from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import PPOOptions
-from evenhand.training.reference import as_reference, reference_of
 from evenhand.training.reward import RewardModel, token_values
-from evenhand.training.rollout import Rollout, measured, roll_out
-from evenhand.training.samples import Samples
+from evenhand.training.rollout import Rollout, Samples, measured, roll_out
 
 _HELD_OUT = 64
 """The most held-out prompts that are answered before and after."""
@@ -68,7 +65,7 @@ class Cast:
 
     def as_reference(self) -> tuple[Any, AbstractContextManager[Any]]:
         """The reference, and what must be entered while it computes."""
-        return as_reference(self.actor, self.reference)
+        return models.as_reference(self.actor, self.reference)
 
 
 def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
@@ -103,7 +100,7 @@ def gathered(options: PPOOptions, machine: Machine) -> tuple[Cast, Chat]:
     if critic is not None and chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
-    cast = Cast(actor, reference_of(actor, options.lora), critic, reward)
+    cast = Cast(actor, models.reference_of(actor, options.lora), critic, reward)
     for model in (cast.actor, cast.reference, cast.critic, cast.reward.model):
         models.arrange(model, options, machine)
     return cast, chat
@@ -203,16 +200,16 @@ class PPO:
         o, mask = self._options, rollout.answer
         if self._cast.critic is not None:
             (values,) = self._shared(lambda part: (self._values(part),), rollout)
-            gains = advantages(rewards, values, mask, gamma=o.gamma, lam=o.lam)
+            gains = losses.gae(rewards, values, mask, gamma=o.gamma, lam=o.lam)
             return losses.whitened(gains, mask), values, gains + values
         returns = rewards.sum(1)
         if o.algorithm == "rloo":
-            gains = baselines.leave_one_out(returns, o.per_prompt)
+            gains = losses.leave_one_out(returns, o.per_prompt)
         elif o.algorithm == "grpo":
-            gains = baselines.group_normalized(returns, o.per_prompt)
+            gains = losses.group_normalized(returns, o.per_prompt)
         else:
             _, greedy = self._scores(prompts, self._rolled_out(self._cast.actor, prompts, temperature=0))
-            gains = baselines.over_greedy(returns, greedy)
+            gains = losses.over_greedy(returns, greedy)
         return gains[:, None] * mask, None, None
 
     def _is_read(self, step: int) -> bool:

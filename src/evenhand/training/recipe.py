@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import PlanError, UsageError
-from evenhand.training import output
+from evenhand.training import stage as stages
 from evenhand.training.dpo import train_dpo
 from evenhand.training.evaluation import as_hf
 from evenhand.training.loop import Observer
@@ -81,7 +81,7 @@ class Recipe:
 def train_recipe(recipe: Recipe, *, resume: bool, announce: Announce) -> dict[str, dict[str, Any]]:
     """Make all stages that are not made yet; the record of each."""
     chosen = recipe.options()
-    if not resume and (recipe.out / "sft" / output.RECORD).is_file():
+    if not resume and (recipe.out / "sft" / stages.RECORD).is_file():
         raise PlanError(f"{recipe.out} holds a recipe already: go on with --resume, or choose another --out.")
     return {
         stage: TRAINERS[stage](options, resume=resume, observe=announce(stage)) for stage, options in chosen.items()

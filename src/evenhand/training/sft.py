@@ -8,8 +8,8 @@ from typing import Any
 
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.likelihood import answer_logprobs
 from evenhand.training.loop import Observer, Order, nobody, train
+from evenhand.training.losses import answer_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import SFTOptions

@@ -16,8 +16,8 @@ from typing import Any
 
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.errors import UsageError
-from evenhand.training.leaks import LeakCheck
-from evenhand.training.personas import names_role, without_persona
+from evenhand.training.pairs.leaks import LeakCheck
+from evenhand.training.pairs.personas import names_role, without_persona
 
 MEDIAN = "median"
 LEAST_WORDS = 4

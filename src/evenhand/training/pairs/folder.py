@@ -20,8 +20,8 @@ from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.runs.stored import StoredRun, prompts_used
 from evenhand.stats import mean_interval
-from evenhand.training.leaks import LeakCheck
 from evenhand.training.pairs import Candidate, Debate, Pair, PairOptions, PairSet, make_pairs
+from evenhand.training.pairs.leaks import LeakCheck
 
 TRAIN, TEST = "train", "test"
 

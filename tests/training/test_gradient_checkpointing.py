@@ -11,7 +11,7 @@ from evenhand.training.options import SFTOptions
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import models, shards  # noqa: E402 - they need torch
+from evenhand.training import models, parallel  # noqa: E402 - they need torch
 from evenhand.training.sft import train_sft  # noqa: E402
 from support.toy_training import assert_same  # noqa: E402
 
@@ -28,13 +28,13 @@ def test_the_result_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Pa
 
 def test_layers_are_computed_twice_with_gradients_and_once_without(tiny: str):
     model = models.load_causal(tiny, models.Machine("cpu", "float32"), trained=True)
-    shards.compute_again(model)
+    models.compute_again(model)
     passes: list[object] = []
 
     def begins(module: object, given: object) -> None:
         passes.append(module)
 
-    shards.layers_of(model)[0].mlp.register_forward_pre_hook(begins)
+    parallel.layers_of(model)[0].mlp.register_forward_pre_hook(begins)
 
     model(torch.tensor([[1, 2]])).logits.sum().backward()
     assert len(passes) == 2
@@ -45,4 +45,4 @@ def test_layers_are_computed_twice_with_gradients_and_once_without(tiny: str):
 
 def test_a_model_without_layers_is_refused():
     with pytest.raises(UsageError, match="no layers that can be computed again"):
-        shards.compute_again(torch.nn.Linear(2, 2))
+        models.compute_again(torch.nn.Linear(2, 2))
