@@ -294,9 +294,9 @@ def pairs(
         options: `policy` (threshold, max_min or first_last), `threshold` (a score, or "median"), `margin`,
             `length_ratio`, `per_topic`, `test_share`, `seed`.
     """
-    from evenhand.training.leaks import load_check
     from evenhand.training.pairs import PairOptions
-    from evenhand.training.pairs_folder import check_folder, write_pairs
+    from evenhand.training.pairs.folder import check_folder, write_pairs
+    from evenhand.training.pairs.leaks import load_check
 
     if not runs:
         raise UsageError("Name one run of debates or more.")

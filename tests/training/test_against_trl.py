@@ -15,9 +15,9 @@ from evenhand.training.options import DPOOptions
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import baselines, models  # noqa: E402 - they need torch
+from evenhand.training import losses, models  # noqa: E402 - they need torch
 from evenhand.training.chat import Chat  # noqa: E402
-from evenhand.training.dpo import DPO  # noqa: E402
+from evenhand.training.dpo import DPOTrainer  # noqa: E402
 from evenhand.training.losses import ranking_loss  # noqa: E402
 from support.toy_training import pinned_model  # noqa: E402
 
@@ -74,7 +74,7 @@ def settings(tmp_path: Path, **given: Any) -> dict[str, Any]:
 def test_our_dpo(policies: tuple[Any, Any, Chat], pairs: Path, tmp_path: Path):
     policy, reference, chat = policies
     options = DPOOptions(model="pinned", data=pairs, out=tmp_path / "out", beta=0.1)
-    work = DPO(options, policy, reference, chat, read_pairs(pairs / "pairs.train.jsonl")[:ROWS], HERE)
+    work = DPOTrainer(options, policy, reference, chat, read_pairs(pairs / "pairs.train.jsonl")[:ROWS], HERE)
 
     chosen, rejected = work.rewards(work.rows)
 
@@ -109,8 +109,8 @@ def test_its_dpo(trl: Any, rows: Any, policies: tuple[Any, Any, Chat], tmp_path:
 def test_our_advantages():
     returns = torch.tensor(REWARDS)
 
-    assert baselines.leave_one_out(returns, ANSWERS).tolist() == pytest.approx(ADVANTAGES["RLOO"], abs=1e-5)
-    assert baselines.group_normalized(returns, ANSWERS).tolist() == pytest.approx(ADVANTAGES["GRPO"], abs=1e-5)
+    assert losses.leave_one_out(returns, ANSWERS).tolist() == pytest.approx(ADVANTAGES["RLOO"], abs=1e-5)
+    assert losses.group_normalized(returns, ANSWERS).tolist() == pytest.approx(ADVANTAGES["GRPO"], abs=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.data.bbq import CATEGORIES, BuiltinRows
 from evenhand.errors import DataError
-from evenhand.training.leaks import UNCHECKED, LeakCheck, load_check
+from evenhand.training.pairs.leaks import UNCHECKED, LeakCheck, load_check
 
 ITEMS = [item for category in CATEGORIES for item in BuiltinRows().items(category)]
 

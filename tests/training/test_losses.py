@@ -7,7 +7,10 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import gae, losses  # noqa: E402 - they need torch
+from evenhand.training import losses  # noqa: E402 - it needs torch
+
+RETURNS = [1.0, 2.0, 6.0, -1.0, -1.0, 2.0]
+"""Three answers to each of two prompts."""
 
 
 def test_ranking_loss():
@@ -21,7 +24,7 @@ def test_ranking_loss():
 def test_gae_by_hand():
     rewards, values = torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[0.6, 0.4, 0.2]])
 
-    found = gae.advantages(rewards, values, torch.ones(1, 3), gamma=1.0, lam=0.5)
+    found = losses.gae(rewards, values, torch.ones(1, 3), gamma=1.0, lam=0.5)
 
     last = 1 - 0.2
     middle = (0.2 - 0.4) + 0.5 * last
@@ -32,7 +35,7 @@ def test_gae_by_hand():
 def test_gae_discounts():
     rewards, values = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])
 
-    found = gae.advantages(rewards, values, torch.ones(1, 2), gamma=0.9, lam=0.8)
+    found = losses.gae(rewards, values, torch.ones(1, 2), gamma=0.9, lam=0.8)
 
     assert found[0].tolist() == pytest.approx([1 + 0.9 * 4 - 3 + 0.72 * (2 - 4), 2 - 4])
 
@@ -40,14 +43,14 @@ def test_gae_discounts():
 def test_gae_with_lambda_one_is_return_minus_value():
     rewards, values = torch.tensor([[0.1, -0.2, 0.7]]), torch.tensor([[0.3, 0.9, -0.4]])
 
-    found = gae.advantages(rewards, values, torch.ones(1, 3), gamma=1.0, lam=1.0)
+    found = losses.gae(rewards, values, torch.ones(1, 3), gamma=1.0, lam=1.0)
 
     assert (found + values)[0].tolist() == pytest.approx([0.6, 0.5, 0.7])
 
 
 def test_gae_sees_nothing_after_the_end_of_an_answer():
-    short = gae.advantages(torch.tensor([[0.5]]), torch.tensor([[0.2]]), torch.ones(1, 1), gamma=1.0, lam=0.95)
-    padded = gae.advantages(
+    short = losses.gae(torch.tensor([[0.5]]), torch.tensor([[0.2]]), torch.ones(1, 1), gamma=1.0, lam=0.95)
+    padded = losses.gae(
         torch.tensor([[0.5, 0.0]]), torch.tensor([[0.2, 9.0]]), torch.tensor([[1.0, 0.0]]), gamma=1.0, lam=0.95
     )
 
@@ -57,7 +60,9 @@ def test_gae_sees_nothing_after_the_end_of_an_answer():
 def test_the_kl_is_paid_at_every_token_and_the_score_comes_at_the_last():
     logprobs, reference = torch.tensor([[-1.0, -2.0, -3.0]]), torch.tensor([[-1.5, -1.0, 0.0]])
 
-    rewards = losses.token_rewards(torch.tensor([4.0]), logprobs, reference, torch.tensor([[1.0, 1.0, 0.0]]), beta=0.1)
+    rewards = losses.token_rewards(
+        torch.tensor([4.0]), logprobs, reference, torch.tensor([[1.0, 1.0, 0.0]]), kl_coefficient=0.1
+    )
 
     assert rewards[0].tolist() == pytest.approx([-0.05, 0.1 + 4, 0])
 
@@ -107,3 +112,27 @@ def test_whitening_ignores_what_is_masked():
     found = losses.whitened(torch.tensor([[1.0, 3.0, 100.0]]), torch.tensor([[1.0, 1.0, 0.0]]))
 
     assert found[0].tolist() == pytest.approx([-1, 1, 0], abs=1e-6)
+
+
+def test_leave_one_out_by_hand():
+    found = losses.leave_one_out(torch.tensor(RETURNS), 3)
+
+    assert found.tolist() == pytest.approx([1 - 4, 2 - 3.5, 6 - 1.5, -1 - 0.5, -1 - 0.5, 2 + 1])
+
+
+def test_group_normalized_by_hand():
+    found = losses.group_normalized(torch.tensor(RETURNS), 3)
+
+    first, second = 7**0.5 + 1e-4, 3**0.5 + 1e-4  # variances (4 + 1 + 9) / 2 and (1 + 1 + 4) / 2
+    assert found.tolist() == pytest.approx([-2 / first, -1 / first, 3 / first, -1 / second, -1 / second, 2 / second])
+
+
+def test_over_greedy_by_hand():
+    found = losses.over_greedy(torch.tensor([1.0, -2.0]), torch.tensor([0.5, -3.0]))
+
+    assert found.tolist() == pytest.approx([0.5, 1.0])
+
+
+@pytest.mark.parametrize("estimator", [losses.leave_one_out, losses.group_normalized])
+def test_answers_that_are_all_alike_teach_nothing(estimator: Any):
+    assert estimator(torch.tensor([3.0, 3.0, 3.0, 3.0]), 4).tolist() == pytest.approx([0] * 4)

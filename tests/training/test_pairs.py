@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.benchmarks.debates.records import Statement
 from evenhand.errors import UsageError
-from evenhand.training.leaks import LeakCheck
 from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs
+from evenhand.training.pairs.leaks import LeakCheck
 from support.debates import Scores, said, statements
 
 NOTHING = LeakCheck(frozenset(), frozenset(), {})

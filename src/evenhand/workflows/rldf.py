@@ -17,8 +17,8 @@ from evenhand.papers.rldf.arms import NAME
 from evenhand.papers.rldf.training import Lesson, Making, lessons, make_pairs, train, trained_arms, write_held_out
 from evenhand.runs.parts import Settings
 from evenhand.training import models
-from evenhand.training.leaks import load_check
 from evenhand.training.pairs import PairOptions
+from evenhand.training.pairs.leaks import load_check
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page
 

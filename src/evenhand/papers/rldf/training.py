@@ -23,10 +23,10 @@ from evenhand.papers.base import PaperOptions, PaperRun
 from evenhand.papers.rldf.arms import SELF, TEACHER, check_biases
 from evenhand.papers.rldf.part import about_pairs, write_part
 from evenhand.runs.plan import MethodPlan, ModelPlan
-from evenhand.training.leaks import LeakCheck
 from evenhand.training.options import Options, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.pairs import PairOptions
-from evenhand.training.pairs_folder import write_pairs
+from evenhand.training.pairs.folder import write_pairs
+from evenhand.training.pairs.leaks import LeakCheck
 from evenhand.types import Sample
 
 HELD_OUT_FILE = "held_out.json"
