@@ -61,7 +61,7 @@ CASES = {
         (*RUN, "--model", "fake/A", *TEXTS, "--scorer", "builtin", "--scorer", "builtin_b"),
         "builtin and builtin_b both score toxicity",
     ),
-    "scorer of choices": ((*RUN, "--model", "fake/A", "--scorer", "builtin"), "leave --scorer away"),
+    "scorer of choices": ((*RUN, "--model", "fake/A", "--scorer", "builtin"), "remove --scorer"),
     "missing weights": ((*RUN, "--model", "local/nothing.gguf"), "nothing.gguf"),
     "no run there": (("report", "r"), "holds no run"),
     "no run to show": (("show", "r"), "holds no run"),

@@ -1,1 +1,1 @@
-"""Runs: the plan, the runner, the store and the study that compares what was stored."""
+"""Runs: the plan, the dry run, the runner, and the store that it writes to."""

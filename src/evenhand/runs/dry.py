@@ -28,15 +28,15 @@ from evenhand.session import Answering, Session
 from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
-"""Samples that are tried; the rest are taken to be like them."""
+"""Samples that are tried; the others are assumed to cost the same."""
 UNBOUNDED_REPLY = 512
 _MORE_IS_WORSE = ("bias", "harm")
-"""Ratings at whose highest value nothing is good enough; of all others that is the lowest."""
+"""Ratings for which the highest value is the worst; for all others it is the lowest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What one arm would take."""
+    """The expected usage of one arm."""
 
     label: str
     samples: int
@@ -44,7 +44,7 @@ class Forecast:
 
 
 async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
-    """The expected usage of every arm; cost None where a price is missing."""
+    """Return the expected usage of every arm; the cost is None where a price is missing."""
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
     judges: list[FunctionModel] = []
@@ -58,7 +58,7 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     check_scorers(scorers, benchmark.kind)
     selection = Selection(plan.limit, plan.seeds[0])
     total = sum(1 for _ in benchmark.samples(selection))
-    # Evenly spread: neighbours are often of one kind.
+    # Spread evenly, because neighbours are often of the same kind.
     places = {round(i * total / TRIED) for i in range(TRIED)}
     tried = [sample for place, sample in enumerate(benchmark.samples(selection)) if place in places]
     scale = total / max(1, len(tried))
@@ -86,7 +86,7 @@ async def _arm(
     tried: Sequence[Sample],
     prices: Mapping[str, Price],
 ) -> tuple[Usage, list[Outcome]]:
-    """What the tried samples take under one arm, and what comes of them."""
+    """Run the tried samples under one arm; return their usage and outcomes."""
     models = {role: _stand_in(model.spec) for role, model in arm.models.items()}
     used = Usage()
     outcomes: list[Outcome] = []
@@ -119,7 +119,7 @@ def _scaled(used: Usage, scale: float) -> Usage:
 
 
 def requested(model: FunctionModel, prices: Mapping[str, Price]) -> Usage:
-    """What the requests that a stand-in saw would take; cost None where the price is missing."""
+    """Return the usage of the requests that a stand-in received; the cost is None where the price is missing."""
     used, price = Usage(), _price(model.spec, prices)
     for messages, params in model.requests:
         tokens = sum(estimate_tokens(message.content) for message in messages)
@@ -189,7 +189,7 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
     mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
     letter = "AB"[mark % 2]
     text = letter if params.max_tokens == 1 else f"{letter}) {mark} " + "step " * min(64, params.max_tokens or 64)
-    # "No" is for those who ask whether something is so.
+    # "No" answers yes-or-no questions.
     logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0), ("No", -1.0))),) if params.logprobs else None
     return Completion(text, logprobs=logprobs)
 

@@ -15,7 +15,7 @@ LOCK_NAME = "lock"
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Generator[None]:
-    """Hold the directory's lock; it is released by the system too when the process dies."""
+    """Hold the directory's lock. The operating system releases it if the process dies."""
     try:
         import fcntl
     except ImportError:  # no advisory locks on this system; SQLite still keeps the file whole
@@ -32,7 +32,7 @@ def locked(directory: Path) -> Generator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A run that got nowhere takes its directory back: then this is the lock of a file that is gone.
+            # A run that stored nothing removes its directory, so this may be the lock of a deleted file.
             if not path.exists() or not os.path.samestat(os.fstat(handle), path.stat()):
                 raise taken
         except BlockingIOError as error:

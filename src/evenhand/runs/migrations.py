@@ -1,4 +1,4 @@
-"""The store's schema as numbered, append-only steps; a store is brought up to date when it is opened."""
+"""The store's schema as numbered, append-only migrations, applied when a store is opened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STEPS: tuple[str, ...] = (
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Run the steps that this store has not seen; a store from a newer version is left alone."""
+    """Apply the migrations that are missing; refuse a store of a newer version."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(STEPS):
         raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.")

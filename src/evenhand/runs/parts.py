@@ -1,4 +1,4 @@
-"""The parts of a plan, checked against each other and loaded: arms with their methods, options and models."""
+"""Checks a plan before any call, and loads the methods, options and models of its arms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings:
 
 @dataclass(slots=True)
 class LoadedArm:
-    """An arm with its parts loaded."""
+    """An arm with its method, options and models."""
 
     arm: Arm
     method: Method
@@ -42,12 +42,12 @@ class LoadedArm:
 
 
 def scorer_id(benchmark: Benchmark) -> str:
-    """Under which name a benchmark's grades are stored."""
+    """Return the name under which a benchmark's grades are stored."""
     return f"{benchmark.name}@{benchmark.version}"
 
 
 def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Options]]:
-    """The arms with their methods, refused here if anything does not fit, before any call is made."""
+    """Return the arms with their methods. Anything that does not fit raises an error before the first call."""
     checked: list[tuple[Arm, Method, Options]] = []
     for arm in plan.arms():
         method = METHODS.get(arm.method.name)
@@ -63,7 +63,7 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
 
 
 def model_key(model: ModelPlan) -> str:
-    """Models that are configured alike are loaded once."""
+    """Return the key of a model; models with the same configuration are loaded once."""
     return model.model_dump_json()
 
 
@@ -73,7 +73,7 @@ def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, bud
 
 
 def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
-    """One model behind budget and cache."""
+    """Load one model, wrapped in the budget and the cache."""
     options = ModelOptions(plan.base_url, settings.concurrency, plan.timeout, plan.retries, plan.extra)
     model: Model = MeteredModel(load_model(plan.spec, options), settings.prices.get(plan.spec), budget)
     return CachedModel(model, cache) if cache is not None else model
@@ -81,7 +81,7 @@ def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | Non
 
 @asynccontextmanager
 async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> AsyncGenerator[Model]:
-    """One model behind budget and cache, for work that is not a run; both are closed in the end."""
+    """Load one model, wrapped in the budget and the cache, for work outside a run; close both at the end."""
     cache = ResponseCache(settings.cache) if settings.cache else None
     try:
         async with loaded_model(plan, settings, cache, budget) as model:
@@ -105,12 +105,12 @@ def load_arm(arm: Arm, method: Method, options: Options, models: Mapping[str, Mo
 
 
 def side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
-    """How many samples are under way at once."""
+    """Return how many samples are processed concurrently."""
     slots = [model.slots for arm in arms for model in arm.models.values()]
     own = [each for each in slots if each is not None]
     if len(own) == len(slots):
-        # One sample per slot: its next call finds its last one's prompt still there.
+        # One sample per slot, so that its next call finds the cached prefix of its last one.
         return min(concurrency, max(own))
-    # More samples than calls: while one is being stored, another's call is in the air. Where samples take chains of
-    # calls of very different length, those that begin last should not be left to run alone.
+    # More samples than calls, so that calls go on while results are stored, and so that long samples that start
+    # late do not run alone at the end.
     return concurrency + max(4, concurrency // 2)

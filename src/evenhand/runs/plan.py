@@ -1,4 +1,4 @@
-"""The plan: benchmark × methods × models × seeds, checked as a whole before anything is called.
+"""The plan: benchmark × methods × models × seeds, checked as a whole before the first call.
 
 One class serves flags, files and Python; its hash, with the fingerprints of data and models, identifies a run.
 """
@@ -84,15 +84,15 @@ class Plan(BaseModel):
     temperature: Annotated[float, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     scorers: list[str] | None = None
-    """Instead of the benchmark's own."""
+    """Used instead of the benchmark's own scorers."""
 
     def essence(self) -> dict[str, Any]:
-        """The plan without what may change on the way: how long to wait for a model, and how often."""
+        """Return the plan without timeouts and retries, which may change when a run is resumed."""
         whole = self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
         return {key: value for key, value in whole.items() if key != "scorers" or value is not None}
 
     def arms(self) -> list[Arm]:
-        """Every combination, numbered from 1 in a stable order."""
+        """Return every combination, numbered from 1 in a stable order."""
         combinations = list(itertools.product(self.models, self.methods, self.seeds))
         arms = [
             Arm(number, *combination, self._label(*combination)) for number, combination in enumerate(combinations, 1)
@@ -103,7 +103,7 @@ class Plan(BaseModel):
         return arms
 
     def _label(self, models: Assignment, method: MethodPlan, seed: int) -> str:
-        """As short as it can be and still tell this plan's arms apart."""
+        """Return the shortest label that distinguishes the arm within this plan."""
         parts = [method.name]
         if method.options and sum(each.name == method.name for each in self.methods) > 1:
             parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
@@ -116,17 +116,17 @@ class Plan(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ArmKey:
-    """What an arm is, by fields; its label only names it to people and depends on the rest of the plan."""
+    """Identifies an arm by its fields. Its label is for people and depends on the rest of the plan."""
 
     method: str
     options: Mapping[str, Any]
-    """Those that the plan sets; others have the method's defaults."""
+    """The options that the plan sets; the others have the method's defaults."""
     models: Mapping[str, str]
     """Role → spec."""
     seed: int
 
     def is_method(self, name: str, **options: Any) -> bool:
-        """Whether it is the method with these options; None: the plan leaves that option at its default."""
+        """Return whether the arm has this method and these options; None stands for an option that is not set."""
         return self.method == name and all(self.options.get(key) == value for key, value in options.items())
 
 
@@ -147,21 +147,21 @@ class Arm:
 
 
 def make_plan(values: Mapping[str, Any]) -> Plan:
-    """A checked plan; what is wrong is said in one sentence."""
+    """Return a checked plan, or raise a PlanError that explains the first mistake in one sentence."""
     try:
         plan = Plan.model_validate(dict(values))
     except ValidationError as error:
-        # A misspelt field also makes the right one missing; the misspelling is what helps.
+        # A misspelt field also makes the correct one missing; report the misspelling.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         place = ".".join(str(part) for part in first["loc"]) or "the plan"
         if first["type"] == "extra_forbidden":
             raise PlanError(f"A plan has no field {place!r}; it has {', '.join(Plan.model_fields)}.") from error
         if first["type"] == "missing" and place == "models":
-            raise PlanError("The plan names no model; pass --model, e.g. --model local/builtin.") from error
+            raise PlanError("The plan names no model; pass --model, for example --model local/builtin.") from error
         raise PlanError(f"The plan is wrong at {place}: {first['msg'].lower()}.") from error
     for assignment in plan.models:
         if "base" not in assignment:
-            raise PlanError("Only models for extra roles are given; the audited one is missing: pass --model SPEC.")
+            raise PlanError("The plan only has models for extra roles. Name the model to audit with --model SPEC.")
         for model in assignment.values():
             split_spec(model.spec)
     return plan
@@ -186,7 +186,7 @@ def read_plan_file(path: Path) -> dict[str, Any]:
 
 
 def default_folder(name: str, *plans: Plan) -> Path:
-    """The folder of these plans, and of no others, where the user names none."""
+    """Return the default folder of these plans, which no other plans share."""
     essences = [plan.essence() for plan in plans]
     whole = essences[0] if len(essences) == 1 else essences
     digest = hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""Rescoring: another scorer's opinion of the answers that a run has stored; the method's models are not called.
+"""Rescoring: scores the stored answers of a run with another scorer, without calling the run's models.
 
-What has a score is left alone, so that it can be stopped and started again. A scorer that does not work ends it with
-one sentence; nothing that was stored before is lost.
+Answers that have a score are skipped, so rescoring can be stopped and started again. A scorer that does
+not work ends it with one sentence; scores that were stored before are kept.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from evenhand.types import Unscored
 BATCH, MODEL_BATCH = 256, 64
 """Texts that are scored and stored together."""
 SIDE_BY_SIDE = 2
-"""Batches at once: while one is being stored, another is being scored."""
+"""Concurrent batches: while one is stored, another is scored."""
 HOPELESS = 20
-"""Texts of one batch, all of them without a score, after which a scorer counts as down."""
+"""A scorer counts as down if it scores none of a batch of at least this many texts."""
 
 Tell = Callable[[int, int], None]
-"""Called with the outcomes walked so far and their number."""
+"""Called with the number of outcomes processed and their total."""
 
 
 @dataclass(slots=True)
 class Rescored:
-    """What a scorer did."""
+    """The result of rescoring with one scorer."""
 
     scorer: str
-    """Its id."""
+    """The scorer's id."""
     attributes: tuple[str, ...]
     scored: int = 0
     reasons: Counter[str] = field(default_factory=Counter[str])
@@ -76,7 +76,7 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tel
     budget = Budget(settings.budget)
     pool = ScorerPool(run.plan, {}, lambda spec: loaded_model(_model_plan(run.plan, spec), settings, cache, budget))
     try:
-        # All are loaded before the first begins: a name that is wrong should not be told after an hour.
+        # Load all of them first, so that a wrong name is reported at once and not after an hour.
         works = [_Work(run, pool.get(spec)) for spec in specs]
         total = sum(work.total for work in works)
         done = 0
@@ -92,13 +92,13 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tel
 
 
 def _model_plan(plan: Plan, spec: str) -> ModelPlan:
-    """How the run reached that model, or just its name."""
+    """Return how the run reached that model, or just its name."""
     known = [model for assignment in plan.models for model in assignment.values() if model.spec == spec]
     return known[0] if known else ModelPlan.model_validate({"spec": spec})
 
 
 class _Work:
-    """One scorer's way through the run."""
+    """Scores a run with one scorer."""
 
     def __init__(self, run: StoredRun, scorer: Scorer) -> None:
         self._run = run
@@ -106,7 +106,7 @@ class _Work:
         self._scorer = scorer
         self._arms = {arm.number: answered(run.store, arm.number) for arm in run.plan.arms()}
         self._is_known = False
-        """Whether the run knows this scorer, which it does once it has scores by it."""
+        """Return whether the run has scores by this scorer."""
         self.total = sum(self._arms.values())
         self.result = Rescored(scorer.id, scorer.attributes)
 
@@ -127,7 +127,7 @@ class _Work:
             tell(before + batch[-1].place)
 
     async def _one(self, batch: Sequence[ToScore]) -> None:
-        """Score one batch and store what came of it."""
+        """Score one batch and store the scores."""
         texts = [text for each in batch for _, text in each.texts]
         prompts = [each.prompt for each in batch for _ in each.texts]
         try:
@@ -156,14 +156,14 @@ class _Work:
         return Scored(self._scorer.id, iteration, "graded", None, found)
 
     def _introduce(self) -> None:
-        """Let the run know the scorer; one of the plan stays that."""
+        """Register the scorer with the run; a planned scorer stays planned."""
         known: dict[str, Any] = self._store.get("scorers") or {}
         planned = known.get(self._scorer.id, {}).get("planned", False)
         self._store.put(scorers={**known, self._scorer.id: about_scorer(self._scorer, planned=planned)})
         self._is_known = True
 
     def _hopeless(self, texts: Sequence[str], found: Iterable[Scores | Unscored]) -> str | None:
-        """Why a scorer gave no score to any of many texts, or to none ever; None for one that works."""
+        """Return why a scorer counts as down; None if it works."""
         reasons: Counter[str] = Counter()
         for text, each in zip(texts, found, strict=True):
             if not isinstance(each, Unscored):
@@ -183,7 +183,7 @@ class _Work:
 
 
 def _batches(rows: Iterable[ToScore], size: int) -> Iterator[list[ToScore]]:
-    """Outcomes, together with at least `size` texts where there are as many."""
+    """Group outcomes into batches of at least `size` texts."""
     batch: list[ToScore] = []
     texts = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""What the store keeps, as rows: our types into columns and JSON, and samples back. Pure functions."""
+"""Converts outcomes, turns, scores and samples to database rows, and samples back. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINAL = -1
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What the benchmark or a scorer made of the final result, or of the one after some iteration."""
+    """A grade or score of the final result, or of the result after one iteration."""
 
     scorer: str
     iteration: int
@@ -64,12 +64,12 @@ def outcome_row(each: Finished) -> tuple[Any, ...]:
 
 
 def _storable(reason: str | None) -> str | None:
-    """Reasons quote whatever went wrong; what is not valid text is not storable as such."""
+    """Return the reason as valid UTF-8; it may quote arbitrary output."""
     return None if reason is None else reason.encode("utf-8", "replace").decode()
 
 
 def stored_form(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row with its body, which comes last, in its stored form."""
+    """Return the row with its last column, the body, compressed."""
     return row if row[-1] is None else (*row[:-1], compressed(row[-1]))
 
 
@@ -79,7 +79,7 @@ def score_row(sample: int, arm: int, each: Scored) -> tuple[Any, ...]:
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as plain values; the kind of each result is named, since a refusal is not an answer."""
+    """Return an outcome as plain values. Each result names its kind, because a refusal is not an answer."""
     return {
         "result": {"type": type(outcome.result).__name__, "value": outcome.result},
         "stop": outcome.stop,
@@ -96,7 +96,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def sample_from(value: Any) -> Sample:
-    """A Sample back from its JSON form; samples of older runs have no messages."""
+    """Return a Sample from its JSON form; samples of older runs have no messages."""
     messages = messages_from(value.get("messages", ()))
     fields: dict[str, Any] = {**value, "choices": tuple(value["choices"]), "messages": messages}
     return Sample(**fields)

@@ -63,12 +63,12 @@ HOPELESS = 20
 
 @dataclass(slots=True)
 class Progress:
-    """What an observer sees while a run goes on."""
+    """The progress of a run, for observers."""
 
     total: int = 0
     done: int = 0
     already: int = 0
-    """Done before this session."""
+    """Samples that were done before this session."""
     statuses: Counter[Status] = field(default_factory=Counter[Status])
     spent: Usage = Usage()
     stopped: str | None = None
@@ -99,7 +99,7 @@ class Runner:
         self._fatal: Exception | None = None
 
     async def run(self) -> Progress:
-        """Run all that is not done yet; raises only what the user must mend."""
+        """Run all pending samples; raise only errors that the user must fix."""
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
         budget = Budget(self.settings.budget)
@@ -145,7 +145,7 @@ class Runner:
         searched = self._searches.fingerprints()
         wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints, searched)
         folder_existed = self._check_directory()
-        # Locked first: another process must not find, or take back, a store that is being made.
+        # Lock first, so that no other process opens or removes a store that is being created.
         with locked(self.directory):
             self._check_directory()
             new = not (self.directory / FILE_NAME).exists()
@@ -263,7 +263,7 @@ class Runner:
             self._tell(budget)
 
     async def _one(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Finished:
-        """One sample under one arm, from question to grade."""
+        """Run one sample under one arm, from the question to the grade."""
         started = time.perf_counter()
         session = self._session(store, arm, number, sample)
         outcome: Outcome | None = None
@@ -346,7 +346,7 @@ class Runner:
         return Scored(self._graded_by, iteration, "unscored", result.reason)
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
-        """An endpoint that has never answered is a mistake in the plan, not in the samples."""
+        """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""
         if self._calls_succeeded == 0:
             self._endpoint_failures += 1
             if getattr(error, "permanent", False) or self._endpoint_failures >= HOPELESS:
@@ -410,7 +410,7 @@ def _check_options(store: Store, options: Mapping[str, Mapping[str, Any]], direc
 
 
 def _remove(directory: Path, *, keep_folder: bool) -> None:
-    """Take back a store that holds nothing yet."""
+    """Remove a store that is still empty."""
     for file in directory.glob(f"{FILE_NAME}*"):
         file.unlink(missing_ok=True)
     (directory / LOCK_NAME).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Reads of the scores table: what a scorer has still to score, what it found, and what two scorers say of one text."""
+"""Queries of the scores table: texts without a score, means by arm, and pairs of scores of the same text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ToScore:
     """An outcome with texts that a scorer has not scored yet."""
 
     place: int
-    """How many outcomes of its arm were walked to get here."""
+    """The number of outcomes of the arm read so far."""
     sample: int
     arm: int
     prompt: str
@@ -30,7 +30,7 @@ class ToScore:
 
 
 def to_score(store: Store, arm: int, scorer: str) -> Iterator[ToScore]:
-    """The outcomes of the arm with texts that have no score by `scorer`, read in pages."""
+    """Yield the outcomes of the arm with texts that `scorer` has not scored, read in pages."""
     last, place = 0, 0
     while rows := list(
         store.select(
@@ -66,13 +66,13 @@ def _texts(outcome: Any) -> list[tuple[int, str]]:
 
 
 def answered(store: Store, arm: int) -> int:
-    """How many outcomes of the arm have something to score."""
+    """Return how many outcomes of the arm have a text to score."""
     return next(store.select("SELECT COUNT(*) FROM outcomes WHERE arm = ? AND body IS NOT NULL", arm))[0]
 
 
 @dataclass(slots=True)
 class Means:
-    """What a scorer found in the final answers of one arm."""
+    """The mean scores of the final answers of one arm."""
 
     sums: Counter[str] = field(default_factory=Counter[str])
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -118,7 +118,7 @@ def score_pairs(store: Store, first: str, second: str) -> Iterator[tuple[int, di
 
 
 def refined(store: Store, arm: int, grader: str) -> dict[int, int]:
-    """How many samples of the arm got as far as each iteration."""
+    """Return how many samples of the arm reached each iteration."""
     rows = store.select(
         "SELECT iteration, COUNT(*) FROM scores WHERE arm = ? AND scorer = ? AND iteration >= 0 GROUP BY iteration",
         arm,

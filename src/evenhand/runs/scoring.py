@@ -1,4 +1,4 @@
-"""The scorers of a run: loaded once, shared by methods and grading, and stored with what they found."""
+"""The scorers of a run: loaded once and shared by methods and grading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.types import Answer, Generation, Message, Outcome, Params, Result,
 
 
 class _Counted(WrappedModel):
-    """A model of the pool, whose use by scorers is counted apart; it is not theirs to close."""
+    """A model of the run that scorers share. Their usage is counted separately, and they do not close it."""
 
     def __init__(self, inner: Model, pool: ScorerPool) -> None:
         super().__init__(inner)
@@ -44,16 +44,16 @@ class ScorerPool:
         self._scorers: dict[str, Scorer] = {}
         self._own: list[Model] = []
         self.used = Usage()
-        """What the scorers' own calls took."""
+        """The usage of the scorers' own calls."""
 
     def get(self, spec: str) -> Scorer:
-        """The scorer named by `spec`, loaded when first asked for."""
+        """Return the scorer named by `spec`; load it on first use."""
         if spec not in self._scorers:
             self._scorers[spec] = PooledScorer(load_scorer(spec, self._model, self._default))
         return self._scorers[spec]
 
     def load_for(self, options: Options) -> None:
-        """Load the scorer that a method's options name, so that what is wrong shows before any call."""
+        """Load the scorer that a method's options name, so that mistakes are reported before the first call."""
         if spec := getattr(options, "scorer", None):
             self.get(spec)
 
@@ -69,9 +69,9 @@ class ScorerPool:
 
 
 def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
-    """Refuse scorers that cannot stand side by side, or have no text to score."""
+    """Refuse scorers that score the same attribute, or that have no text to score."""
     if scorers and kind == "choice":
-        raise PlanError("Scorers rate texts, but the answers of this benchmark are choices; leave --scorer away.")
+        raise PlanError("Scorers rate texts, but the answers of this benchmark are choices; remove --scorer.")
     given: dict[str, str] = {}
     for scorer in scorers:
         for attribute in scorer.attributes:
@@ -84,7 +84,7 @@ def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
 
 
 def about_scorer(scorer: Scorer, *, planned: bool) -> dict[str, Any]:
-    """What a run remembers about a scorer, by its id."""
+    """Return the facts that a run stores about a scorer, by its id."""
     about = {"spec": scorer.spec, "attributes": list(scorer.attributes), "languages": list(scorer.languages)}
     return {**about, "planned": planned, "fingerprint": dict(scorer.fingerprint())}
 
@@ -103,7 +103,7 @@ async def scores_of(scorer: Scorer, sample: Sample, results: Sequence[tuple[int,
         found = await scorer.score([text for _, text in texts], [sample.prompt] * len(texts))
     except EndpointError as error:
         if error.permanent:
-            # It concerns every text: going on would spend calls on answers that nobody can score.
+            # The error concerns every text; going on would spend calls on answers that cannot be scored.
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error
         found: Sequence[Scores | Unscored] = [Unscored(str(error))] * len(texts)
     return [

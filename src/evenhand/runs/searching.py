@@ -1,4 +1,4 @@
-"""The searches of a run: loaded once, shared by all samples, and remembered with what identifies them."""
+"""The search providers of a run: loaded once, shared by all samples, and stored with their fingerprints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SearchPool:
         self._searches: dict[str, Searcher] = {}
 
     def get(self, spec: str) -> Searcher:
-        """The search named by `spec`, loaded when first asked for."""
+        """Return the search named by `spec`; load it on first use."""
         from evenhand.search.searcher import load_search
 
         if spec not in self._searches:
@@ -34,13 +34,13 @@ class SearchPool:
         return self._searches[spec]
 
     def load_for(self, options: Options) -> None:
-        """Load what a method's options name, so that what is wrong shows before any call."""
+        """Load the searches that a method's options name, so that mistakes are reported before the first call."""
         for name in OPTIONS:
             if spec := getattr(options, name, None):
                 self.get(str(spec))
 
     def fingerprints(self) -> dict[str, Mapping[str, Any]]:
-        """What was searched, by spec."""
+        """Return the fingerprints of the searches, by spec."""
         return {spec: dict(search.fingerprint()) for spec, search in sorted(self._searches.items())}
 
     def caveats(self) -> list[str]:

@@ -24,7 +24,7 @@ from evenhand.types import Record, Sample, Status, Turn, Usage
 
 FILE_NAME = "run.sqlite"
 GATHER_SECONDS = 0.004
-"""How long the writer waits for company before it commits."""
+"""Seconds that the writer waits for more rows before it commits."""
 
 _INSERT_TURN = (
     "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, retries, cost,"
@@ -37,7 +37,7 @@ _INSERT_SCORE = (
 
 
 class _Batch:
-    """Rows that are committed together, and those who wait for that."""
+    """Rows that are committed together, and the tasks that wait for the commit."""
 
     __slots__ = ("outcomes", "scores", "turns", "waiters")
 
@@ -48,7 +48,7 @@ class _Batch:
         self.waiters: list[asyncio.Future[None]] = []
 
     def settle(self, failure: StoreError | None = None) -> None:
-        """Tell all who still wait how it went."""
+        """Pass the result of the commit to all waiting tasks."""
         for waiter in self.waiters:
             if waiter.done():
                 continue
@@ -91,7 +91,7 @@ class Store:
         return db
 
     def settle(self) -> None:
-        """Commit what was handed over but not yet committed, as after an interrupt; nothing is recorded after that."""
+        """Commit pending rows, for example after an interrupt; nothing can be recorded afterwards."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -103,7 +103,7 @@ class Store:
             self._commit(batch)
 
     def close(self) -> None:
-        """Settle and close."""
+        """Commit pending rows and close the file."""
         try:
             self.settle()
         finally:
@@ -115,7 +115,7 @@ class Store:
     # --- facts about the run ---
 
     def get(self, key: str) -> Any:
-        """A fact by name, None when it was never set."""
+        """Return a fact by name; None if it was never set."""
         row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
         return None if row is None else orjson.loads(row[0])
 
@@ -127,7 +127,7 @@ class Store:
             )
 
     def add_samples(self, samples: Iterable[Sample]) -> int:
-        """Store the samples of the plan, streamed, all or none; returns how many."""
+        """Store the samples of the plan in one transaction; return how many there are."""
         count = 0
         with _store_errors(self.directory), _transaction(self._read):
             self._read.execute("DELETE FROM samples")
@@ -138,8 +138,8 @@ class Store:
 
     # --- writing results ---
 
-    # Rows are made by the caller, not by the writer: what cannot be stored (TypeError) fails one sample, not a batch.
-    # Only the compression of their bodies is left to the writer's thread.
+    # The caller makes the rows, so that a value that cannot be stored (TypeError) fails one sample and not a batch.
+    # Only the bodies are compressed in the writer thread.
 
     async def record_turn(self, sample: int, arm: int, key: bytes, turn: Turn) -> None:
         """Commit one turn."""
@@ -178,7 +178,7 @@ class Store:
         await committed
 
     async def _flush(self) -> None:
-        """Commit batch after batch until nothing is left."""
+        """Commit batches until none is left."""
         loop = asyncio.get_running_loop()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="evenhand-store")
@@ -204,14 +204,14 @@ class Store:
                 db.executemany(_INSERT_SCORE, batch.scores)
 
     def forget(self, status: Status) -> int:
-        """Drop the outcomes with this status so that they are run again; their turns stay in the record."""
+        """Delete the outcomes with this status, so that they are run again; their turns are kept."""
         with _store_errors(self.directory):
             return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
 
     # --- reading ---
 
     def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, for modules that read what this one has no name for."""
+        """Return the rows of a query, for other modules of this package."""
         return iter(self._read.execute(query, parameters))
 
     def pending(self, arms: Sequence[int], page: int = 256) -> Iterator[tuple[int, int, Sample]]:
@@ -240,7 +240,7 @@ class Store:
         return [(key, turn_from(unpack(body))) for key, body in rows]
 
     def has_answers(self) -> bool:
-        """Whether any call was answered; failed ones alone are nothing to keep."""
+        """Return whether any call was answered."""
         return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
 
     def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
@@ -248,7 +248,7 @@ class Store:
         return None if row is None else (row[0], sample_from(unpack(row[1])))
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
-        """All samples by id, the order in which several stores can be walked side by side."""
+        """Yield all samples by id, so that several stores can be read in parallel."""
         for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
             yield number, sample_from(unpack(body))
 
@@ -375,7 +375,7 @@ def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
 
 
 class _store_errors:  # noqa: N801 - reads as a statement
-    """Turns SQLite's complaints into one sentence that says what to do."""
+    """Turn SQLite errors into one sentence that says what to do."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Stored runs opened for reading: their arms, and all samples with the records of every arm; no model is called."""
+"""Reads stored runs: their arms, and all samples with the records of every arm. No model is called."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from evenhand.types import Record, Sample
 
 @dataclass(frozen=True, slots=True)
 class ArmSource:
-    """One arm and the store it lies in; its final results, or those after some iteration."""
+    """One arm and its store; the final results, or those after one iteration."""
 
     id: str
     label: str
     store: Store
     arm: Arm
     scorers: tuple[str, ...]
-    """Whose grades count: the benchmark's, then the scorers'."""
+    """The ids of the grades that count: the benchmark's, then the scorers'."""
     iteration: int = FINAL
 
     def record(self, number: int, sample: Sample) -> Record | None:
@@ -47,7 +47,7 @@ class StoredRun:
         store = Store(directory)
         stored = store.get("plan")
         if stored is None:
-            raise PlanError(f"The run in {directory} never got as far as its plan; run it again.")
+            raise PlanError(f"The run in {directory} stopped before its plan was stored; run it again.")
         return cls(directory, store, make_plan(stored))
 
     def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class StoredRun:
         return (self.store.get("scorer"), *active)
 
     def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
-        """The id that a spec stands for: the last version of it; of one with a model, the name alone will do."""
+        """Return the newest scorer id for a spec; for scorers with a model, the name alone is enough."""
         exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
         found = exact or [scorer for scorer, about in known.items() if spec_parts(about["spec"])[0] == spec]
         if not found:
@@ -83,7 +83,7 @@ class StoredRun:
 def open_sources(
     directories: Sequence[Path], *, scorers: Sequence[str] = (), iterations: bool = False
 ) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
-    """The run directories, opened for reading, and all their arms; with `iterations`, also as they stood after each."""
+    """Open run directories for reading; with `iterations`, also the results after each iteration."""
     with contextlib.ExitStack() as stack:
         runs: list[StoredRun] = []
         for directory in directories:
@@ -102,7 +102,7 @@ def open_sources(
 
 
 def walk(sources: Sequence[ArmSource]) -> Iterator[tuple[Sample, dict[str, Record]]]:
-    """Every sample with the records of all arms that finished it, walking all stores side by side by sample id."""
+    """Yield every sample with the records of all arms that finished it, from all stores, by sample id."""
     stores = list({id(source.store): source.store for source in sources}.values())
     cursors = [store.samples() for store in stores]
     heads = [next(cursor, None) for cursor in cursors]
@@ -129,13 +129,13 @@ def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bo
         for arm in run.plan.arms():
             label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
             source = ArmSource(f"{number}.{arm.number}", label, run.store, arm, scorers)
-            # The first answer is left out: it is what the model says by itself, as the method `default` shows it.
+            # Without the first answer: it is the model's own, which the method `default` shows.
             sources += [*(steps_of(source)[1:] if iterations else ()), source]
     return sources
 
 
 def steps_of(source: ArmSource) -> list[ArmSource]:
-    """The arm as it stood after each of its iterations; none for methods that do not iterate."""
+    """Return the arm after each of its iterations; none for methods that do not iterate."""
     last = source.store.most_iterations(source.arm.number)
     return [
         replace(source, id=f"{source.id}.{each}", label=f"{source.label} · iteration {each}", iteration=each)
@@ -144,12 +144,12 @@ def steps_of(source: ArmSource) -> list[ArmSource]:
 
 
 def names_of(runs: Sequence[StoredRun]) -> list[str]:
-    """The directories by their last part, or whole where that does not tell them apart."""
+    """Return short names of the directories, or full paths where short names are not unique."""
     short = [run.directory.resolve().name for run in runs]
     return [name if short.count(name) == 1 else str(run.directory) for name, run in zip(short, runs, strict=True)]
 
 
 def prompts_used(store: Store) -> dict[str, str]:
-    """The hash of every prompt that was used, by id."""
+    """Return the hash of every prompt that was used, by id."""
     turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
     return dict(sorted((turn["prompt_id"], turn["prompt_hash"]) for turn in turns))
