@@ -10,12 +10,13 @@ import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
+from evenhand.cli.groups import Group
 from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
 from evenhand.scorers.opinion import opinion_scales
 
 
-@click.group()
+@click.group(cls=Group)
 def annotate() -> None:
     """Have people rate the answers of runs, blind, on the scales that the scorer `opinion` uses."""
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.errors import UsageError
 from evenhand.models.base import ModelOptions
 from evenhand.specs import key_values
 from evenhand.workflows.attention import find_text, framed_attention
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--model", "-M", "spec", required=True, metavar="hf/PATH", help="A transformers model.")
 @click.option(
     "--text", default="age-01-biased", show_default=True, metavar="ID|FILE",

@@ -8,13 +8,14 @@ import click
 
 from evenhand import aio
 from evenhand.cli.data_hard import hard
+from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
 from evenhand.data.locate import SETS, find_set
 from evenhand.data.pull import pull as fetch
 from evenhand.errors import DataError
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def data(context: click.Context) -> None:
     """List the public data sets and where they lie; `evenhand data pull NAME` downloads one.

@@ -10,6 +10,7 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
+from evenhand.cli.groups import Command
 from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
@@ -24,7 +25,7 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC rates its reasoning."
 )

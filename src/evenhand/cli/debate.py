@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import Order, plan_options_without, read_order
 from evenhand.cli.run import STOPPED, print_forecast, usage_sentence
@@ -25,7 +26,7 @@ _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--bias", help="age (default), nationality, institution, beauty, profession, several with commas, or all."
 )
@@ -45,7 +46,7 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option("--max-tokens", type=int, help="Of a statement (default 160).")
 @click.option("--referee-tokens", type=int, help="Of a verdict (default: what its form takes); more for thinking.")
 @click.option(
-    "--scoring", type=click.Choice(SCORINGS), help="Numbers (default), or odds of one word; see doctor --judge."
+    "--scoring", type=click.Choice(SCORINGS), help="Numbers (default), or odds of one word; see doctor --as-judge."
 )
 @plan_options_without(*_FIXED, *_OWN)
 def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:

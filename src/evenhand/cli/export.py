@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--table", type=click.Choice(TABLES), default="outcomes", show_default=True)
 @click.option("--format", "file_format", type=click.Choice(FORMATS), help="Default: by the ending of --out, else csv.")

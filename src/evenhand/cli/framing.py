@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.cli.options import plan_options_without, read_order
 from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.cli.run import STOPPED, execute, run_order
@@ -20,7 +21,7 @@ _OWN = ("limit", "data")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--limit", type=int, help="This many texts, each under three framings (default: all 60).")
 @click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/measure/framing.md.")

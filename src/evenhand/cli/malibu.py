@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
 from evenhand.cli.options import plan_options_without, read_order
 from evenhand.cli.run import execute
@@ -20,7 +21,7 @@ _OWN = ("methods", "limit", "data")
 _SETTINGS = ("phase", "texts", "form", "identities")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--method",
     "-m",

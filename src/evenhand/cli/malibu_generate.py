@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.options import plan_options_without, read_models, read_settings
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED, usage_sentence
@@ -26,7 +27,7 @@ _OWN = ("models", "seeds", "out")
 _SHOWN_REASONS = 5
 
 
-@click.command("generate")
+@click.command("generate", cls=Command)
 @click.option("--model", "-M", "spec", required=True, metavar="SPEC", help="The model that writes.")
 @click.option("--bases", type=click.IntRange(1), default=5, show_default=True, help="Base scenarios: professions.")
 @click.option("--derived", type=click.IntRange(1, 50), default=10, show_default=True, help="Scenarios of each.")

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from evenhand.benchmarks.base import load_benchmark
+from evenhand.cli.groups import Group
 from evenhand.specs import key_values
 
 
-@click.group()
+@click.group(cls=Group)
 def metrics() -> None:
     """Score answers that were produced elsewhere."""
 

@@ -7,12 +7,13 @@ import os
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def models(context: click.Context) -> None:
     """List the providers of models, whether they can be used here, and the local weights."""

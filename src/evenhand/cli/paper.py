@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import (
     Order,
@@ -101,7 +102,7 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
 """The options of what only some papers take."""
 
 
-class _PaperCommand(click.Command):
+class _PaperCommand(Command):
     """Says so where an option is another paper's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -120,7 +121,7 @@ def _params(options: Sequence[Any]) -> list[click.Parameter]:
     return click.command()(with_options(options)(nothing)).params
 
 
-class _Papers(click.Group):
+class _Papers(Group):
     """The papers of the registry, each as a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -132,9 +133,8 @@ class _Papers(click.Group):
         return _command(PAPERS.get(cmd_name))
 
 
-@click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]", invoke_without_command=True)
-@click.pass_context
-def paper(context: click.Context) -> None:
+@click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]")
+def paper() -> None:
     """Make the tables and figures of a PAPER with your model, beside the published numbers.
 
     \b
@@ -145,8 +145,6 @@ def paper(context: click.Context) -> None:
       evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
       evenhand paper rldf --help
     """
-    if context.invoked_subcommand is None:
-        context.fail(f"Name a PAPER: {', '.join(PAPERS.names())}.")
 
 
 def _command(wanted: Paper) -> click.Command:

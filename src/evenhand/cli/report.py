@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.errors import PlanError
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default report.html in the first run).")
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.listener import print_end
 from evenhand.cli.options import Order, plan_options, read_order
 from evenhand.cli.progress import shown_progress
@@ -21,7 +22,7 @@ STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
 
 
-@click.command()
+@click.command(cls=Command)
 @plan_options
 def run(**given: Any) -> int:
     """Run a plan and store it, without a report.
@@ -35,7 +36,7 @@ def run(**given: Any) -> int:
     return execute(read_order(given, default_methods=["default"]), report=False)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model", required=False)
 @plan_options
 def audit(model: str | None, **given: Any) -> int:
@@ -52,7 +53,7 @@ def audit(model: str | None, **given: Any) -> int:
     return execute(read_order(given, default_methods=["default"]), report=True)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
 @click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)

@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.show import find_sample
 from evenhand.studies.story import Step, story
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("sample", required=False)
 @click.option("--list", "listed", is_flag=True, help="Print the ids of the samples.")

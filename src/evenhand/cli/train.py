@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from evenhand.cli.groups import Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
@@ -61,7 +62,7 @@ _FORMER_PPO_FLAGS = tuple(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def train() -> None:
     """Train a less biased model on preference pairs.
 

@@ -9,6 +9,9 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Group
+from evenhand.cli.serve.audit import audit
+from evenhand.cli.serve.keys import keys
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
@@ -29,7 +32,7 @@ _ROUTE_FLAGS = (
 )
 
 
-@click.command()
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file with routes, keys and limits.")
 @click.option("--model", "-M", metavar="SPEC", help="The model of the one route, where there is no config.")
 @click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help=f"How answers are mended (default {GUARD_METHOD}).")
@@ -45,7 +48,10 @@ _ROUTE_FLAGS = (
 @click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0: any that is free.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes on the one port.")
 @click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and end.")
-def serve(file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any) -> int:
+@click.pass_context
+def serve(
+    context: click.Context, file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any
+) -> int | None:
     """Answer OpenAI-style requests through a mitigation method, in front of any model.
 
     \b
@@ -60,6 +66,8 @@ def serve(file: Path | None, host: str, port: int, workers: int, only_check: boo
     is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
     server when all requests in flight are answered.
     """
+    if context.invoked_subcommand is not None:
+        return None
     order = ServeOptions(_config(file, route), host, port, file)
     if only_check or workers > 1:
         check(order)  # before several processes stumble over the same stone
@@ -67,6 +75,10 @@ def serve(file: Path | None, host: str, port: int, workers: int, only_check: boo
         click.echo(f"{file or 'The route'} is fine: {', '.join(order.config.routes)}.")
         return 0
     return 0 if _run(order, workers) else LOST
+
+
+serve.add_command(keys)
+serve.add_command(audit)
 
 
 def _run(order: ServeOptions, workers: int) -> bool:
