@@ -1,5 +1,6 @@
 """Help, the names of commands and options, and old names of both."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -43,9 +44,8 @@ def test_help_imports_no_command():
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines()[-1] == str(
-        ["evenhand.errors", "evenhand.cli", "evenhand.cli.groups", "evenhand.cli.main"]
-    )
+    loaded = {"evenhand.errors", "evenhand.cli", "evenhand.cli.groups", "evenhand.cli.main"}
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
 
 
 def test_options_are_shown_in_sections(cli):
@@ -78,6 +78,9 @@ def test_sections_name_options_that_exist(name: str):
         (("serve-key", "web"), "serve-key is now `serve keys`."),
         (("serve-audit", "audit.sqlite"), "serve-audit is now `serve audit export`."),
         (("doctor", "none/x", "--judge"), "--judge is now `--as-judge`."),
+        (("data", "pull", "nothing", "--to=here"), "--to is now `--out`."),
+        (("annotate", "export", "r", "--out", "sheets", "--samples", "4"), "--samples is now `--limit`."),
+        (("train", "recipe", "p", "-M", "m", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),
     ],
 )
 def test_old_names_work_with_a_hint(cli, old: tuple[str, ...], new: str):
@@ -108,3 +111,35 @@ def test_a_bare_group_shows_its_help(cli, group: tuple[str, ...]):
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("Usage: evenhand")
     assert result.out == cli(*group, "--help").out
+
+
+def test_a_word_has_one_letter_and_a_letter_one_word_in_all_commands():
+    options = [param for command in COMMANDS.values() for param in command.params if isinstance(param, click.Option)]
+    letters = {word: {tuple(param.opts[1:]) for param in options if param.opts[0] == word} for word in _words(options)}
+
+    assert {word: found for word, found in letters.items() if len(found) > 1} == {}
+    given = [letter for found in letters.values() for (letter, *_) in found - {()}]
+    assert len(given) == len(set(given))
+
+
+def _words(options: list[click.Option]) -> set[str]:
+    return {param.opts[0] for param in options}
+
+
+@pytest.mark.parametrize("word", ["--judge", "--model", "--data", "--limit", "--out", "--seed", "--dry-run"])
+def test_a_word_takes_the_same_kind_of_value_in_all_commands(word: str):
+    options = [param for command in COMMANDS.values() for param in command.params if word in param.opts]
+
+    assert len({isinstance(param, click.Option) and param.is_flag for param in options}) == 1
+
+
+def test_judge_is_short_for_the_model_of_its_role(cli, tmp_path):
+    plan = ("run", "--model", "fake/A", "--method", "stardtox", "--limit", "1")
+
+    cli(*plan, "--judge", "fake/B", "--out", "short")
+    cli(*plan, "--model", "judge=fake/B", "--out", "long")
+
+    identities = [re.search(r"identity (\w+)", cli("show", run).out) for run in ("short", "long")]
+    assert identities[0]
+    assert identities[0][0] == identities[1][0]
+    assert "fake/B" in cli("show", "short").out

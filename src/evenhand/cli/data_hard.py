@@ -26,11 +26,14 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
 
 
 @click.command(cls=Command)
+@click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role.")
 @click.option(
-    "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC rates its reasoning."
-)
-@click.option(
-    "--benchmark", "-b", type=click.Choice(SOURCES), default="bbq", show_default=True, help="Whose questions."
+    "--benchmark",
+    "-b",
+    type=click.Choice(SOURCES),
+    default="bbq",
+    show_default=True,
+    help="The benchmark to take questions from.",
 )
 @click.option(
     "--accept",
@@ -39,10 +42,15 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
     show_default=True,
     help="Keep questions whose reasoning is rated this biased or more, from 1 to 10.",
 )
-@click.option("--look", is_flag=True, help="Let the judge look at the passage first, where the doctor says so.")
+@click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the questions.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default="hard.json", show_default=True, help="The list."
+    "--out",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="hard.json",
+    show_default=True,
+    help="The list.",
 )
 @click.option("--run", "folder", type=click.Path(path_type=Path), help="The run directory (default runs/hard-…).")
 @click.option("--resume", is_flag=True, help="Go on with the run in --run.")
@@ -56,7 +64,7 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
     \b
     Examples:
       evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
-      evenhand data hard --model openai/NAME --model judge=openai/OTHER --limit 5500 --dry-run
+      evenhand data hard --model openai/NAME --judge openai/OTHER --limit 5500 --dry-run
       evenhand audit local/builtin --benchmark bbq_hard --set ids=hard.json
     """
     order = _order(given, folder)
@@ -91,6 +99,6 @@ def _tell(counts: Mapping[str, int], order: Order, out: Path) -> None:
     if counts["failed"]:
         click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {order.out}")
     if not counts["rated"]:
-        click.echo(f"The judge's ratings could not be read; see evenhand show {order.out}, or name another judge=SPEC.")
+        click.echo(f"The judge's ratings could not be read; see evenhand show {order.out}, or name another --judge.")
     if counts["kept"]:
         click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")

@@ -20,7 +20,7 @@ from evenhand.methods.debate.options import SCORINGS
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
-_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading")
+_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""
@@ -30,9 +30,7 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option(
     "--bias", help="age (default), nationality, institution, beauty, profession, several with commas, or all."
 )
-@click.option(
-    "--topics", type=click.IntRange(1), metavar="N", help="This many topics of each (default: all there are)."
-)
+@click.option("--topics", type=click.IntRange(1), metavar="N", help="This many topics of each bias (default: all).")
 @click.option("--roles", type=click.IntRange(2), help="Debaters of each topic (default 3).")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each debate (default 5).")
 @click.option("--teacher", metavar="SPEC", help="The model that debates instead: teacher-student.")
@@ -40,17 +38,21 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option("--data", metavar="FILE", help="Roles and topics of your own, as YAML.")
 @click.option("--generate", is_flag=True, help="Have the debating model write the topics that are missing.")
 @click.option(
-    "--topics-file", type=click.Path(path_type=Path), help="Where these go (default debates-BIAS-N.yaml); used again."
+    "--topics-file", type=click.Path(path_type=Path), help="The file for these topics (default debates-BIAS-N.yaml)."
 )
-@click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee has 0.")
-@click.option("--max-tokens", type=int, help="Of a statement (default 160).")
-@click.option("--referee-tokens", type=int, help="Of a verdict (default: what its form takes); more for thinking.")
+@click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee's is 0.")
+@click.option("--max-tokens", type=int, help="Longest statement (default 160).")
 @click.option(
-    "--scoring", type=click.Choice(SCORINGS), help="Numbers (default), or odds of one word; see doctor --as-judge."
+    "--referee-tokens", type=int, help="Longest verdict (default: as its form needs); raise it for a model that thinks."
+)
+@click.option(
+    "--scoring",
+    type=click.Choice(SCORINGS),
+    help="Numbers (default), or odds of one word; see evenhand doctor --as-judge.",
 )
 @plan_options_without(*_FIXED, *_OWN)
 def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:
-    """Debates over rounds between roles, scored for bias by a referee: RLDF.
+    """Have roles debate topics over several rounds while a referee scores their bias (RLDF).
 
     Each topic is a neutral question. In every round each role says what it thinks; the referee scores and ranks the
     statements by their bias, from 0 (none) to 10, and in the next round everyone tries to be less biased. Calls per

@@ -23,7 +23,7 @@ _OWN = ("limit", "data")
 
 @click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--limit", type=int, help="This many texts, each under three framings (default: all 60).")
+@click.option("--limit", "-n", type=int, help="This many texts, each under three framings (default: all 60).")
 @click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/measure/framing.md.")
 @plan_options_without(*_FIXED, *_OWN)
 def framing(runs: tuple[Path, ...], **given: Any) -> int:

@@ -42,7 +42,9 @@ class _Sections(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: dict[str, list[tuple[str, str]]] = {section: [] for section in ("Options", *SECTIONS)}
         *own, show_help = self.get_params(ctx)
-        places = [(*_PLACES.get(param.opts[0], ("Options", 0)), param) for param in own]
+        places = [
+            (*_PLACES.get(param.opts[0], ("Options", 0)), param) for param in own if isinstance(param, click.Option)
+        ]
         for section, _, param in sorted(places, key=lambda each: each[1]):
             if (record := param.get_help_record(ctx)) is not None:
                 rows[section].append(record)

@@ -14,7 +14,7 @@ from evenhand.cli.run import execute
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")
 _REFERENCE = "panel"
 """What the other methods are compared with: one judge is a panel without its discussion, and so on."""
-_FIXED = ("benchmark", "settings", "scorers", "orders", "reading")
+_FIXED = ("benchmark", "settings", "scorers", "orders", "reading", "judge_model")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("methods", "limit", "data")
 """Options of a plan that mean something narrower here."""
@@ -35,11 +35,17 @@ _SETTINGS = ("phase", "texts", "form", "identities")
     "--texts", type=click.Choice(["same", "two"]), help="Pairs with one text twice (default), or two of equal content."
 )
 @click.option("--form", type=click.Choice(["sentence", "tag"]), help="The author in a sentence (default), or as a tag.")
-@click.option("--limit", type=int, help="This many scenarios, spread evenly over the professions (default: all 200).")
+@click.option("--limit", "-n", type=int, help="This many scenarios, spread over the professions (default: all 200).")
 @click.option("--data", metavar="FOLDER", help="Scenarios of your own, e.g. generated ones.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, as YAML.")
 @click.option("--baseline", help="The method or arm that the others are compared with (default panel).")
-@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option(
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
 @plan_options_without(*_FIXED, *_OWN)
 @click.pass_context
 def malibu(context: click.Context, baseline: str | None, correction: str, **given: Any) -> int | None:

@@ -36,12 +36,17 @@ _PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens")
 
 _COMMON = (
     click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
-    click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. category (default: as the paper)."),
+    click.option(
+        "--limit", "-n", type=click.IntRange(1), help="Items of each kind, e.g. category (default: the paper's)."
+    ),
     click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download."),
     click.option("--data", metavar="FOLDER", help="The folder of the public data sets."),
     click.option("--seed", type=int, default=0, show_default=True, help="Draws the items."),
     click.option(
-        "--out", type=click.Path(path_type=Path), help="Folder of page, CSV files and runs (default runs/paper-NAME-…)."
+        "--out",
+        "-o",
+        type=click.Path(path_type=Path),
+        help="For page, CSV files and runs (default runs/paper-NAME-…).",
     ),
 )
 _CHOICES: Mapping[Choice, Sequence[Any]] = {
@@ -51,10 +56,11 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
     "scorers": (
         click.option(
             "--scorer",
+            "-s",
             "scorers",
             multiple=True,
             metavar="SPEC",
-            help="Scores the texts, instead of the benchmark's own; of stored runs: see evenhand rescore.",
+            help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
         ),
     ),
     "search": (click.option("--search", metavar="SPEC", help="Where to search (default ddgs)."),),
@@ -65,7 +71,9 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
             help="The judge accepts a reasoning below this bias; evenhand doctor finds the value.",
         ),
     ),
-    "look": (click.option("--look", is_flag=True, help="The judge reads the passage first, if the doctor says so."),),
+    "look": (
+        click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so."),
+    ),
     "judge": (
         click.option("--judge", metavar="SPEC", help="The judge of answers: neither the model nor its teacher."),
     ),
@@ -140,7 +148,7 @@ def paper() -> None:
     \b
     Examples:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
-      evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
+      evenhand paper mabrf --model openai/NAME --judge openai/OTHER --search wikipedia --dry-run
       evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
       evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
       evenhand paper rldf --help
@@ -152,7 +160,7 @@ def _command(wanted: Paper) -> click.Command:
     chosen = [option for choice, options in _CHOICES.items() if choice in wanted.takes for option in options]
 
     @with_options((*_COMMON, *chosen))
-    @plan_options_without(*_NOT_PLAN)
+    @plan_options_without(*_NOT_PLAN, *(["judge_model"] if "judge" in wanted.takes else []))
     def body(**given: Any) -> int:
         return _make(wanted, given)
 

@@ -56,7 +56,13 @@ def audit(model: str | None, **given: Any) -> int:
 @click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option(
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @plan_options
 def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, iterations: bool, **given: Any) -> int:

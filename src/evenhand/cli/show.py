@@ -22,6 +22,12 @@ from evenhand.studies.story import Step, story
 def show(run: Path, sample: str | None, listed: bool, turns: bool) -> None:
     """Print RUN's plan and state, or the story of one SAMPLE (its id) in every arm.
 
+    \b
+    Examples:
+      evenhand show runs/first
+      evenhand show runs/first --list
+      evenhand show runs/first Age-ambig-3 --turns
+
     Methods that revise their answers are told as a story: each answer, what the critics said, what was decided.
     Of other methods, every call is printed.
     """

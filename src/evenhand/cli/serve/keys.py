@@ -19,11 +19,11 @@ from evenhand.server.config import Name, Permission
     "--may",
     multiple=True,
     type=click.Choice(get_args(Permission)),
-    help="What the key may beyond chatting: switch off the method (bypass), score texts (score), read metrics "
-    "(metrics), everything of the server's own pages (admin). Repeat for several.",
+    help="What the key may do besides chat: switch off the method (bypass), score texts (score), read metrics "
+    "(metrics), use all of the server's own pages (admin). Repeat for several.",
 )
 @click.option(
-    "--per-minute", type=click.FloatRange(0, min_open=True), help="Requests that it may send; no limit without."
+    "--per-minute", type=click.FloatRange(0, min_open=True), help="Most requests per minute (default: no limit)."
 )
 def keys(name: str, may: tuple[Permission, ...], per_minute: float | None) -> None:
     """Make an API key for the client NAME: the key, shown this once, and its hash for the config file.
