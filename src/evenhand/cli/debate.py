@@ -13,7 +13,7 @@ import click
 from evenhand import aio
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import Order, plan_options_without, read_order
+from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.run import STOPPED, print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
@@ -70,12 +70,12 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
     given["models"] = (*given["models"], *models)
     seed = (given["seeds"] or (0,))[0]
     topics = missing_topics(given, generate=generate, file=topics_file, seed=seed)
-    order = _order(given if topics is None else {**given, "data": str(topics.path)})
-    if order.dry_run:
-        return _forecast(order, topics, given)
+    request = _request(given if topics is None else {**given, "data": str(topics.path)})
+    if request.dry_run:
+        return _forecast(request, topics, given)
     try:
-        with shown_workflow(order.out) as listener:
-            progress = aio.run(run_debate(order.plan, order.out, order.settings, listener, topics))
+        with shown_workflow(request.out) as listener:
+            progress = aio.run(run_debate(request.plan, request.out, request.settings, listener, topics))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
         return STOPPED
@@ -84,32 +84,32 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
         click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")
         return 1
     if progress.statuses["graded"]:
-        _print_scores(order.out)
-        click.echo(f"Next: evenhand pairs {order.out}")
+        _print_scores(request.out)
+        click.echo(f"Next: evenhand pairs {request.out}")
     elif progress.done:
-        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {order.out}")
+        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {request.out}")
     return STOPPED if progress.stopped else 0
 
 
-def _order(given: Mapping[str, Any]) -> Order:
+def _request(given: Mapping[str, Any]) -> RunRequest:
     """The command as a run of the benchmark and the method."""
     unused: dict[str, Any] = dict.fromkeys(("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"))
     empty: dict[str, Any] = {"settings": (), "methods": (), "scorers": ()}
-    return read_order({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
+    return read_request({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
 
 
-def _forecast(order: Order, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
+def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
     """What the debates would take, and before them the topics that have to be written."""
     if topics is None or topics.is_written():
         if topics is not None:
             click.echo(f"{topics.path}: the topics were written before.")
-        print_forecast(order)
+        print_forecast(request)
         return 0
     with TemporaryDirectory() as folder:
         draft = replace(topics, path=Path(folder) / "topics.yaml")
-        used = aio.run(draft.pretend(debating_model(order.plan).spec, order.settings.prices))
+        used = aio.run(draft.pretend(debating_model(request.plan).spec, request.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
-        print_forecast(_order({**given, "data": str(draft.path)}))
+        print_forecast(_request({**given, "data": str(draft.path)}))
     return 0
 
 

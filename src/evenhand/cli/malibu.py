@@ -8,7 +8,7 @@ import click
 
 from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
-from evenhand.cli.options import plan_options_without, read_order
+from evenhand.cli.options import plan_options_without, read_request
 from evenhand.cli.run import execute
 
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")
@@ -69,10 +69,10 @@ def malibu(context: click.Context, baseline: str | None, correction: str, **give
         return None
     settings = tuple(f"{name}={given.pop(name)}" for name in _SETTINGS if given[name] is not None)
     fixed: dict[str, Any] = {"benchmark": BENCHMARK, "scorers": (), "orders": None, "reading": None}
-    order = read_order({**given, **fixed, "settings": settings}, default_methods=METHODS)
-    if baseline is None and any(each.name == _REFERENCE for each in order.plan.methods):
+    request = read_request({**given, **fixed, "settings": settings}, default_methods=METHODS)
+    if baseline is None and any(each.name == _REFERENCE for each in request.plan.methods):
         baseline = _REFERENCE
-    return execute(order, report=True, baseline=baseline, correction=correction)
+    return execute(request, report=True, baseline=baseline, correction=correction)
 
 
 malibu.add_command(generate)

@@ -132,8 +132,8 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for, checked."""
+class RunRequest:
+    """A run as the user asked for it, checked: the plan, how to call models, and the run directory."""
 
     plan: Plan
     settings: Settings
@@ -141,9 +141,9 @@ class Order:
     dry_run: bool
 
 
-def read_order(
+def read_request(
     given: Mapping[str, Any], *, default_methods: Sequence[str], decided: Mapping[str, Any] | None = None
-) -> Order:
+) -> RunRequest:
     """Flags over file over defaults; over all of them, the fields of the plan that the command has `decided`."""
     decided = decided or {}
     fields = read_plan_file(given["config"]) if given["config"] else {}
@@ -169,7 +169,8 @@ def read_order(
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
     settings = read_settings(given, prices, budget)
-    return Order(plan, settings, given["out"] or Path(out or default_folder(plan.benchmark, plan)), given["dry_run"])
+    folder = given["out"] or Path(out or default_folder(plan.benchmark, plan))
+    return RunRequest(plan, settings, folder, given["dry_run"])
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:

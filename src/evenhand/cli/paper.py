@@ -14,7 +14,7 @@ import click
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import (
-    Order,
+    RunRequest,
     plan_options_without,
     read_models,
     read_settings,
@@ -200,7 +200,7 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
         return _train(wanted.name, options, given)
     planned = plan_paper(wanted.name, options, out)
     if given["dry_run"]:
-        print_forecast(*_orders(planned.runs, planned.folder, given))
+        print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0
     with shown_workflow(planned.folder) as listener:
         result = make_paper(planned, read_settings(given), listener)
@@ -224,7 +224,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
     )
     if given["dry_run"]:
         with planned.drafted() as runs:
-            print_forecast(*_orders(runs, planned.folder, given))
+            print_forecast(*_requests(runs, planned.folder, given))
         _print_trainings(planned)
         return 0
     with shown_workflow(planned.folder) as listener:
@@ -269,9 +269,9 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _orders(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[Order]:
+def _requests(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[RunRequest]:
     settings = read_settings(given)
-    return [Order(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
+    return [RunRequest(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
 
 
 def _print_trainings(planned: PlannedTraining) -> None:
