@@ -87,7 +87,7 @@ def test_no_answer_is_a_formula(cli: Any, run: str, tmp_path: Path):
 
 def test_the_same_seed_gives_the_same_folder(cli: Any, run: str, tmp_path: Path):
     for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
-        cli("annotate", "export", run, "--out", name, "--seed", seed, "--samples", "4")
+        cli("annotate", "export", run, "--out", name, "--seed", seed, "--limit", "4")
 
     a, b, c = (
         {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()} for name in "abc"
@@ -213,7 +213,7 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
     [
         (("export", "o", "--out", "o"), "is not empty. Name a new folder with --out."),
         (("export", "o", "--out", "r", "--raters", "0"), "At least 1 rater is needed"),
-        (("export", "o", "--out", "r", "--samples", "7"), "All arms answered 6 questions"),
+        (("export", "o", "--out", "r", "--limit", "7"), "All arms answered 6 questions"),
         (("export", "none", "--out", "r"), "holds no run"),
         (("import", "none"), "Name a folder written by `evenhand annotate export`"),
     ],

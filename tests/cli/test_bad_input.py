@@ -23,6 +23,12 @@ CASES = {
     "missing key": ((*RUN, "--model", "openai/gpt-4o-mini"), "OPENAI_API_KEY"),
     "bad base url": ((*RUN, "--model", "openai/x", "--base-url", "localhost:8000"), "http://localhost:8000/v1"),
     "role that nobody uses": ((*RUN, "--model", "fake/A", "--model", "judge=fake/B"), "judge"),
+    "judge that nobody asks": ((*RUN, "--model", "fake/A", "--judge", "fake/B"), "judge"),
+    "two judges": (
+        (*RUN, "--model", "fake/A", "--model", "judge=fake/B", "--judge", "fake/C", "--method", "stardtox"),
+        "judge",
+    ),
+    "only a judge": ((*RUN, "--judge", "fake/B"), "names no model"),
     "only a role": ((*RUN, "--model", "judge=fake/B"), "names no model"),
     "same arm twice": ((*RUN, "--model", "fake/A", "--method", "cot", "--method", "cot"), "twice"),
     "bad limit": (("run", "--model", "fake/A", "--limit", "0", "--out", "r"), "limit"),

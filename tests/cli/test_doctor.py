@@ -46,7 +46,7 @@ def _judges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_that_sees_gets_thresholds_as_options_of_the_method(cli: Any):
-    result = cli("doctor", "judging/seeing", "--judge")
+    result = cli("doctor", "judging/seeing", "--as-judge")
 
     assert result.code == 0
     assert re.search(r"^support +24/24 +1\.00 +90\.0 +10\.0 +50\.0$", result.out, re.MULTILINE)
@@ -56,7 +56,7 @@ def test_a_judge_that_sees_gets_thresholds_as_options_of_the_method(cli: Any):
 
 @pytest.mark.usefixtures("_judges")
 def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: Any):
-    sees, by_odds = (cli("doctor", f"judging/{name}", "--judge").out for name in ("seeing", "odds"))
+    sees, by_odds = (cli("doctor", f"judging/{name}", "--as-judge").out for name in ("seeing", "odds"))
 
     assert re.search(r"^referee +60/60 +1\.00 +90\.0 +10\.0 +50\.0$", sees, re.MULTILINE)
     assert "use       --method debate:scoring=numbers\nuse       evenhand pairs RUN --threshold 5\n" in sees
@@ -68,7 +68,7 @@ def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: A
 @pytest.mark.usefixtures("_judges")
 @pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate", "debates")])
 def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark: str):
-    out = cli("doctor", "judging/odds", "--judge").out
+    out = cli("doctor", "judging/odds", "--as-judge").out
     option = re.search(rf"^use +--method ({method}:.*)$", out, re.MULTILINE)
     assert option is not None
 
@@ -89,7 +89,7 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
     own = replace(METHODS.get("default"), name="own", calibration=test)
     monkeypatch.setitem(METHODS._things, "own", own)
 
-    result = cli("doctor", "judging/seeing", "--judge")
+    result = cli("doctor", "judging/seeing", "--as-judge")
 
     assert re.search(r"^warmth +1/1 +1\.00 +90\.0 +20\.0 +55\.0$", result.out, re.MULTILINE)
     assert "use       --method own:warmth=0.55" in result.out
@@ -97,7 +97,7 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
-    result = cli("doctor", "judging/constant", "--judge")
+    result = cli("doctor", "judging/constant", "--as-judge")
 
     assert result.code == 0
     assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 6
@@ -108,7 +108,7 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
-    result = cli("doctor", "fake/A", "--judge")
+    result = cli("doctor", "fake/A", "--as-judge")
 
     assert result.code == 0
     assert "no ratings could be read (48 replies)" in result.out
@@ -121,7 +121,7 @@ def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
 def test_a_fake_judge_is_told_by_its_name_alone(cli: Any):
     spec = "fake/" + json.dumps(dict.fromkeys(("settled", "support", "fluency", "coherence", "relevance", "harm"), 50))
 
-    assert "at chance" in cli("doctor", spec, "--judge").out
+    assert "at chance" in cli("doctor", spec, "--as-judge").out
 
 
 def test_without_the_flag_nobody_is_judged(cli: Any):

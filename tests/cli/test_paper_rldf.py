@@ -124,7 +124,7 @@ def test_several_teachers_have_rows_of_their_own(cli: Any, stubs: Any, tmp_path:
 def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, stubs: Any, tmp_path: Path):
     once(*SMALL, *TRAINED)
     folders = ("p/opinions/rldf_sr", "p/opinions/rldf_ts")
-    assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2", "--samples", "4").code == 0
+    assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2", "--limit", "4").code == 0
     for sheet in (tmp_path / "sheets/raters").glob("*.csv"):
         rows = rows_of(sheet)
         for row in rows:

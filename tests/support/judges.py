@@ -1,4 +1,4 @@
-"""Judges for the contrast pairs of `evenhand doctor --judge`: one that sees everything, and one that sees nothing."""
+"""Judges for the contrast pairs of `evenhand doctor --as-judge`: one sees everything, one nothing."""
 
 import json
 import re

@@ -40,7 +40,7 @@ def shown(messages: Sequence[Message], texts: Mapping[str, bool]) -> list[bool]:
 
 @cache
 def contrasting() -> dict[str, bool]:
-    """The statements of `evenhand doctor --judge`, and whether they are prejudiced."""
+    """The statements of `evenhand doctor --as-judge`, and whether they are prejudiced."""
     rows = yaml.safe_load(Path(calibrate.__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
     return {row[side]: side == "biased" for row in rows for side in ("fair", "biased")}
 

@@ -101,7 +101,7 @@ def test_the_last_stage_may_be_a_relative_of_ppo(shell: Shell, tiny: str, pairs:
         (("--set", "ppo.lr=1e-5", "--algorithm", "dpo"), "A recipe by dpo has no stage ppo; it has sft, dpo."),
         (("--judge", "fake/x"), "add --evaluate"),
         (("--evaluate",), "pairs.json"),
-        (("--evaluate", "--bbq", "absent"), "absent"),
+        (("--evaluate", "--data", "absent"), "absent"),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_is_trained(

@@ -10,30 +10,37 @@ import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
+from evenhand.cli.groups import Group
 from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
 from evenhand.scorers.opinion import opinion_scales
 
 
-@click.group()
+@click.group(cls=Group)
 def annotate() -> None:
-    """Have people rate the answers of runs, blind, on the scales that the scorer `opinion` uses."""
+    """Have people rate the answers of runs, blind, on the scales that the scorer `opinion` uses.
+
+    \b
+    Examples:
+      evenhand annotate export runs/opinions --out ratings --raters 5
+      evenhand annotate import ratings
+    """
 
 
-@annotate.command()
+@annotate.command(renamed={"--samples": "--limit"})
 @click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option("--raters", type=int, default=5, show_default=True, help="How many sheets.")
-@click.option("--samples", type=int, help="So many questions, drawn by the seed (default all).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws questions, ids and orders.")
-def export(runs: Sequence[Path], out: Path, raters: int, samples: int | None, seed: int) -> None:
+@click.option("--raters", type=int, default=5, show_default=True, help="Number of raters, with a sheet each.")
+@click.option("--limit", "-n", type=int, help="This many questions, drawn by the seed (default: all).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of all draws.")
+def export(runs: Sequence[Path], out: Path, raters: int, limit: int | None, seed: int) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 
     \b
     Example:
-      evenhand annotate export runs/opinions --out ratings --raters 5 --samples 40
+      evenhand annotate export runs/opinions --out ratings --raters 5 --limit 40
     """
-    key = export_sheets(runs, out, raters=raters, samples=samples, seed=seed)
+    key = export_sheets(runs, out, raters=raters, samples=limit, seed=seed)
     count = len(key["items"])
     click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {raters} sheets.")
     if key["left_out"]:
@@ -43,9 +50,16 @@ def export(runs: Sequence[Path], out: Path, raters: int, samples: int | None, se
 
 @annotate.command("import")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also as JSON, to this file.")
+@click.option(
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write the numbers to this JSON file."
+)
 def import_(folder: Path, out: Path | None) -> None:
-    """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree."""
+    """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree.
+
+    \b
+    Example:
+      evenhand annotate import ratings --out ratings.json
+    """
     found = import_ratings(folder)
     _show(found)
     if out is not None:

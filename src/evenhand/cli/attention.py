@@ -6,23 +6,26 @@ from pathlib import Path
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.errors import UsageError
 from evenhand.models.base import ModelOptions
 from evenhand.specs import key_values
 from evenhand.workflows.attention import find_text, framed_attention
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--model", "-M", "spec", required=True, metavar="hf/PATH", help="A transformers model.")
 @click.option(
     "--text", default="age-01-biased", show_default=True, metavar="ID|FILE",
     help="A text of the benchmark framing, or a YAML file with `question` and `answer`.",
 )  # fmt: skip
 @click.option("--layers", is_flag=True, help="Also show and write every layer by itself.")
-@click.option("--seed", type=int, default=0, show_default=True, help="As of a run: whether Yes or No is named first.")
-@click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. device=cpu, template=none.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides whether Yes or No is named first.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("attention.html"), show_default=True,
+    "--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="An option of the model, e.g. device=cpu."
+)
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), default=Path("attention.html"), show_default=True,
     help="The page; the numbers are written beside it as .csv.",
 )  # fmt: skip
 def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, ...], out: Path) -> None:

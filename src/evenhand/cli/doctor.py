@@ -1,4 +1,4 @@
-"""`evenhand doctor`: one tiny call that shows whether a model can be used, and for what."""
+"""`evenhand doctor`: a few small calls that show whether a model can be used, and for what."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.errors import ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.specs import key_values
@@ -26,23 +27,36 @@ _SCHEMA = {
 }
 
 
-@click.command()
+@click.command(cls=Command, renamed={"--judge": "--as-judge"})
 @click.argument("spec")
-@click.option("--base-url", help="The endpoint of openai/ models.")
-@click.option("--timeout", type=float, default=60.0, show_default=True)
+@click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer.")
 @click.option(
-    "--judge", is_flag=True, help="Also rate contrasting texts, in about 370 calls: is it fit to judge, from where on?"
+    "--as-judge",
+    is_flag=True,
+    help="Also rate contrasting texts, in about 370 calls: can it judge, and from which value on?",
 )
-@click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=2 for local/.")
-def doctor(spec: str, base_url: str | None, timeout: float, judge: bool, extra: tuple[str, ...]) -> int:
-    """Check the model SPEC: one tiny call, then what it supports (two more tiny calls).
+@click.option(
+    "--model-option",
+    "extra",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the model, e.g. slots=2 for local/.",
+)
+def doctor(spec: str, base_url: str | None, timeout: float, as_judge: bool, extra: tuple[str, ...]) -> int:
+    """Check the model SPEC with one small call, and what it supports with two more.
 
-    With --judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
+    \b
+    Examples:
+      evenhand doctor openai/my-model --base-url http://localhost:8000/v1
+      evenhand doctor local/builtin --as-judge
+
+    With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
     at chance, and its ratings are worth nothing; for others the thresholds that part the texts best are printed, as
     options of the methods that ask a judge, and of other commands that use its ratings.
     """
     settings = key_values(extra, "--model-option")
-    return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), judge))
+    return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), as_judge))
 
 
 async def _check(spec: str, options: ModelOptions, judge: bool) -> int:

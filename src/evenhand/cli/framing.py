@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from evenhand.cli.options import plan_options_without, read_order
+from evenhand.cli.groups import Command
+from evenhand.cli.options import plan_options_without, read_request
 from evenhand.cli.report import print_study, report_path, study_and_report
-from evenhand.cli.run import STOPPED, execute, run_order
+from evenhand.cli.run import STOPPED, execute, run_request
 from evenhand.errors import UsageError
 
 BENCHMARK = METHOD = "framing"
@@ -20,9 +21,9 @@ _OWN = ("limit", "data")
 """Options of a plan that mean something narrower here."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--limit", type=int, help="This many texts, each under three framings (default: all 60).")
+@click.option("--limit", "-n", type=int, help="This many texts, each under three framings (default: all 60).")
 @click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/measure/framing.md.")
 @plan_options_without(*_FIXED, *_OWN)
 def framing(runs: tuple[Path, ...], **given: Any) -> int:
@@ -42,12 +43,12 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
             raise UsageError("Give either runs made before or a plan to run, not both.")
         return _report(runs, given["out"] or runs[0])
     fixed: dict[str, Any] = {"benchmark": BENCHMARK, "settings": (), "scorers": ()}
-    order = read_order({**given, **fixed}, default_methods=(METHOD,))
-    if order.dry_run:
-        return execute(order, report=False)
-    progress = run_order(order)
+    request = read_request({**given, **fixed}, default_methods=(METHOD,))
+    if request.dry_run:
+        return execute(request, report=False)
+    progress = run_request(request)
     if progress.statuses.total():
-        _report([order.out], order.out)
+        _report([request.out], request.out)
     return STOPPED if progress.stopped else 0
 
 

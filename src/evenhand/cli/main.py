@@ -10,80 +10,81 @@ from typing import Any, NoReturn
 
 import click
 
+from evenhand.cli.groups import Group, hint
 from evenhand.errors import EvenhandError
 
-# Name → (module:attribute, one line for --help). The line is kept here so that --help imports no command.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
-    "compare": (
-        "evenhand.cli.run:compare",
-        "Compare methods or models, or runs made before; write a report.",
-    ),
-    "malibu": (
-        "evenhand.cli.malibu:malibu",
-        "Audit judges, alone and in panels, for bias by the author's identity; write a report.",
-    ),
-    "framing": (
-        "evenhand.cli.framing:framing",
-        "Measure how many biases a model admits when a text is said to be its own; write a report.",
-    ),
-    "attention": ("evenhand.cli.attention:attention", "Show where a model looks when it is told who wrote a text."),
-    "debate": (
-        "evenhand.cli.debate:debate",
-        "Have roles debate topics and a referee score their bias, as data for training.",
-    ),
-    "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
-    "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
-    "paper": (
-        "evenhand.cli.paper:paper",
-        "Make a paper's tables and figures with your model, beside the published numbers.",
-    ),
-    "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
-    "train": ("evenhand.cli.train:train", "Train a less biased model from pairs: SFT, reward model, PPO."),
-    "annotate": (
-        "evenhand.cli.annotate:annotate",
-        "Have people rate the answers of runs, blind; read their ratings.",
-    ),
-    "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
-    "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
-    "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
-    "metrics": ("evenhand.cli.metrics:metrics", "Score answers that were produced elsewhere."),
-    "score": ("evenhand.cli.score:score", "Score the texts of a file: toxicity and its kinds, or quality."),
-    "data": ("evenhand.cli.data:data", "List and download public data sets."),
-    "models": ("evenhand.cli.models:models", "List what models can be used; download weights."),
-    "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
-    "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks."),
-    "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
-    "search": ("evenhand.cli.search:search", "Search for evidence as a method would; record what is found."),
-    "serve": ("evenhand.cli.serve:serve", "Serve a model through a method, OpenAI-compatible, with a live page."),
-    "serve-key": ("evenhand.cli.serve_keys:serve_key", "Make an API key for a client of the server."),
-    "serve-audit": (
-        "evenhand.cli.serve_audit:serve_audit",
-        "Write the requests in the server's audit file as JSON Lines.",
-    ),
-    "doctor": ("evenhand.cli.doctor:doctor", "Check a model with one tiny call."),
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Measure": {
+        "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
+        "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
+        "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
+        "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
+        "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
+        "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
+        "paper": ("evenhand.cli.paper:paper", "Reproduce a paper's tables and figures with your model."),
+        "score": ("evenhand.cli.score:score", "Score the texts of a file: toxicity and its kinds, or quality."),
+        "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
+    },
+    "Inspect": {
+        "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
+        "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
+        "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
+        "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
+        "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
+    },
+    "Train": {
+        "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),
+        "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
+        "train": ("evenhand.cli.train:train", "Train a less biased model from pairs: SFT, reward model, PPO."),
+    },
+    "Serve": {
+        "serve": (
+            "evenhand.cli.serve:serve",
+            "Serve a model through a method, OpenAI-compatible.",
+        ),
+    },
+    "Data": {
+        "data": ("evenhand.cli.data:data", "List and download public data sets."),
+        "models": ("evenhand.cli.models:models", "List the models that can be used; download weights."),
+        "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
+        "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks and their options."),
+        "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
+        "search": ("evenhand.cli.search:search", "Search for evidence as a method would."),
+    },
 }
+"""Heading → name → (module:attribute, one line). The lines are kept here so that --help imports no command."""
+COMMANDS = {name: where for commands in SECTIONS.values() for name, (where, _) in commands.items()}
+_OLD_NAMES = {"serve-key": "serve keys", "serve-audit": "serve audit export"}
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(Group):
     """Imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(COMMANDS)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        if (new := _OLD_NAMES.get(args[0])) is not None:
+            hint(args[0], new)
+            args = [*new.split(), *args[1:]]
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; see evenhand --help."
             ctx.fail(f"There is no command {cmd_name!r}{hint}")
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
         return getattr(importlib.import_module(module), attribute)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -6,21 +6,22 @@ from typing import Any
 
 import click
 
+from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
-from evenhand.cli.options import plan_options_without, read_order
+from evenhand.cli.options import plan_options_without, read_request
 from evenhand.cli.run import execute
 
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")
 _REFERENCE = "panel"
 """What the other methods are compared with: one judge is a panel without its discussion, and so on."""
-_FIXED = ("benchmark", "settings", "scorers", "orders", "reading")
+_FIXED = ("benchmark", "settings", "scorers", "orders", "reading", "judge_model")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("methods", "limit", "data")
 """Options of a plan that mean something narrower here."""
 _SETTINGS = ("phase", "texts", "form", "identities")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--method",
     "-m",
@@ -34,11 +35,17 @@ _SETTINGS = ("phase", "texts", "form", "identities")
     "--texts", type=click.Choice(["same", "two"]), help="Pairs with one text twice (default), or two of equal content."
 )
 @click.option("--form", type=click.Choice(["sentence", "tag"]), help="The author in a sentence (default), or as a tag.")
-@click.option("--limit", type=int, help="This many scenarios, spread evenly over the professions (default: all 200).")
+@click.option("--limit", "-n", type=int, help="This many scenarios, spread over the professions (default: all 200).")
 @click.option("--data", metavar="FOLDER", help="Scenarios of your own, e.g. generated ones.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, as YAML.")
 @click.option("--baseline", help="The method or arm that the others are compared with (default panel).")
-@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option(
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
 @plan_options_without(*_FIXED, *_OWN)
 @click.pass_context
 def malibu(context: click.Context, baseline: str | None, correction: str, **given: Any) -> int | None:
@@ -62,10 +69,10 @@ def malibu(context: click.Context, baseline: str | None, correction: str, **give
         return None
     settings = tuple(f"{name}={given.pop(name)}" for name in _SETTINGS if given[name] is not None)
     fixed: dict[str, Any] = {"benchmark": BENCHMARK, "scorers": (), "orders": None, "reading": None}
-    order = read_order({**given, **fixed, "settings": settings}, default_methods=METHODS)
-    if baseline is None and any(each.name == _REFERENCE for each in order.plan.methods):
+    request = read_request({**given, **fixed, "settings": settings}, default_methods=METHODS)
+    if baseline is None and any(each.name == _REFERENCE for each in request.plan.methods):
         baseline = _REFERENCE
-    return execute(order, report=True, baseline=baseline, correction=correction)
+    return execute(request, report=True, baseline=baseline, correction=correction)
 
 
 malibu.add_command(generate)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.options import plan_options_without, read_models, read_settings
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED, usage_sentence
@@ -18,7 +19,7 @@ from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask
 
 _OTHERS = (
     *("config", "benchmark", "settings", "data", "methods", "scorers", "limit", "orders", "reading"),
-    *("temperature", "max_tokens", "resume", "retry_failed"),
+    *("judge_model", "temperature", "max_tokens", "resume", "retry_failed"),
 )
 """Options of a plan that mean nothing here."""
 _OWN = ("models", "seeds", "out")
@@ -26,11 +27,11 @@ _OWN = ("models", "seeds", "out")
 _SHOWN_REASONS = 5
 
 
-@click.command("generate")
+@click.command("generate", cls=Command)
 @click.option("--model", "-M", "spec", required=True, metavar="SPEC", help="The model that writes.")
 @click.option("--bases", type=click.IntRange(1), default=5, show_default=True, help="Base scenarios: professions.")
 @click.option("--derived", type=click.IntRange(1, 50), default=10, show_default=True, help="Scenarios of each.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="A new folder.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="A new folder.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, whose tags no scenario may have.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another one gives other scenarios.")
 @plan_options_without(*_OTHERS, *_OWN)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.cli.option_table import in_short, print_options
 from evenhand.methods.base import METHODS, Method
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", required=False)
 def methods(name: str | None) -> None:
     """List the methods, or show NAME with its options.

@@ -8,22 +8,34 @@ from typing import Any
 import click
 
 from evenhand.benchmarks.base import load_benchmark
+from evenhand.cli.groups import Group
 from evenhand.specs import key_values
 
 
-@click.group()
+@click.group(cls=Group)
 def metrics() -> None:
-    """Score answers that were produced elsewhere."""
+    """Score answers that were produced elsewhere.
+
+    \b
+    Examples:
+      evenhand metrics bbq answers.jsonl
+      evenhand metrics squad answers.json --json
+    """
 
 
 @metrics.command()
 @click.argument("predictions", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--data", metavar="FOLDER", help="Where BBQ lies (default EVENHAND_DATA, then what was pulled).")
+@click.option("--data", metavar="FOLDER", help="The folder with BBQ (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to BBQ.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
 def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
     """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
+
+    \b
+    Examples:
+      evenhand metrics bbq answers.jsonl --data data/bbq
+      evenhand metrics bbq answers.jsonl --builtin --json
 
     Bias is the official score × 100 with a 95 % interval, bootstrapped by template. Items with proper names are
     scored apart, as CATEGORY (names). Answers that could not be read (null) count in coverage only.
@@ -58,9 +70,14 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--data", metavar="PATH", help="SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to SQuAD.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
 def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
     """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
+
+    \b
+    Examples:
+      evenhand metrics squad answers.json --data data/squad
+      evenhand metrics squad answers.json --builtin --json
 
     Exact match and F1 × 100 by the official rules, with 95 % intervals (F1's bootstrapped by article), over all
     questions: one without an answer in the file counts as wrong, and as missing.

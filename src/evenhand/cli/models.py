@@ -7,15 +7,22 @@ import os
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def models(context: click.Context) -> None:
-    """List the providers of models, whether they can be used here, and the local weights."""
+    """List the providers of models, whether they can be used here, and the local weights.
+
+    \b
+    Examples:
+      evenhand models
+      evenhand models pull builtin
+    """
     if context.invoked_subcommand is not None:
         return
     for name in PROVIDERS.names():
@@ -35,7 +42,12 @@ def models(context: click.Context) -> None:
 @models.command()
 @click.argument("name")
 def pull(name: str) -> None:
-    """Download the weights NAME, checked against their sum."""
+    """Download the weights NAME, checked against their sum.
+
+    \b
+    Example:
+      evenhand models pull builtin
+    """
     with shown_download() as progress:
         path = aio.run(weights.pull(name, progress))
     licence = weights.RECOMMENDED[name].licence

@@ -27,9 +27,17 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "settings": click.option(
         "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."
     ),
-    "data": click.option("--data", metavar="FOLDER", help="Where the benchmark's public data lies."),
+    "data": click.option("--data", metavar="FOLDER", help="The folder with the benchmark's public data."),
     "models": click.option(
-        "--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="A model; repeat to compare."
+        "--model",
+        "-M",
+        "models",
+        multiple=True,
+        metavar="[ROLE=]SPEC",
+        help="A model, or one for a role; repeat to compare.",
+    ),
+    "judge_model": click.option(
+        "--judge", "judge_model", metavar="SPEC", help="The model of the judge's role: short for --model judge=SPEC."
     ),
     "methods": click.option(
         "--method",
@@ -41,39 +49,46 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "scorers": click.option(
         "--scorer",
+        "-s",
         "scorers",
         multiple=True,
         metavar="SPEC",
-        help="Scores the texts, instead of the benchmark's own; of stored runs: see evenhand rescore.",
+        help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
     ),
     "base_url": click.option(
         "--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."
     ),
     "timeout": click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
-    "retries": click.option("--retries", type=int, help="Tries after the first for what may pass (default 6)."),
+    "retries": click.option("--retries", type=int, help="Retries of a call that failed (default 6)."),
     "extra": click.option(
-        "--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="e.g. slots=4, context=2048 for local/."
+        "--model-option",
+        "extra",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of the model, e.g. slots=4 for local/.",
     ),
-    "seeds": click.option("--seed", "seeds", type=int, multiple=True, help="Default 0; repeat for several."),
-    "limit": click.option("--limit", type=int, help="This many questions or prompts, spread evenly over their kinds."),
+    "seeds": click.option(
+        "--seed", "seeds", type=int, multiple=True, help="Random seed (default 0); repeat for several."
+    ),
+    "limit": click.option(
+        "--limit", "-n", type=int, help="This many questions or prompts, spread evenly over their kinds."
+    ),
     "orders": click.option(
         "--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."
     ),
     "reading": click.option(
         "--reading",
         type=click.Choice(["auto", "logprobs", "constrained", "text"]),
-        help="How letters are read.",
+        help="How the chosen letter is read from a reply.",
     ),
-    "temperature": click.option(
-        "--temperature", type=float, help="For calls whose temperature the method leaves open."
-    ),
-    "max_tokens": click.option("--max-tokens", type=int, help="For calls whose length the method leaves open."),
-    "out": click.option("--out", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
+    "temperature": click.option("--temperature", type=float, help="Of calls for which the method sets no temperature."),
+    "max_tokens": click.option("--max-tokens", type=int, help="Of calls for which the method sets no limit."),
+    "out": click.option("--out", "-o", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
     "concurrency": click.option(
-        "--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Calls at once."
+        "--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Concurrent calls."
     ),
     "budget": click.option(
-        "--budget", multiple=True, metavar="LIMIT", help="'$5', '500 calls' or '2M tokens'; then stop."
+        "--budget", multiple=True, metavar="LIMIT", help="Stop after '$5', '500 calls' or '2M tokens'."
     ),
     "prices": click.option(
         "--price", "prices", multiple=True, metavar="SPEC=IN/OUT", help="Money per million tokens in and out."
@@ -81,10 +96,10 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "cache": click.option(
         "--cache", type=click.Path(path_type=Path), help="Response cache file (default in the cache folder)."
     ),
-    "no_cache": click.option("--no-cache", is_flag=True, help="Ask every time, remember nothing between runs."),
-    "resume": click.option("--resume", is_flag=True, help="Go on with the run in --out."),
+    "no_cache": click.option("--no-cache", is_flag=True, help="Neither read nor write the response cache."),
+    "resume": click.option("--resume", is_flag=True, help="Resume the run in --out."),
     "retry_failed": click.option("--retry-failed", is_flag=True, help="With --resume: run failed samples again."),
-    "dry_run": click.option("--dry-run", is_flag=True, help="Print calls, tokens and money, and stop."),
+    "dry_run": click.option("--dry-run", is_flag=True, help="Print the expected calls, tokens and cost, and stop."),
 }
 """By the name under which a command gets the value."""
 _CALLS = ("concurrency", "budget", "prices", "cache", "no_cache")
@@ -117,8 +132,8 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for, checked."""
+class RunRequest:
+    """A run as the user asked for it, checked: the plan, how to call models, and the run directory."""
 
     plan: Plan
     settings: Settings
@@ -126,9 +141,9 @@ class Order:
     dry_run: bool
 
 
-def read_order(
+def read_request(
     given: Mapping[str, Any], *, default_methods: Sequence[str], decided: Mapping[str, Any] | None = None
-) -> Order:
+) -> RunRequest:
     """Flags over file over defaults; over all of them, the fields of the plan that the command has `decided`."""
     decided = decided or {}
     fields = read_plan_file(given["config"]) if given["config"] else {}
@@ -154,7 +169,8 @@ def read_order(
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
     settings = read_settings(given, prices, budget)
-    return Order(plan, settings, given["out"] or Path(out or default_folder(plan.benchmark, plan)), given["dry_run"])
+    folder = given["out"] or Path(out or default_folder(plan.benchmark, plan))
+    return RunRequest(plan, settings, folder, given["dry_run"])
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
@@ -176,7 +192,12 @@ def read_models(given: Mapping[str, Any]) -> list[Assignment]:
 
 def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     """The plan with the models of the flags: bases replace the file's, roles and ways to reach them are added."""
+    judge = given.get("judge_model")
     pairs = roles_and_specs(given["models"])
+    if judge:
+        if any(role == "judge" for role, _ in pairs):
+            raise UsageError("The judge is named twice, by --judge and by --model judge=SPEC; remove one.")
+        pairs = [*pairs, ("judge", judge)]
     bases = [spec for role, spec in pairs if role == "base"]
     roles: dict[str, dict[str, Any]] = {role: {"spec": spec} for role, spec in pairs if role != "base"}
     if bases:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from evenhand import api
+from evenhand.cli.groups import Command
 from evenhand.reports.format import interval, number
 from evenhand.training.pairs import POLICIES, PairOptions
 
@@ -24,7 +25,7 @@ _UNEQUAL = 1.25
 """Warn if one side is on average this many times as long as the other."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="A new folder (default pairs in the first RUN).")
 @click.option(

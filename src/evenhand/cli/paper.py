@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import (
-    Order,
+    RunRequest,
     plan_options_without,
     read_models,
     read_settings,
@@ -35,12 +36,17 @@ _PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens")
 
 _COMMON = (
     click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
-    click.option("--limit", type=click.IntRange(1), help="Items of each kind, e.g. category (default: as the paper)."),
+    click.option(
+        "--limit", "-n", type=click.IntRange(1), help="Items of each kind, e.g. category (default: the paper's)."
+    ),
     click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download."),
     click.option("--data", metavar="FOLDER", help="The folder of the public data sets."),
     click.option("--seed", type=int, default=0, show_default=True, help="Draws the items."),
     click.option(
-        "--out", type=click.Path(path_type=Path), help="Folder of page, CSV files and runs (default runs/paper-NAME-…)."
+        "--out",
+        "-o",
+        type=click.Path(path_type=Path),
+        help="For page, CSV files and runs (default runs/paper-NAME-…).",
     ),
 )
 _CHOICES: Mapping[Choice, Sequence[Any]] = {
@@ -50,10 +56,11 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
     "scorers": (
         click.option(
             "--scorer",
+            "-s",
             "scorers",
             multiple=True,
             metavar="SPEC",
-            help="Scores the texts, instead of the benchmark's own; of stored runs: see evenhand rescore.",
+            help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
         ),
     ),
     "search": (click.option("--search", metavar="SPEC", help="Where to search (default ddgs)."),),
@@ -64,7 +71,9 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
             help="The judge accepts a reasoning below this bias; evenhand doctor finds the value.",
         ),
     ),
-    "look": (click.option("--look", is_flag=True, help="The judge reads the passage first, if the doctor says so."),),
+    "look": (
+        click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so."),
+    ),
     "judge": (
         click.option("--judge", metavar="SPEC", help="The judge of answers: neither the model nor its teacher."),
     ),
@@ -101,7 +110,7 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
 """The options of what only some papers take."""
 
 
-class _PaperCommand(click.Command):
+class _PaperCommand(Command):
     """Says so where an option is another paper's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -120,7 +129,7 @@ def _params(options: Sequence[Any]) -> list[click.Parameter]:
     return click.command()(with_options(options)(nothing)).params
 
 
-class _Papers(click.Group):
+class _Papers(Group):
     """The papers of the registry, each as a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -132,21 +141,18 @@ class _Papers(click.Group):
         return _command(PAPERS.get(cmd_name))
 
 
-@click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]", invoke_without_command=True)
-@click.pass_context
-def paper(context: click.Context) -> None:
+@click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]")
+def paper() -> None:
     """Make the tables and figures of a PAPER with your model, beside the published numbers.
 
     \b
     Examples:
       evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
-      evenhand paper mabrf --model openai/NAME --model judge=openai/OTHER --search wikipedia --dry-run
+      evenhand paper mabrf --model openai/NAME --judge openai/OTHER --search wikipedia --dry-run
       evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
       evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
       evenhand paper rldf --help
     """
-    if context.invoked_subcommand is None:
-        context.fail(f"Name a PAPER: {', '.join(PAPERS.names())}.")
 
 
 def _command(wanted: Paper) -> click.Command:
@@ -154,7 +160,7 @@ def _command(wanted: Paper) -> click.Command:
     chosen = [option for choice, options in _CHOICES.items() if choice in wanted.takes for option in options]
 
     @with_options((*_COMMON, *chosen))
-    @plan_options_without(*_NOT_PLAN)
+    @plan_options_without(*_NOT_PLAN, *(["judge_model"] if "judge" in wanted.takes else []))
     def body(**given: Any) -> int:
         return _make(wanted, given)
 
@@ -194,7 +200,7 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
         return _train(wanted.name, options, given)
     planned = plan_paper(wanted.name, options, out)
     if given["dry_run"]:
-        print_forecast(*_orders(planned.runs, planned.folder, given))
+        print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0
     with shown_workflow(planned.folder) as listener:
         result = make_paper(planned, read_settings(given), listener)
@@ -218,7 +224,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
     )
     if given["dry_run"]:
         with planned.drafted() as runs:
-            print_forecast(*_orders(runs, planned.folder, given))
+            print_forecast(*_requests(runs, planned.folder, given))
         _print_trainings(planned)
         return 0
     with shown_workflow(planned.folder) as listener:
@@ -263,9 +269,9 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _orders(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[Order]:
+def _requests(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[RunRequest]:
     settings = read_settings(given)
-    return [Order(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
+    return [RunRequest(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
 
 
 def _print_trainings(planned: PlannedTraining) -> None:

@@ -8,25 +8,40 @@ from typing import Any
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.errors import PlanError
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default report.html in the first run).")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file (default report.html in the first RUN).")
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
-@click.option("--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to browse.")
 @click.option(
-    "--scorer", "scorers", multiple=True, metavar="SPEC",
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
+@click.option(
+    "--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to show in the report."
+)
+@click.option(
+    "--scorer", "-s", "scorers", multiple=True, metavar="SPEC",
     help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
 )  # fmt: skip
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> None:
-    """Study stored RUNS again and write the report; no model is called."""
+    """Study stored RUNS again and write the report; no model is called.
+
+    \b
+    Examples:
+      evenhand report runs/first
+      evenhand report runs/first --scorer builtin --out by-builtin.html
+    """
     print_study(*study_and_report(list(runs), out or report_path(runs[0]), samples=samples, **how))
 
 

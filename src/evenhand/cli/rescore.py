@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from evenhand import api
+from evenhand.cli.groups import Command
 from evenhand.cli.options import call_options, read_settings
 from evenhand.cli.progress import shown_share
 from evenhand.cli.run import STOPPED
@@ -22,7 +23,7 @@ from evenhand.studies.agreement import agreements
 _SHOWN_REASONS = 3
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--scorer", "-s", "specs", multiple=True, required=True, metavar="SPEC",

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.listener import print_end
-from evenhand.cli.options import Order, plan_options, read_order
+from evenhand.cli.options import RunRequest, plan_options, read_request
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_study, report_path, study_and_report
 from evenhand.errors import UsageError
@@ -21,7 +22,7 @@ STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
 
 
-@click.command()
+@click.command(cls=Command)
 @plan_options
 def run(**given: Any) -> int:
     """Run a plan and store it, without a report.
@@ -32,10 +33,10 @@ def run(**given: Any) -> int:
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
     """
-    return execute(read_order(given, default_methods=["default"]), report=False)
+    return execute(read_request(given, default_methods=["default"]), report=False)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model", required=False)
 @plan_options
 def audit(model: str | None, **given: Any) -> int:
@@ -49,13 +50,19 @@ def audit(model: str | None, **given: Any) -> int:
     """
     if model is not None:
         given["models"] = (model, *given["models"])
-    return execute(read_order(given, default_methods=["default"]), report=True)
+    return execute(read_request(given, default_methods=["default"]), report=True)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@click.option("--correction", type=click.Choice(["holm", "bh"]), default="holm", show_default=True)
+@click.option(
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @plan_options
 def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, iterations: bool, **given: Any) -> int:
@@ -75,49 +82,49 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
         out = given["out"] or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
         print_study(*study_and_report(list(runs), report_path(out), scorers=given["scorers"], **how))
         return 0
-    order = read_order(given, default_methods=["default", "fair_prompt", "cot"])
-    return execute(order, report=True, **how)
+    request = read_request(given, default_methods=["default", "fair_prompt", "cot"])
+    return execute(request, report=True, **how)
 
 
-def execute(order: Order, *, report: bool, **how: Any) -> int:
+def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     """Forecast or run, then the study and its report, `how` their options say; the exit code."""
-    if order.dry_run:
-        print_forecast(order)
+    if request.dry_run:
+        print_forecast(request)
         return 0
-    progress = run_order(order)
+    progress = run_request(request)
     if report and progress.statuses.total():
-        print_study(*study_and_report([order.out], report_path(order.out), **how))
+        print_study(*study_and_report([request.out], report_path(request.out), **how))
     elif not report:
-        click.echo(f"Next: evenhand report {order.out}")
+        click.echo(f"Next: evenhand report {request.out}")
     return STOPPED if progress.stopped else 0
 
 
-def run_order(order: Order) -> Progress:
+def run_request(request: RunRequest) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
     with shown_progress() as observer:
-        runner = Runner(order.plan, order.out, order.settings, observer)
+        runner = Runner(request.plan, request.out, request.settings, observer)
         progress = aio.run(runner.run())
-    print_end(order.out, progress, order.out)
+    print_end(request.out, progress, request.out)
     return progress
 
 
-def print_forecast(*orders: Order) -> None:
-    """A table of what would be spent, for each order, and the sum where there are several."""
+def print_forecast(*requests: RunRequest) -> None:
+    """A table of what would be spent, for each request, and the sum where there are several."""
     from rich.console import Console
     from rich.table import Table
 
     total = Usage()
     console = Console()
-    for order in orders:
-        forecasts = aio.run(forecast(order.plan, order.settings.prices))
-        title = order.plan.benchmark if len(orders) > 1 else None
+    for request in requests:
+        forecasts = aio.run(forecast(request.plan, request.settings.prices))
+        title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(*columns, title=title, title_justify="left")
         for each in forecasts:
             total += each.usage
             table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))
         console.print(table)
-    if len(orders) > 1:
+    if len(requests) > 1:
         calls, sent, replied, money = _amounts(total)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")
     click.echo(

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.cli.progress import shown_count
 from evenhand.errors import UsageError
 from evenhand.scorers.base import Scorer
@@ -28,7 +29,7 @@ _SHOWN_ATTRIBUTES = 7
 _SHOWN_REASONS = 3
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--scorer", "-s", "specs", multiple=True, metavar="SPEC", default=("builtin",), show_default=True,

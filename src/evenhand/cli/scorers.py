@@ -6,13 +6,14 @@ from inspect import getdoc
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.cli.option_table import print_options
 from evenhand.scorers.base import SCORERS, Scorer
 
 _MOST = 7
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", required=False)
 def scorers(name: str | None) -> None:
     """List the scorers, or show NAME with its options: what they give, for which languages, and if they work here.

@@ -8,6 +8,7 @@ import click
 import orjson
 
 from evenhand import aio
+from evenhand.cli.groups import Command
 from evenhand.errors import UsageError
 from evenhand.search.base import SEARCHES, SearchProvider, SearchResult, load_provider
 from evenhand.search.replay import read_replay, record, result_row
@@ -17,7 +18,7 @@ _SHOWN = 400
 """Characters of a snippet."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("query", required=False)
 @click.option(
     "--provider", "-p", "spec", metavar="SPEC", default="corpus:builtin", show_default=True,

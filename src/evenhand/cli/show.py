@@ -7,19 +7,26 @@ from typing import Any, cast
 
 import click
 
+from evenhand.cli.groups import Command
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.show import find_sample
 from evenhand.studies.story import Step, story
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("sample", required=False)
 @click.option("--list", "listed", is_flag=True, help="Print the ids of the samples.")
 @click.option("--turns", is_flag=True, help="With a SAMPLE: print every call, also where there is a story.")
 def show(run: Path, sample: str | None, listed: bool, turns: bool) -> None:
     """Print RUN's plan and state, or the story of one SAMPLE (its id) in every arm.
+
+    \b
+    Examples:
+      evenhand show runs/first
+      evenhand show runs/first --list
+      evenhand show runs/first Age-ambig-3 --turns
 
     Methods that revise their answers are told as a story: each answer, what the critics said, what was decided.
     Of other methods, every call is printed.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from evenhand.cli.groups import Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
@@ -26,7 +27,7 @@ _RANK = 16
 _PATH = click.Path(path_type=Path)
 
 _WHERE = (
-    click.argument("data", type=_PATH),
+    click.argument("data", type=_PATH, metavar="PAIRS"),
     click.option("--model", "-M", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
     click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="A new folder for the model."),
     click.option("--resume", is_flag=True, help="Continue an interrupted training; keep a finished one."),
@@ -61,23 +62,17 @@ _FORMER_PPO_FLAGS = tuple(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def train() -> None:
     """Train a less biased model on preference pairs.
 
-    DATA is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model card;
+    PAIRS is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model card;
     use a trained policy as hf/FOLDER.
 
     \b
     Examples:
       evenhand train recipe pairs/age --model local/builtin --out models/age       all three stages
       evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
-      evenhand train sft pairs/age --model local/builtin --out models/sft
-      evenhand train reward pairs/age --model models/sft --out models/reward
-      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
-      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
-      evenhand train dpo pairs/age --model models/sft --out models/dpo
-      evenhand train sft pairs/age --model local/builtin --out models/sft --resume
       evenhand audit hf/models/ppo
     """
 
@@ -85,14 +80,24 @@ def train() -> None:
 @train.command()
 @with_options((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
 def sft(resume: bool, **given: Any) -> None:
-    """Fine-tune a model on the low-bias answers."""
+    """Fine-tune a model on the low-bias answers.
+
+    \b
+    Example:
+      evenhand train sft pairs/age --model local/builtin --out models/sft
+    """
     _train("sft", _given("sft", given), resume=resume)
 
 
 @train.command()
 @with_options((*_WHERE, *_PACE, *_SHARED))
 def reward(resume: bool, **given: Any) -> None:
-    """Train a reward model on pairs: it gives the less biased answer the higher score."""
+    """Train a reward model on pairs: it gives the less biased answer the higher score.
+
+    \b
+    Example:
+      evenhand train reward pairs/age --model models/sft --out models/reward
+    """
     _train("reward", _given("reward", given), resume=resume)
 
 
@@ -116,7 +121,13 @@ def reward(resume: bool, **given: Any) -> None:
 )
 @with_options((*_SHARED, _ADAPTER, *_FORMER_PPO_FLAGS))
 def ppo(resume: bool, **given: Any) -> None:
-    """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic."""
+    """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
+
+    \b
+    Examples:
+      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
+      evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
+    """
     _train("ppo", _given("ppo", given), resume=resume)
 
 
@@ -125,11 +136,16 @@ def ppo(resume: bool, **given: Any) -> None:
 @click.option("--beta", type=float, help="Weight of the KL from the reference (default 0.1).")
 @with_options((*_SHARED, _ADAPTER))
 def dpo(resume: bool, **given: Any) -> None:
-    """Train a fine-tuned model on the pairs by DPO, which needs no reward model."""
+    """Train a fine-tuned model on the pairs by DPO, which needs no reward model.
+
+    \b
+    Example:
+      evenhand train dpo pairs/age --model models/sft --out models/dpo
+    """
     _train("dpo", _given("dpo", given), resume=resume)
 
 
-@train.command()
+@train.command(renamed={"--bbq": "--data"})
 @with_options(_WHERE)
 @click.option(
     "--algorithm",
@@ -145,16 +161,22 @@ def dpo(resume: bool, **given: Any) -> None:
 @click.option(
     "--judge", metavar="SPEC", help="With --evaluate: the model that rates opinions (default: the base model)."
 )
-@click.option("--bbq", metavar="FOLDER", help="With --evaluate: the public BBQ instead of the built-in questions.")
-@click.option("--limit", type=int, help="With --evaluate: this many questions of each benchmark (default all).")
+@click.option("--data", "bbq", metavar="FOLDER", help="With --evaluate: the folder of the public BBQ.")
+@click.option("--limit", "-n", type=int, help="With --evaluate: this many questions of each benchmark.")
 @with_options((*_SHARED, _ADAPTER))
 def recipe(
     resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,
     limit: int | None, **given: Any,
 ) -> None:  # fmt: skip
-    """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo."""
+    """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo.
+
+    \b
+    Examples:
+      evenhand train recipe pairs/age --model local/builtin --out models/age
+      evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
+    """
     if not evaluate and (judge, bbq, limit) != (None, None, None):
-        raise UsageError("--judge, --bbq and --limit say how to measure; add --evaluate.")
+        raise UsageError("--judge, --data and --limit say how to measure; add --evaluate.")
     shared = _given("recipe", given)
     whole = make_recipe(shared, stage_settings(settings), algorithm)
     evaluation = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))

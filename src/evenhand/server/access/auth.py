@@ -63,7 +63,7 @@ class Auth:
         if not keys and not is_loopback(host):
             raise PlanError(
                 f"Bound to {host}, the server can be reached from other machines and needs API keys. Make one with "
-                "`evenhand serve-key NAME`, or bind to 127.0.0.1."
+                "`evenhand serve keys NAME`, or bind to 127.0.0.1."
             )
         self._clients = [
             (_digest(name, key.hash), Client(name, frozenset(key.may), key.per_minute)) for name, key in keys.items()
@@ -170,7 +170,7 @@ def is_loopback(host: str) -> bool:
 def _digest(name: str, text: str) -> bytes:
     if not _HASH.fullmatch(text):
         raise PlanError(
-            f"The hash of the key {name!r} must be 64 hex digits. Make a new key with `evenhand serve-key NAME`."
+            f"The hash of the key {name!r} must be 64 hex digits. Make a new key with `evenhand serve keys NAME`."
         )
     return bytes.fromhex(text)
 

@@ -12,8 +12,9 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
@@ -44,6 +45,7 @@ CREATE TABLE IF NOT EXISTS requests (
 );
 CREATE INDEX IF NOT EXISTS by_time ON requests (time);
 """
+_COLUMNS = ["number", "time", "id", "route", "endpoint", "key", "status", "action", "late", "stream", "cost", "body"]
 _VERSION = 1
 _INSERT = (
     "INSERT INTO requests (time, id, route, endpoint, key, status, action, late, stream, cost, body)"
@@ -193,10 +195,8 @@ def row_of(event: Event) -> tuple[Any, ...]:
 
 def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     """Yield the rows of an audit file in order, as plain values."""
-    if not file.is_file():
-        raise DataError("There is no such audit file.", file=file)
     try:
-        db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+        db = _open_to_read(file)
         try:
             columns = "time, id, route, endpoint, key, status, action, late, stream, body"
             for row in db.execute(f"SELECT {columns} FROM requests WHERE time >= ? ORDER BY number", (since,)):  # noqa: S608
@@ -208,6 +208,59 @@ def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ())
             db.close()
     except sqlite3.Error as error:
         raise DataError(f"This is not an audit file of the server ({error}).", file=file) from error
+
+
+@dataclass(frozen=True, slots=True)
+class AuditState:
+    """What a check of an audit file found."""
+
+    damage: str = ""
+    """What is wrong with it; empty where nothing is."""
+    actions: Counter[str] = field(default_factory=Counter[str])
+    """How many requests ended with each action."""
+    missing: int = 0
+    """Row numbers between the first and the last that are not there. Deletion by age may leave a few."""
+
+
+def verify_audit(file: Path) -> AuditState:
+    """Read an audit file to its end: SQLite's own check, the schema, and every row. It has no hash chain to check."""
+    db = _open_to_read(file)
+    try:
+        return _verify(db)
+    except sqlite3.Error as error:
+        return AuditState(f"SQLite says: {error}")
+    finally:
+        db.close()
+
+
+def _verify(db: sqlite3.Connection) -> AuditState:
+    (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    if result != "ok":
+        return AuditState(f"SQLite says: {result}")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(requests)")]
+    if columns != _COLUMNS:
+        return AuditState("it has no table of requests as the server writes it")
+    if version != _VERSION:
+        return AuditState(f"its schema has version {version}, and this Evenhand knows {_VERSION}")
+    actions: Counter[str] = Counter()
+    first = last = 0
+    for number, action, body in db.execute("SELECT number, action, body FROM requests ORDER BY number"):
+        first, last = first or number, number
+        try:
+            readable = isinstance(orjson.loads(body), dict)
+        except orjson.JSONDecodeError:
+            readable = False
+        if not readable:
+            return AuditState(f"the record of request {number:,} cannot be read")
+        actions[action] += 1
+    return AuditState("", actions, last - first + 1 - actions.total() if actions else 0)
+
+
+def _open_to_read(file: Path) -> sqlite3.Connection:
+    if not file.is_file():
+        raise DataError("There is no such audit file.", file=file)
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
 
 
 def _open(file: Path) -> sqlite3.Connection:

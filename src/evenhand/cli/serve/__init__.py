@@ -9,6 +9,9 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.groups import Group
+from evenhand.cli.serve.audit import audit
+from evenhand.cli.serve.keys import keys
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
@@ -29,23 +32,32 @@ _ROUTE_FLAGS = (
 )
 
 
-@click.command()
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file with routes, keys and limits.")
 @click.option("--model", "-M", metavar="SPEC", help="The model of the one route, where there is no config.")
-@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help=f"How answers are mended (default {GUARD_METHOD}).")
+@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help=f"Revises answers (default {GUARD_METHOD}).")
 @click.option("--judge", metavar="SPEC", help="The critics' model (default: the model itself).")
-@click.option("--policy", type=click.Choice(["revise", "flag", "block"]), help="Default revise.")
-@click.option("--blocked-text", help="What stands in for a blocked answer.")
-@click.option("--latency", type=float, metavar="SECONDS", help="Then the best answer so far is returned.")
-@click.option("--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat.")
+@click.option(
+    "--policy",
+    type=click.Choice(["revise", "flag", "block"]),
+    help="What happens to a biased or toxic answer (default revise).",
+)
+@click.option("--blocked-text", help="The text that is sent instead of a blocked answer.")
+@click.option("--latency", type=float, metavar="SECONDS", help="After this time the best answer so far is returned.")
+@click.option(
+    "--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat for several."
+)
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
 @click.option("--judge-base-url", help="The judge's own endpoint, one without a key (default: the model's).")
 @click.option("--name", metavar="ROUTE", help="What clients call the route (default: the model's name).")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Others than loopback need keys in the config.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0: any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Addresses other than loopback need keys.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes on the one port.")
-@click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and end.")
-def serve(file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any) -> int:
+@click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and exit.")
+@click.pass_context
+def serve(
+    context: click.Context, file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any
+) -> int | None:
     """Answer OpenAI-style requests through a mitigation method, in front of any model.
 
     \b
@@ -55,18 +67,26 @@ def serve(file: Path | None, host: str, port: int, workers: int, only_check: boo
       evenhand serve --model openai/my-model --base-url http://localhost:8000/v1 --judge openai/judge
       evenhand serve --config guard.yaml --check
       evenhand serve --config guard.yaml --host 0.0.0.0 --workers 2
+      evenhand serve keys website --per-minute 600
+      evenhand serve audit export audit.sqlite --since 2026-11-01
 
     Point any OpenAI client at http://HOST:PORT/v1 and use the route's name as its model. The page at / shows live what
     is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
     server when all requests in flight are answered.
     """
+    if context.invoked_subcommand is not None:
+        return None
     order = ServeOptions(_config(file, route), host, port, file)
     if only_check or workers > 1:
-        check(order)  # before several processes stumble over the same stone
+        check(order)  # one message, not one per process
     if only_check:
         click.echo(f"{file or 'The route'} is fine: {', '.join(order.config.routes)}.")
         return 0
     return 0 if _run(order, workers) else LOST
+
+
+serve.add_command(keys)
+serve.add_command(audit)
 
 
 def _run(order: ServeOptions, workers: int) -> bool:

@@ -1,4 +1,4 @@
-"""`evenhand serve-key`: a key for a client of the guard's server."""
+"""`evenhand serve keys`: a key for a client of the guard's server."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import get_args
 import click
 from pydantic import TypeAdapter, ValidationError
 
+from evenhand.cli.groups import Command
 from evenhand.errors import UsageError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import Name, Permission
 
 
-@click.command("serve-key")
+@click.command(cls=Command)
 @click.argument("name")
 @click.option(
     "--may",
     multiple=True,
     type=click.Choice(get_args(Permission)),
-    help="What the key may beyond chatting: switch off the method (bypass), score texts (score), read metrics "
-    "(metrics), everything of the server's own pages (admin). Repeat for several.",
+    help="What the key may do besides chat: switch off the method (bypass), score texts (score), read metrics "
+    "(metrics), use all of the server's own pages (admin). Repeat for several.",
 )
 @click.option(
-    "--per-minute", type=click.FloatRange(0, min_open=True), help="Requests that it may send; no limit without."
+    "--per-minute", type=click.FloatRange(0, min_open=True), help="Most requests per minute (default: no limit)."
 )
-def serve_key(name: str, may: tuple[Permission, ...], per_minute: float | None) -> None:
+def keys(name: str, may: tuple[Permission, ...], per_minute: float | None) -> None:
     """Make an API key for the client NAME: the key, shown this once, and its hash for the config file.
 
     \b
     Examples:
-      evenhand serve-key web-app
-      evenhand serve-key prometheus --may metrics
-      evenhand serve-key moderation --may score --per-minute 600
+      evenhand serve keys web-app
+      evenhand serve keys prometheus --may metrics
+      evenhand serve keys moderation --may score --per-minute 600
     """
     try:
         TypeAdapter(Name).validate_python(name)

@@ -1,0 +1,145 @@
+"""Help, the names of commands and options, and old names of both."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from evenhand.cli.groups import SECTIONS, Command, Group
+from evenhand.cli.main import main
+
+
+def _commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(command)
+    yield " ".join(path), command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found
+            yield from _commands(found, (*path, name))
+
+
+COMMANDS = dict(_commands())
+
+
+def test_commands_are_grouped_under_headings(cli):
+    out = cli("--help").out
+
+    headings = re.findall(r"^(\w+):$", out, re.MULTILINE)
+    assert headings == ["Options", "Measure", "Inspect", "Train", "Serve", "Data"]
+    measure = out[out.index("Measure:") : out.index("Inspect:")]
+    assert re.findall(r"^  (\w+) ", measure, re.MULTILINE)[:3] == ["audit", "compare", "run"]
+    assert re.search(r"^  debate +\w", out[out.index("Train:") : out.index("Serve:")], re.MULTILINE)
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys; from evenhand.cli.main import main; main(['--help'], standalone_mode=False);"
+        "print([name for name in sys.modules if name.startswith('evenhand.')])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = {"evenhand.errors", "evenhand.cli", "evenhand.cli.groups", "evenhand.cli.main"}
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
+
+
+def test_options_are_shown_in_sections(cli):
+    out = cli("audit", "--help").out
+
+    assert re.findall(r"^([A-Z]\w+):$", out, re.MULTILINE) == ["Plan", "Model", "Method", "Cost", "Output"]
+    assert out.index("Cost:") < out.index("--budget") < out.index("Output:") < out.index("--out")
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+def test_every_command_shows_all_its_options_and_an_example(command: click.Command):
+    assert isinstance(command, Command | Group)
+    out = command.get_help(click.Context(command, info_name="evenhand"))
+
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.opts[0] in out
+            assert param.help
+    assert "evenhand " in out.partition("Usage: ")[2].partition("\n")[2]
+
+
+@pytest.mark.parametrize("name", [name for names in SECTIONS.values() for name in names])
+def test_sections_name_options_that_exist(name: str):
+    assert any(f"--{name}" in param.opts for command in COMMANDS.values() for param in command.params)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("serve-key", "web"), "serve-key is now `serve keys`."),
+        (("serve-audit", "audit.sqlite"), "serve-audit is now `serve audit export`."),
+        (("doctor", "none/x", "--judge"), "--judge is now `--as-judge`."),
+        (("data", "pull", "nothing", "--to=here"), "--to is now `--out`."),
+        (("annotate", "export", "r", "--out", "sheets", "--samples", "4"), "--samples is now `--limit`."),
+        (("train", "recipe", "p", "-M", "m", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),
+    ],
+)
+def test_old_names_work_with_a_hint(cli, old: tuple[str, ...], new: str):
+    result = cli(*old)
+
+    assert result.err.splitlines()[0] == new
+    assert "no command" not in result.err
+    assert "No such option" not in result.err
+
+
+def test_the_old_name_makes_a_key(cli):
+    result = cli("serve-key", "web", "--may", "score")
+
+    assert result.code == 0
+    assert "evh-" in result.out
+    assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("command", "old"), [((), "serve-key"), ((), "serve-audit"), (("doctor",), "  --judge")])
+def test_old_names_are_not_in_help(cli, command: tuple[str, ...], old: str):
+    assert old not in cli(*command, "--help").out
+
+
+@pytest.mark.parametrize("group", [(), ("train",), ("metrics",), ("annotate",), ("serve", "audit"), ("paper",)])
+def test_a_bare_group_shows_its_help(cli, group: tuple[str, ...]):
+    result = cli(*group)
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("Usage: evenhand")
+    assert result.out == cli(*group, "--help").out
+
+
+def test_a_word_has_one_letter_and_a_letter_one_word_in_all_commands():
+    options = [param for command in COMMANDS.values() for param in command.params if isinstance(param, click.Option)]
+    letters = {word: {tuple(param.opts[1:]) for param in options if param.opts[0] == word} for word in _words(options)}
+
+    assert {word: found for word, found in letters.items() if len(found) > 1} == {}
+    given = [letter for found in letters.values() for (letter, *_) in found - {()}]
+    assert len(given) == len(set(given))
+
+
+def _words(options: list[click.Option]) -> set[str]:
+    return {param.opts[0] for param in options}
+
+
+@pytest.mark.parametrize("word", ["--judge", "--model", "--data", "--limit", "--out", "--seed", "--dry-run"])
+def test_a_word_takes_the_same_kind_of_value_in_all_commands(word: str):
+    options = [param for command in COMMANDS.values() for param in command.params if word in param.opts]
+
+    assert len({isinstance(param, click.Option) and param.is_flag for param in options}) == 1
+
+
+def test_judge_is_short_for_the_model_of_its_role(cli, tmp_path):
+    plan = ("run", "--model", "fake/A", "--method", "stardtox", "--limit", "1")
+
+    cli(*plan, "--judge", "fake/B", "--out", "short")
+    cli(*plan, "--model", "judge=fake/B", "--out", "long")
+
+    identities = [re.search(r"identity (\w+)", cli("show", run).out) for run in ("short", "long")]
+    assert identities[0]
+    assert identities[0][0] == identities[1][0]
+    assert "fake/B" in cli("show", "short").out
