@@ -49,7 +49,7 @@ class Checks:
         return self._said[key]
 
     async def run(self, text: str, session: Session) -> tuple[Check, ...]:
-        """Ask every evaluator that has not judged this text yet; all checks of the text."""
+        """Run the evaluators that have not judged this text yet; return all checks of the text."""
         answer = Answer(text)
         missing = [each for each in self.evaluators if (each.name, text) not in self._said]
         if len(missing) == 1:
@@ -59,11 +59,11 @@ class Checks:
         return self.known(text)
 
     def known(self, text: str) -> tuple[Check, ...]:
-        """The checks of a text as far as they are known; one that is not known is not passed."""
+        """Return the known checks of a text; a missing check counts as not passed."""
         return tuple(self._check(each, text) for each in self.evaluators)
 
     def excess(self, text: str) -> float:
-        """How far a text is over its limits."""
+        """Return by how much a text exceeds its thresholds."""
         said = (self._said.get((each.name, text)) for each in self.evaluators)
         return sum(each.excess for each in said if isinstance(each, Verdict))
 
@@ -83,12 +83,12 @@ class Checks:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything that an evaluator could read: numbers and emoji are no words."""
+    """Return whether the text has words to evaluate; numbers and emoji are not words."""
     return any(map(str.isalpha, text))
 
 
 def failed(checks: Sequence[Check]) -> tuple[str, ...]:
-    """The checks that a text did not pass, in words."""
+    """Describe the failed checks of a text."""
     return tuple(
         f"{each.name} could not be checked: {each.problem}" if each.problem else each.name
         for each in checks
@@ -97,6 +97,6 @@ def failed(checks: Sequence[Check]) -> tuple[str, ...]:
 
 
 def is_quick(evaluator: Evaluator, thresholds: Thresholds) -> bool:
-    """Whether it is fast enough to check every segment of a stream: it calls nothing outside this process."""
+    """Return whether the evaluator is fast enough for every segment of a stream: it makes no calls."""
     scorer, _ = spec_parts(thresholds.scorer)
     return evaluator.free and (evaluator.name != "toxicity" or scorer in _IN_PROCESS)

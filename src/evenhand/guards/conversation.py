@@ -1,4 +1,4 @@
-"""A request's conversation: its raw messages, which stay as they are, and the words in them, which critics read."""
+"""A request's conversation: the raw messages, which stay unchanged, and their text, which evaluators read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROLES: Mapping[str, Role] = {
 
 
 def conversation_in(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    """The words of every message of a request, one Message for each; what is no conversation is refused."""
+    """Return the text of every message of a request; raise BadRequest if it is not a conversation."""
     messages: Any = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("A request needs messages: a list of {role, content}.", "messages")
@@ -27,7 +27,7 @@ def conversation_in(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def request_body(messages: Sequence[Mapping[str, Any] | Message], params: Mapping[str, Any]) -> dict[str, Any]:
-    """A request out of messages of either kind."""
+    """Build a request from messages, as `Message` or as mappings."""
     raw = [
         {"role": each.role, "content": each.content} if isinstance(each, Message) else dict(each) for each in messages
     ]
@@ -35,12 +35,12 @@ def request_body(messages: Sequence[Mapping[str, Any] | Message], params: Mappin
 
 
 def last_words(conversation: Sequence[Message]) -> str:
-    """What the user said last."""
+    """Return the last user message."""
     return next((each.content for each in reversed(conversation) if each.role == "user"), conversation[-1].content)
 
 
 def content_words(content: Any) -> str:
-    """The words of a message's content; what is not text is named, not shown."""
+    """Return the text of a message's content; other content is named in brackets."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -49,7 +49,7 @@ def content_words(content: Any) -> str:
 
 
 def is_plain(body: Mapping[str, Any]) -> bool:
-    """Whether the conversation is words alone, so that any model can be shown it."""
+    """Return whether the conversation is text only, so that any model can read it."""
     return not body.get("tools") and all(
         isinstance(each.get("content"), str) and each["role"] in ("system", "user", "assistant") and len(each) == 2
         for each in body["messages"]

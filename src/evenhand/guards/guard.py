@@ -25,7 +25,7 @@ from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import Message
 
 OPTIONS = ModelOptions(concurrency=1000, retries=2)
-"""Somebody waits for the answer: few retries, and no queue before the endpoint's own."""
+"""A client waits for the answer, so there are few retries and no queue of our own."""
 
 
 class Guard:
@@ -74,7 +74,7 @@ class Guard:
         return await self.respond(request_body(messages, params))
 
     def sync(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
-        """The same without asyncio."""
+        """Answer a conversation from synchronous code."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -100,7 +100,7 @@ class Guard:
         await asyncio.gather(*work, return_exceptions=True)
 
     def close(self) -> None:
-        """The same for those who used `sync`."""
+        """Close from synchronous code."""
         runner, self._runner = self._runner or aio.runner(), None
         with runner:
             runner.run(self.aclose())
@@ -134,7 +134,7 @@ class Guard:
 
 
 def load_upstream(spec: str, options: ModelOptions) -> Upstream:
-    """The model behind a spec as an upstream: endpoints raw, all others as models of words."""
+    """Return the upstream of a spec: endpoints pass requests through, other models take text."""
     provider, name = split_spec(spec)
     if provider == "openai":
         return OpenAIUpstream(name, options)

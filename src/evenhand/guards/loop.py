@@ -51,7 +51,7 @@ class Setup:
 
 
 class Loop:
-    """The work on one request, and what is known about it so far."""
+    """Handles one request and keeps its state."""
 
     def __init__(self, setup: Setup, body: Mapping[str, Any]) -> None:
         self.setup = setup
@@ -68,7 +68,7 @@ class Loop:
 
     @property
     def passes_through(self) -> bool:
-        """Whether nothing is checked and nothing changed."""
+        """Return whether nothing is checked and nothing changed."""
         return not self.setup.method.evaluators and self.setup.method.method.name == "default"
 
     async def run(self) -> Guarded:
@@ -116,7 +116,7 @@ class Loop:
         return time.perf_counter() - self.request.started
 
     def usage(self) -> Usage:
-        """Of all calls so far; money where every model's price is known."""
+        """Return the usage of all calls so far; the cost is None if a price is unknown."""
         total = Usage()
         free = {model.spec for model in (self.setup.upstream.model, self.setup.judge) if model and model.free}
         for turn in self.session.trace:
@@ -181,7 +181,7 @@ class Loop:
         return self._best()
 
     def _best(self, *wanted: str) -> str:
-        """By what is known: the right form, the fewest failed checks, the least excess; of equals the last."""
+        """Return the best answer: correct format, then fewest failed checks, then smallest excess, then the last."""
         texts = [each.text for each in self.request.answers if each.text.strip() and not each.refusal]
         return min(reversed([*texts, *wanted]), key=self._rank)
 
@@ -211,5 +211,5 @@ class Loop:
 
 
 def _words(answer: RawAnswer) -> str:
-    """What of an answer is checked: its words, or those of its refusal."""
+    """Return the text of an answer that is checked: its content, or its refusal."""
     return answer.text or answer.refusal

@@ -27,16 +27,16 @@ class GuardMethod:
     method: Method
     options: Options
     thresholds: Thresholds
-    """What the evaluators go by; the method's options, if these are among them."""
+    """The thresholds of the evaluators: the method's options where it has them."""
     evaluators: tuple[Evaluator, ...]
 
     @property
     def most_revisions(self) -> int:
-        """How often a failing answer may be asked for again."""
+        """The maximum number of revisions of a failing answer."""
         return 0 if self.method.revision is None else self.method.revision.most(self.options)
 
     def with_evaluator(self, added: Evaluator) -> GuardMethod:
-        """The same with one more evaluator, for the method's loop too."""
+        """Return a copy with one more evaluator, which the method uses too."""
         if added in self.evaluators:
             return self
         options, revision = self.options, self.method.revision
@@ -57,7 +57,7 @@ def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
     options = chosen.with_options({**{key: live[key] for key in live if key in chosen.options.model_fields}, **given})
     evaluators = policy.checks()
     if chosen.revision is not None:
-        # Its loop ends when all its evaluators pass an answer, so the guard's are among them.
+        # The method stops when all its evaluators pass an answer, so the guard's evaluators are added to them.
         options = chosen.revision.add_evaluators(options, policy.evaluators)
         evaluators = tuple(chosen.revision.evaluators("chat", options))
     if chosen.check is not None:

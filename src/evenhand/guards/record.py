@@ -20,7 +20,7 @@ _UNCHECKED = ("reasoning", "reasoning_content", "reasoning_details")
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """What is known when an answer is chosen."""
+    """The state when an answer is chosen."""
 
     text: str
     raw: RawAnswer | None
@@ -39,10 +39,10 @@ class WholeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """What is known at the end of a stream."""
+    """The state at the end of a stream."""
 
     text: str
-    """All that was released, and the text that stands in for a blocked rest."""
+    """The released text, plus the replacement text if the rest was blocked."""
     replies: Sequence[StreamedReply]
     before: tuple[Check, ...]
     after: tuple[Check, ...]
@@ -91,7 +91,7 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy) -> Guarded:
 
 
 def decide(answer: WholeAnswer, policy: GuardPolicy) -> Action:
-    """What happens to the answer, by its checks and the policy."""
+    """Return the action for an answer, from its checks and the policy."""
     changed = not answer.wordless and answer.text != answer.first.text
     if all(check.passed for check in answer.after):
         return "revised" if changed else "passed"
@@ -110,13 +110,13 @@ def _blocked_message(policy: GuardPolicy, *, as_refusal: bool = False) -> dict[s
 
 
 def _returned(answer: WholeAnswer) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
-    """The message, its finish reason and the raw reply that holds them."""
+    """Return the message, its finish reason and the raw reply that contains them."""
     if answer.raw is None:
         return {"role": "assistant", "content": answer.text}, "stop", {}
     message, finish = answer.raw.message, answer.raw.finish
     calls = answer.first.message.get("tool_calls")
     if calls and answer.raw is not answer.first:
-        # Only the words were revised: the model's tool calls stand.
+        # Only the text was revised; the model's tool calls are kept.
         message, finish = {**message, "tool_calls": calls}, answer.first.finish
     choice = {**answer.raw.choice, "message": message, "finish_reason": finish}
     return message, finish, {**answer.raw.reply, "choices": [choice]}

@@ -1,4 +1,4 @@
-"""A reply that comes in chunks: its text as it grows, and all else that the chunks say."""
+"""A streamed reply: its text so far and the other fields of its chunks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StreamedReply:
             self.seconds = time.perf_counter() - began
 
     def turn(self, prompt: Prompt, spec: str) -> Turn:
-        """The call as it is recorded; a stream that was left early has its tokens estimated."""
+        """Return the recorded call; the tokens of an aborted stream are estimated."""
         if self._usage is not None:
             usage = usage_in({"usage": self._usage})
         else:
@@ -61,7 +61,7 @@ class StreamedReply:
         return Turn(agent, ANSWER, prompt.id, prompt.hash, self._messages, Params(), generation)
 
     def _taken(self, chunk: Mapping[str, Any]) -> str:
-        """The text of a chunk; all else in it is kept."""
+        """Return the text of a chunk and keep its other fields."""
         if isinstance(chunk.get("usage"), Mapping):
             self._usage = chunk["usage"]
         self.head |= {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
@@ -78,7 +78,7 @@ class StreamedReply:
         return content_words(delta.get("content"))
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Names and ids come once, arguments in pieces."""
+        """Merge a tool call delta: names and ids come once, arguments in pieces."""
         index = part.get("index", len(self._calls))
         call = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
         call |= {name: part[name] for name in ("id", "type") if part.get(name)}

@@ -21,7 +21,7 @@ _FORM = frozenset(
     {"response_format", "tool_choice", "function_call", "logprobs", "top_logprobs", "n", "stop", "stream", "prediction"}
     | {"stream_options", "verbosity"}
 )
-"""Fields that shape an answer, and have no place in a thought."""
+"""Fields that apply to answers only, not to intermediate calls."""
 
 
 class WordlessAnswer(Exception):  # noqa: N818 - an end, not a fault
@@ -35,7 +35,7 @@ class WordlessAnswer(Exception):  # noqa: N818 - an end, not a fault
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """One answer of the upstream, as it came."""
+    """One unchanged answer of the upstream."""
 
     text: str
     choice: Mapping[str, Any]
@@ -64,13 +64,13 @@ class Request:
         self.response_format: Any = body.get("response_format")
         self.answers: list[RawAnswer] = []
         self.calls = 0
-        """How often an answer was asked for."""
+        """The number of requests for an answer."""
         self.started = time.perf_counter()
         self.seconds: dict[str, float] = {"answer": 0.0, "revision": 0.0}
         self._raw = {id(said): raw for said, raw in zip(self.conversation, body["messages"], strict=True)}
 
     def holds(self, messages: Sequence[Message]) -> bool:
-        """Whether the messages go on with this conversation."""
+        """Return whether the messages continue this conversation."""
         return any(id(each) in self._raw for each in messages)
 
     def raw(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ class Request:
         return generation
 
     async def thought(self, messages: Sequence[Message], params: Params) -> Generation:
-        """What the model writes on the way to its answer, in no special form."""
+        """Generate intermediate text without the request's format."""
         if is_plain(self.body):
             plain = tuple(Message(each["role"], each["content"]) for each in self.raw(messages))
             return await self.upstream.model.generate(plain, params)
@@ -147,7 +147,7 @@ class RequestModel(Model):
 
 
 def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer:
-    """A choice of a reply with its words."""
+    """Return a choice of a reply with its text."""
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise UpstreamError(502, "The upstream sent an answer without a message.")
@@ -164,7 +164,7 @@ def _completion(answer: RawAnswer) -> Completion:
 
 
 def usage_in(reply: Mapping[str, Any]) -> Usage:
-    """What a reply says that it took."""
+    """Return the usage that a reply reports."""
     used: Any = reply.get("usage")
     counts: dict[str, Any] = cast(dict[str, Any], used) if isinstance(used, dict) else {}
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
@@ -183,7 +183,7 @@ def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _without_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools stay known, as the conversation may speak of them, but are not to be called."""
+    """Keep the tools, which the conversation may mention, but forbid calling them."""
     none = {"tools": "tool_choice", "functions": "function_call"}
     return {choice: "none" for name, choice in none.items() if body.get(name)}
 

@@ -13,7 +13,7 @@ _CLOSING = ".,;:!?)]}”’"
 
 
 def segment_end(text: str) -> int:
-    """Where the first whole segment of a growing text ends; 0 while there is none."""
+    """Return where the first complete segment of a growing text ends; 0 if there is none yet."""
     for end in _END.finditer(text, 0, LONGEST):
         if end.end() >= SHORTEST:
             return end.end()
@@ -24,7 +24,7 @@ def segment_end(text: str) -> int:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A whole text in segments."""
+    """Split a complete text into segments."""
     while end := segment_end(text):
         yield text[:end]
         text = text[end:]

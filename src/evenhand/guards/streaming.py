@@ -46,7 +46,7 @@ async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerat
 
 
 class _Stream:
-    """One answer while it is written: what was released, what the evaluators said, and whether it goes on."""
+    """The state of one streamed answer: released text, checks, and whether it continues."""
 
     def __init__(self, loop: Loop, first: FirstQuestion) -> None:
         self._loop = loop
@@ -83,7 +83,7 @@ class _Stream:
         yield Segment("", self._after, self._record(blocked))
 
     async def _attempt(self, number: int) -> AsyncGenerator[Segment]:
-        """The answer, or what is left of it, until its end or a segment that fails."""
+        """Stream the answer until its end or a failing segment."""
         prompt, messages = self._question(number)
         reply = StreamedReply(self._loop.request, messages, first=number == 0)
         self._replies.append(reply)
@@ -162,7 +162,7 @@ class _Stream:
         return prompt, (*self._opening, Message("assistant", self._released), *prompt.render(critiques=critiques))
 
     def _is_late(self) -> bool:
-        """Whether nothing more may be asked for."""
+        """Return whether no further attempt is allowed."""
         if self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline:
             self._loop.late = True
         return self._loop.late

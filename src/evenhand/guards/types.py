@@ -1,4 +1,4 @@
-"""What the guard says of an answer: the checks, what was done and why. Frozen values, nothing else."""
+"""The record of an answer: its checks, the action taken and the reasons. Frozen values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Action = Literal["passed", "revised", "flagged", "blocked", "unrevised"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one evaluator said of one text."""
+    """The result of one evaluator for one text."""
 
     name: str
     score: float | None
@@ -22,7 +22,7 @@ class Check:
     limit: float | None
     passed: bool
     words: str = ""
-    """The critic's words."""
+    """The evaluator's critique."""
     problem: str = ""
 
 
@@ -31,7 +31,7 @@ class Guarded:
     """An answer that went through the guard, with the record of what was changed and why."""
 
     text: str
-    """What the client gets; empty where the answer is tool calls alone."""
+    """The text that the client receives; empty if the answer is only tool calls."""
     message: Mapping[str, Any]
     """The assistant message in OpenAI's form: content, tool_calls, refusal, …"""
     finish: str
@@ -46,9 +46,9 @@ class Guarded:
     late: bool = False
     """Whether the latency budget was used up."""
     iterations: int = 0
-    """Revisions that were asked for."""
+    """The number of revisions."""
     usage: Usage = Usage()
-    """The whole loop's."""
+    """The usage of all calls for this answer."""
     trace: tuple[Turn, ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds by stage: `answer`, `checks`, `revision`, `total`."""

@@ -1,4 +1,4 @@
-"""Where the guard gets its answers: raw chat completions in OpenAI's form, whatever model makes them."""
+"""The upstream of a guard: raw chat completions in OpenAI's format, from any model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Upstream(ABC):
     @property
     @abstractmethod
     def model(self) -> Model:
-        """The same model for plain calls: thoughts, and critics where no judge is given."""
+        """The same model for other calls: reasoning, and evaluators if there is no judge."""
 
     @abstractmethod
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:

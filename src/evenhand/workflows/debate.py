@@ -41,7 +41,7 @@ def debate_fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_topics(chosen: Mapping[str, Any], *, generate: bool) -> DebateTopics:
-    """The topics to begin with; what does not go together is refused."""
+    """Return the topics to start with; raise UsageError if the options contradict each other."""
     bias: str | None = chosen.get("bias")
     topics: int | None = chosen.get("topics")
     if generate and topics is None:
@@ -58,7 +58,7 @@ def first_topics(chosen: Mapping[str, Any], *, generate: bool) -> DebateTopics:
 def missing_topics(
     chosen: Mapping[str, Any], *, generate: bool, file: Path | None = None, seed: int = 0
 ) -> TopicsFile | None:
-    """The file of topics that a model has to write first; None where there are enough."""
+    """Return the file of topics that a model must write first; None if there are enough."""
     start, count = first_topics(chosen, generate=generate), chosen.get("topics") or 0
     if not generate or count <= len(start.topics):
         return None
@@ -85,7 +85,7 @@ async def run_debate(
 
 
 def debating_model(plan: Plan) -> ModelPlan:
-    """The model that debates, and writes topics: the teacher, where there is one."""
+    """Return the model that debates and writes topics: the teacher if there is one."""
     first = plan.models[0]
     return first.get("teacher") or first["base"]
 
@@ -97,7 +97,7 @@ class TopicsFile:
     path: Path
     start: DebateTopics
     count: int
-    """How many there must be."""
+    """The required number of topics."""
     seed: int = 0
 
     @property
@@ -120,7 +120,7 @@ class TopicsFile:
         return True
 
     async def fill(self, plan: ModelPlan, settings: Settings, listener: Listener) -> Usage:
-        """Have a model write what is missing, and store all; what that took."""
+        """Have a model write the missing topics, store all topics, and return the usage."""
         budget = Budget(settings.budget)
         count = listener.stage_began("topics")
         async with opened_model(plan, settings, budget) as model:
@@ -133,7 +133,7 @@ class TopicsFile:
         return budget.spent
 
     async def pretend(self, spec: str, prices: Mapping[str, Price]) -> Usage:
-        """Write the file with a stand-in's topics; what the model would take at least."""
+        """Write the file with the topics of a fake model; return the minimum usage of the real one."""
         model = FunctionModel(_numbered(), spec=spec, features=("schema", "seed"))
         writer = TopicWriter(model, self.start, seed=self.seed)
         await writer.write(self.missing)
@@ -141,7 +141,7 @@ class TopicsFile:
         return requested(model, prices)
 
     def _store(self, writer: TopicWriter, fingerprint: Mapping[str, Any]) -> None:
-        """The topics from before, then the new ones, with how these were made."""
+        """Return the old topics, then the new ones with their provenance."""
         facts: dict[str, Any] = {
             "model": dict(fingerprint),
             "prompt": {PROMPT.id: PROMPT.hash},
@@ -163,7 +163,7 @@ class TopicsFile:
 
 
 def _numbered() -> Callable[[Sequence[Message], Params], str]:
-    """A stand-in whose topics are never the same."""
+    """A fake model that never repeats a topic."""
     calls = 0
 
     def reply(_messages: Sequence[Message], _params: Params) -> str:

@@ -24,7 +24,7 @@ METHOD = "mabrf_first"
 
 
 def hard_fields(accept: float = 1.5, *, look: bool = False) -> dict[str, Any]:
-    """The fields of a plan whose runs a list can be made of, beside benchmark and models."""
+    """Return the fields of a plan, apart from benchmark and models, whose run can be made into a list."""
     return {"methods": [{"name": METHOD, "options": {"accept": accept, **({"look": True} if look else {})}}]}
 
 
@@ -49,7 +49,7 @@ async def find_hard(
 def hard_list(directory: Path) -> dict[str, Any]:
     """The list of a complete run of `METHOD`, as it is written to a file.
 
-    What has no rating is not kept: nobody knows whether it is hard. It is counted by what became of it.
+    Questions without a rating are left out and counted by status, because it is unknown whether they are hard.
     """
     run = StoredRun.open(directory)
     with closing(run.store) as store:
@@ -88,7 +88,7 @@ def hard_list(directory: Path) -> dict[str, Any]:
 
 
 def write_list(content: dict[str, Any], path: Path) -> None:
-    """Write the list, all or nothing."""
+    """Write the list atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -99,7 +99,7 @@ def write_list(content: dict[str, Any], path: Path) -> None:
 
 
 def _provenance(run: StoredRun) -> dict[str, Any]:
-    """What the list depends on; no path of the machine that made it."""
+    """Return what the list depends on, without local paths."""
     plan, store = run.plan, run.store
     [method], [models] = plan.methods, plan.models
     # The store has the fingerprints in the order in which the plan first names each model.

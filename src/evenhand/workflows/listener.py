@@ -1,4 +1,4 @@
-"""What a workflow tells its caller while it works: the command line shows it, a Python caller may ignore it."""
+"""Progress callbacks of workflows: the command line shows them, Python callers may ignore them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Count = Callable[[int, int], None]
 
 
 class Listener:
-    """Does nothing; override what you want to hear."""
+    """Ignores all events; override the methods that you need."""
 
     def run_began(self, folder: Path) -> Observer:
         """A run begins; the observer that is returned gets its progress."""

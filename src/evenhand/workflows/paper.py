@@ -1,4 +1,4 @@
-"""A paper made again: the runs it takes, each checked before the first call, and its page."""
+"""Reproduces a paper: its runs, each checked before the first call, and its page."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _CHOICES: tuple[Choice, ...] = (
     "pairs",
     "bias",
 )
-"""What only some papers take."""
+"""Options that only some papers take."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPaper:
-    """The runs of a paper and the folder that they go to."""
+    """The runs of a paper and their folder."""
 
     paper: Paper
     runs: Sequence[PaperRun]
@@ -43,17 +43,17 @@ class PlannedPaper:
 
 @dataclass(frozen=True, slots=True)
 class PaperResult:
-    """The page of a paper, and the files that show it."""
+    """The page of a paper and its files."""
 
     page: PaperPage
     html: Path
     csv: Sequence[Path]
     stopped: bool = False
-    """Whether the budget was used up before all was run; the page shows what there is."""
+    """Whether the budget ran out before all runs finished; the page shows the finished part."""
 
 
 def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
-    """What has to be run for the paper; nothing is read or called yet."""
+    """Return the runs that the paper needs, without reading or calling anything."""
     paper = PAPERS.get(name)
     check_options(paper, options)
     runs = paper.runs(options)
@@ -62,7 +62,7 @@ def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> Pla
 
 
 def make_paper(planned: PlannedPaper, settings: Settings, listener: Listener) -> PaperResult:
-    """Run all that is not done yet, within one budget, and write the page."""
+    """Run all pending samples within one budget and write the page."""
     check_runs(planned.runs, planned.folder, settings)
     left = aio.run(run_all(planned.runs, planned.folder, settings, listener))
     return replace(write_page(planned.paper, planned.folder), stopped=left is None)
@@ -84,14 +84,14 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = ()) -> Paper
 
 
 def check_choices(paper: Paper, options: PaperOptions) -> None:
-    """Refuse what the paper would ignore."""
+    """Refuse options that the paper would ignore."""
     for name in _CHOICES:
         if getattr(options, name) and name not in paper.takes:
             raise UsageError(f"The paper {paper.name} has no use for {name}; remove it.")
 
 
 def check_options(paper: Paper, options: PaperOptions) -> None:
-    """Refuse what the paper would ignore, and what does not go together."""
+    """Refuse options that the paper would ignore or that contradict each other."""
     check_choices(paper, options)
     if not options.models:
         raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
@@ -111,7 +111,7 @@ def check_roles(runs: Sequence[PaperRun], options: PaperOptions) -> None:
 
 
 def check_runs(runs: Sequence[PaperRun], folder: Path, settings: Settings) -> None:
-    """Refuse what would otherwise show only when the first run has been paid for."""
+    """Find mistakes that would otherwise appear only after the first run was paid for."""
     for run in runs:
         plan, place = run.plan, folder / run.folder
         benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)

@@ -50,7 +50,7 @@ class PlannedTraining:
         return []
 
     def measured(self, topics: Path) -> list[PaperRun]:
-        """What is run in the end, on the topics that were kept for it."""
+        """Return the final runs, on the held-out topics."""
         trained = {**trained_arms(self.taught, self.folder), **self.making.options.trained}
         options = replace(self.making.options, pairs=str(topics), trained=trained)
         runs = PAPERS.get(NAME).runs(options) if self.taught else ()
@@ -58,7 +58,7 @@ class PlannedTraining:
 
     @contextmanager
     def drafted(self) -> Generator[list[PaperRun]]:
-        """All runs, with the kept topics in a temporary folder: nothing is written before all is checked."""
+        """Return all runs, with the held-out topics in a temporary folder until everything is checked."""
         with TemporaryDirectory() as folder:
             yield [*self.debates, *self.measured(write_held_out(self.making, Path(folder)))]
 
@@ -73,7 +73,7 @@ def plan_training(
     teacher: str | None = None,
     stages: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> PlannedTraining:
-    """What has to be made for the paper's tables (`train`), for its figures of ablations (`ablate`), or for both."""
+    """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both."""
     paper = PAPERS.get(name)
     if "training" not in paper.takes:
         raise UsageError(f"Nothing is trained for the paper {name}; remove train, ablate, teacher and stages.")
@@ -113,7 +113,7 @@ def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener
 
 
 def _check_training(planned: PlannedTraining) -> None:
-    """Refuse what would otherwise show only when the debates have been paid for."""
+    """Find mistakes that would otherwise appear only after the debates were paid for."""
     models.need_packages()
     from evenhand.training.recipe import Recipe
 
@@ -137,7 +137,7 @@ def _teach(planned: PlannedTraining, listener: Listener) -> list[Path]:
         except PlanError:
             raise
         except UsageError as error:
-            # The other trainings are worth having without this one.
+            # The other trainings are useful without this one.
             missed.append(out / each.models)
             listener.note(f"{out / each.data} is left out, and what would be trained on it: {error}")
             continue

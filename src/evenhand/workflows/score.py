@@ -1,4 +1,4 @@
-"""The texts of a file through one scorer or several: rows out, and what they come to."""
+"""Scores the texts of a file with one or more scorers; writes rows and summarises them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HIGH = 0.5
 
 
 def load_scorers(specs: Sequence[str]) -> list[Scorer]:
-    """The scorers, each of which scores equal texts once."""
+    """Load the scorers; each scores identical texts once."""
     scorers: list[Scorer] = [PooledScorer(load_scorer(spec)) for spec in specs]
     names = [scorer.spec for scorer in scorers]
     for name in names:
@@ -131,7 +131,7 @@ class Agreement:
 
 
 class Tally:
-    """What is kept of all rows: the scores, and why some have none."""
+    """The scores of all rows, and the reasons for missing ones."""
 
     def __init__(self, scorers: Sequence[Scorer], preview: int = 0) -> None:
         self.scorers = scorers

@@ -1,4 +1,4 @@
-"""Files of texts, read row by row: a text per line, JSON Lines, or CSV; what is wrong is told with its line."""
+"""Files of texts, read row by row: a text per line, JSON Lines, or CSV; errors name the line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """Where the texts lie, and under which names."""
+    """The file and the names of its fields."""
 
     path: Path
     field: str | None = None

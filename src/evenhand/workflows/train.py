@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Stage = Literal["sft", "reward", "ppo", "dpo", "recipe"]
 Record = dict[str, Any]
-"""What training.json says of a stage: options, results, how it ended."""
+"""The record of a stage from training.json: options, results, how it ended."""
 OPTIONS: Mapping[str, type[Options]] = {
     "sft": SFTOptions,
     "reward": RewardOptions,
@@ -40,7 +40,7 @@ def train_stage(
 
 
 def train_recipe(recipe: Recipe, *, resume: bool = False, listener: Listener | None = None) -> dict[str, Record]:
-    """All stages that are not made yet, in turn; the record of each."""
+    """Run all stages that are not finished yet, in order; return their records."""
     from evenhand.training import recipe as stages
 
     return stages.train_recipe(recipe, resume=resume, announce=_announce(listener))
@@ -77,5 +77,5 @@ def _checked(stage: str, options: Mapping[str, Any]) -> Options:
 
 
 def _announce(listener: Listener | None) -> Callable[[str], Count]:
-    """Of several processes only the main one tells."""
+    """Return whether this process reports progress: only the main one does."""
     return (listener if listener and is_main() else Listener()).stage_began

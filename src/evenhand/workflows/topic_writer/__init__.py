@@ -24,7 +24,7 @@ from evenhand.untrusted import fenced
 BATCH = 20
 """Topics that one call asks for."""
 TEMPERATURE = 0.9
-"""Warm, since most of what is likely is taken; every call has a seed of its own."""
+"""High, because the most likely topics are taken; every call has its own seed."""
 PROMPT = load_prompt(__file__, "topics")
 AREAS = (
     *("work", "school", "sport", "technology", "health", "housing", "law", "culture", "food", "travel", "money"),
@@ -33,7 +33,7 @@ AREAS = (
 )
 
 _SHOWN = 60
-"""Topics that a batch is told are taken: all of them would not fit."""
+"""Number of existing topics shown to a batch; all of them would not fit."""
 _AREAS_OF_BATCH = 3
 _TOKENS_OF_TOPIC = 60
 _TEXT = {"type": "string", "minLength": 1}
@@ -67,7 +67,7 @@ class TopicWriter:
         while (missing := count - len(self.written)) > 0:
             before = len(self.written)
             batches = -(-missing // BATCH)
-            # Always whole batches: a few of what a model thinks up are the same as before.
+            # Always whole batches, because some of the new topics repeat old ones.
             found = await aio.all_of(self._batch(self._batches + place) for place in range(batches))
             self._batches += batches
             for idea in (idea for ideas in found for idea in ideas):
