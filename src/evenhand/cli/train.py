@@ -66,8 +66,8 @@ _FORMER_PPO_FLAGS = tuple(
 def train() -> None:
     """Train a less biased model on preference pairs.
 
-    PAIRS is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model card;
-    use a trained policy as hf/FOLDER.
+    PAIRS is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model
+    card; use a trained policy as hf/FOLDER.
 
     \b
     Examples:
