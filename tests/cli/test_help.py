@@ -61,7 +61,7 @@ def test_every_command_shows_all_its_options_and_an_example(command: click.Comma
     out = command.get_help(click.Context(command, info_name="evenhand"))
 
     for param in command.params:
-        if isinstance(param, click.Option):
+        if isinstance(param, click.Option) and not param.hidden:
             assert param.opts[0] in out
             assert param.help
     assert "evenhand " in out.partition("Usage: ")[2].partition("\n")[2]

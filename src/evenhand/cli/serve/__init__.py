@@ -76,30 +76,30 @@ def serve(
     """
     if context.invoked_subcommand is not None:
         return None
-    order = ServeOptions(_config(file, route), host, port, file)
+    options = ServeOptions(_config(file, route), host, port, file)
     if only_check or workers > 1:
-        check(order)  # one message, not one per process
+        check(options)  # one message, not one per process
     if only_check:
-        click.echo(f"{file or 'The route'} is fine: {', '.join(order.config.routes)}.")
+        click.echo(f"{file or 'The route'} is fine: {', '.join(options.config.routes)}.")
         return 0
-    return 0 if _run(order, workers) else LOST
+    return 0 if _run(options, workers) else LOST
 
 
 serve.add_command(keys)
 serve.add_command(audit)
 
 
-def _run(order: ServeOptions, workers: int) -> bool:
+def _run(options: ServeOptions, workers: int) -> bool:
     def ready(address: str) -> None:
-        _greet(order.config, address)
+        _greet(options.config, address)
 
     if workers == 1:
         from evenhand.server.process.lifecycle import serve as serve_here
 
-        return aio.run(serve_here(order, ready))
+        return aio.run(serve_here(options, ready))
     from evenhand.server.process.workers import serve_with_workers
 
-    return serve_with_workers(order, workers, ready)
+    return serve_with_workers(options, workers, ready)
 
 
 def _config(file: Path | None, given: dict[str, Any]) -> ServeConfig:
