@@ -21,15 +21,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import torch
 
 from evenhand.models.base import ModelOptions, load_model
-from evenhand.models.hf import steps as hf_steps
+from evenhand.models.hf import decoding
 from evenhand.training import models
 from evenhand.training.options import PPOOptions
-from evenhand.training.rollout import Rollout, measured, roll_out
+from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
 from evenhand.types import Message, Params
 
 TRAINED_AT_ONCE = 16
 STEPS = 48
-possible = hf_steps.can_be_fixed
+supported = decoding.supports_static_cache
 
 
 def main() -> None:
@@ -49,16 +49,16 @@ def main() -> None:
     size = sum(each.nbytes for each in policy.parameters())
     prompts = [(Message("user", question(number)),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
 
-    def rolled(rows: int, longest: int) -> Rollout:
-        return roll_out(policy, chat, prompts[:rows], machine, longest=longest)
+    def rolled(rows: int, max_new_tokens: int) -> Rollout:
+        return roll_out(policy, chat, prompts[:rows], machine, max_new_tokens=max_new_tokens)
 
     if machine.device.startswith("cuda"):
-        for plans, recorded in ((True, False), (False, False), (False, True)):  # the last is how Evenhand has it
-            torch.backends.cuda.enable_cudnn_sdp(plans)
-            hf_steps.can_be_fixed = possible if recorded else never
+        for cudnn, graphs in ((True, False), (False, False), (False, True)):  # the last is how Evenhand has it
+            torch.backends.cuda.enable_cudnn_sdp(cudnn)
+            decoding.supports_static_cache = supported if graphs else never
             rolled(4, 4)
             seconds, _ = timed(lambda: rolled(chosen.rows[0], STEPS))
-            how = f"attention by cuDNN {'on' if plans else 'off'}, steps {'' if recorded else 'not '}recorded"
+            how = f"attention by cuDNN {'on' if cudnn else 'off'}, CUDA graphs {'on' if graphs else 'off'}"
             say(f"{how}: {1000 * seconds / STEPS:.1f} ms for each next token")
     for rows in chosen.rows:
         seconds, found = timed(lambda rows=rows: rolled(rows, chosen.answer))
@@ -99,7 +99,7 @@ def trained(policy: Any, rollout: Rollout, machine: models.Machine) -> tuple[flo
     """Seconds and tokens of updates with the same answers."""
 
     def update() -> None:
-        logprobs, _ = measured(policy, rollout, machine)
+        logprobs, _ = logprobs_and_entropies(policy, rollout, machine)
         (-(logprobs * rollout.answer).sum() / rollout.answer.sum()).backward()
 
     update()

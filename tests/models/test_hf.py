@@ -12,8 +12,8 @@ from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.hf import HFModel
-from evenhand.models.hf.steps import GrowingSteps
-from evenhand.models.hf.tuning import NAME, use_exact_head
+from evenhand.models.hf.decoding import DynamicDecoder
+from evenhand.models.hf.tuning import NAME, use_float32_head
 from evenhand.types import Message, Params
 from support.tiny import make_model
 
@@ -248,7 +248,7 @@ async def test_many_prompts_are_read_in_pieces_with_the_same_answers(
 ) -> None:
     params = Params(max_tokens=8)
     whole = await texts(model, params)
-    monkeypatch.setattr("evenhand.models.hf._READ_AT_ONCE", 1)
+    monkeypatch.setattr("evenhand.models.hf._PREFILL_TOKENS", 1)
     assert await texts(model, params) == whole
 
 
@@ -270,7 +270,7 @@ def test_grouped_attention_is_attention(model: HFModel) -> None:
             model.model.set_attn_implementation(implementation)
             positions = (mask.cumsum(-1) - 1).clamp(min=0)
             _, cache = model._forward(ids, mask, positions)
-            following = GrowingSteps(model.model, cache, mask, positions, room=64)
+            following = DynamicDecoder(model.model, cache, mask, positions, room=64)
             found.append(following.next(torch.tensor([[9], [4]])))
         model.model.set_attn_implementation(NAME)
     assert torch.allclose(*found, atol=1e-5)
@@ -314,7 +314,7 @@ def test_logits_of_small_weights_are_not_rounded(folder: Path) -> None:
     ids = torch.tensor([[5, 6, 7]])
     with torch.inference_mode():
         rounded = model(ids).logits
-        use_exact_head(model)
+        use_float32_head(model)
         exact = model(ids).logits
     assert (rounded.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
     assert torch.allclose(rounded.float(), exact, atol=0.05)

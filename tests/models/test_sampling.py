@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.models.hf.sampling import draw
+from evenhand.models.hf.sampling import sample
 from evenhand.types import Params
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")
@@ -25,7 +25,7 @@ def rows(params: Params, count: int) -> list[Row]:
 
 def drawn(params: Params, count: int = 2000) -> list[float]:
     """How often each token is drawn."""
-    tokens = draw(torch.tensor(CHANCES).log().repeat(count, 1), rows(params, count))
+    tokens = sample(torch.tensor(CHANCES).log().repeat(count, 1), rows(params, count))
     return [tokens.count(token) / count for token in range(4)]
 
 
@@ -52,7 +52,7 @@ def test_a_large_vocabulary_is_cut_as_if_it_were_sorted(top_p: float):
     for row in logits:
         chances, order = row.double().softmax(-1).sort(descending=True)
         kept = set(order[: int((chances.cumsum(-1) - chances < top_p).sum())].tolist())
-        assert set(draw(row.repeat(300, 1), rows(Params(temperature=1, top_p=top_p), 300))) <= kept
+        assert set(sample(row.repeat(300, 1), rows(Params(temperature=1, top_p=top_p), 300))) <= kept
 
 
 def test_what_is_drawn_does_not_depend_on_the_neighbours():
@@ -60,6 +60,6 @@ def test_what_is_drawn_does_not_depend_on_the_neighbours():
     logits = torch.randn(4, 3000, generator=torch.Generator().manual_seed(1))
     for seed in range(20):
         each = [Row(params, torch.Generator().manual_seed(seed)) for params in settings]
-        alone = [draw(logits[i : i + 1], [row])[0] for i, row in enumerate(each)]
-        together = draw(logits, [Row(params, torch.Generator().manual_seed(seed)) for params in settings])
+        alone = [sample(logits[i : i + 1], [row])[0] for i, row in enumerate(each)]
+        together = sample(logits, [Row(params, torch.Generator().manual_seed(seed)) for params in settings])
         assert together == alone

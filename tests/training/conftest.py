@@ -25,7 +25,7 @@ def rewarding(tmp_path_factory: pytest.TempPathFactory, tiny: str, pairs: Path) 
     from evenhand.training.reward import train_reward
 
     out = tmp_path_factory.mktemp("reward") / "model"
-    train_reward(RewardOptions(model=tiny, data=pairs, out=out, rate=3e-3, epochs=10, device="cpu"))
+    train_reward(RewardOptions(model=tiny, data=pairs, out=out, lr=3e-3, epochs=10, device="cpu"))
     return out
 
 

@@ -17,7 +17,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import losses, models  # noqa: E402 - they need torch
 from evenhand.training.chat import Chat  # noqa: E402
-from evenhand.training.dpo import DPO  # noqa: E402
+from evenhand.training.dpo import DPOTrainer  # noqa: E402
 from evenhand.training.losses import ranking_loss  # noqa: E402
 from support.toy_training import pinned_model  # noqa: E402
 
@@ -74,7 +74,7 @@ def settings(tmp_path: Path, **given: Any) -> dict[str, Any]:
 def test_our_dpo(policies: tuple[Any, Any, Chat], pairs: Path, tmp_path: Path):
     policy, reference, chat = policies
     options = DPOOptions(model="pinned", data=pairs, out=tmp_path / "out", beta=0.1)
-    work = DPO(options, policy, reference, chat, read_pairs(pairs / "pairs.train.jsonl")[:ROWS], HERE)
+    work = DPOTrainer(options, policy, reference, chat, read_pairs(pairs / "pairs.train.jsonl")[:ROWS], HERE)
 
     chosen, rejected = work.rewards(work.rows)
 

@@ -15,10 +15,10 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import gathered, train_ppo  # noqa: E402
+from evenhand.training.ppo import load_models, train_ppo  # noqa: E402
 from evenhand.training.rollout import (  # noqa: E402
     SAMPLES,
-    Samples,
+    SampleLog,
     roll_out,
 )
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
@@ -29,7 +29,7 @@ ASKED = (Message("user", "w1"),)
 
 
 def options(tiny: str, pairs: Path, reward: Path, out: Path, **changed: Any) -> PPOOptions:
-    settings: dict[str, Any] = {"rate": 1e-3, "batch": 4, "steps": 4, "max_new_tokens": 6}
+    settings: dict[str, Any] = {"lr": 1e-3, "batch": 4, "steps": 4, "max_new_tokens": 6}
     return PPOOptions(model=tiny, reward=str(reward), data=pairs, out=out, device="cpu", **{**settings, **changed})
 
 
@@ -72,18 +72,18 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(
 @pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
 def test_no_critic_is_loaded(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
     given = options(tiny, pairs, rewarding, tmp_path / "out", algorithm=algorithm, save_every=2)
-    cast, _ = gathered(given, HERE)
+    loaded, _ = load_models(given, HERE)
     with pytest.raises(Interruption):
         train_ppo(given, observe=interrupt_after(2))
 
-    assert cast.critic is None
+    assert loaded.critic is None
     _, tensors = checkpoints.newest(tmp_path / "out") or (0, {})
     assert tensors
     assert not [name for name in tensors if "critic" in name]
 
 
 def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    given = {"algorithm": "rloo", "answers": 3, "steps": 1, "no_end_penalty": 0, "temperature": 3.0}
+    given = {"algorithm": "rloo", "answers": 3, "steps": 1, "missing_eos_penalty": 0, "temperature": 3.0}
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **given))
 
     line = read_metrics(tmp_path / "out")[0]
@@ -96,7 +96,7 @@ def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewar
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
 
     whole, parts = (read_metrics(tmp_path / name) for name in ("whole", "parts"))
-    for name in ("policy_loss", "clip_fraction", "gradient"):
+    for name in ("policy_loss", "clip_fraction", "grad_norm"):
         expected = [line[name] for line in whole]
         assert [line[name] for line in parts] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
@@ -105,9 +105,9 @@ def test_without_a_temperature_an_answer_is_the_likeliest(tiny: str):
     policy = models.load_causal(tiny, HERE, trained=True)
     chat = models.load_chat(tiny, policy)
 
-    rollout = roll_out(policy, chat, [ASKED] * 2, HERE, longest=4, temperature=0)
+    rollout = roll_out(policy, chat, [ASKED] * 2, HERE, max_new_tokens=4, temperature=0)
 
-    opening = list(chat.opening(ASKED, 4))
+    opening = list(chat.encode_prompt(ASKED, 4))
     expected: list[int] = []
     while len(expected) < rollout.answer[0].sum():
         expected.append(int(policy(torch.tensor([opening + expected])).logits[0, -1].argmax()))
@@ -124,7 +124,7 @@ def test_samples_are_kept_with_checkpoints_and_at_the_end(tiny: str, pairs: Path
 
 
 def test_samples_show_what_went_beyond_the_limit(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    settings = {"kl_limit": 0.05, "rate": 3e-3, "steps": 30, "batch": 16}
+    settings = {"kl_limit": 0.05, "lr": 3e-3, "steps": 30, "batch": 16}
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     done = len(read_metrics(tmp_path / "out"))
@@ -132,11 +132,11 @@ def test_samples_show_what_went_beyond_the_limit(tiny: str, pairs: Path, rewardi
 
 
 def test_a_line_that_was_cut_short_goes(tmp_path: Path):
-    Samples(tmp_path).write(1, [ASKED], ["é one"], [0.5], [0.0])
+    SampleLog(tmp_path).write(1, [ASKED], ["é one"], [0.5], [0.0])
     with (tmp_path / SAMPLES).open("a") as file:
         file.write('{"step": 2, "pro')
 
-    Samples(tmp_path).write(3, [ASKED], ["three"], [0.5], [0.0])
+    SampleLog(tmp_path).write(3, [ASKED], ["three"], [0.5], [0.0])
 
     assert [(row["step"], row["answer"]) for row in read_samples(tmp_path)] == [(1, "é one"), (3, "three")]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, UsageError
-from evenhand.training.chat import Chat, fitted, prepared
+from evenhand.training.chat import Chat, prepare_tokenizer, truncated
 from evenhand.types import Message
 from support.tiny import TEMPLATE, make_model
 
@@ -23,7 +23,7 @@ def tokenizer(folder: Path, template: str | None = TEMPLATE) -> Any:
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory: pytest.TempPathFactory) -> Chat:
-    return Chat(prepared(tokenizer(tmp_path_factory.mktemp("tiny")), "tiny"), frozenset({1}))
+    return Chat(prepare_tokenizer(tokenizer(tmp_path_factory.mktemp("tiny")), "tiny"), frozenset({1}))
 
 
 def words(chat: Chat, tokens: tuple[int, ...]) -> list[str]:
@@ -40,14 +40,14 @@ def test_an_answer_is_what_the_template_adds_up_to_its_end(chat: Chat):
 
 def test_what_a_template_adds_after_the_end_is_left_out(tmp_path: Path):
     trailing = TEMPLATE.replace("<end> {% endfor %}", "<end> w0 {% endfor %}")
-    chat = Chat(prepared(tokenizer(tmp_path, trailing), "tiny"), frozenset({1}))
+    chat = Chat(prepare_tokenizer(tokenizer(tmp_path, trailing), "tiny"), frozenset({1}))
 
     assert words(chat, chat.encode(QUESTION, "sun").answer) == ["sun", "<end>"]
 
 
 def test_a_template_without_an_end_gets_one(tmp_path: Path):
     endless = TEMPLATE.replace("<end> {% endfor %}", "{% endfor %}")
-    chat = Chat(prepared(tokenizer(tmp_path, endless), "tiny"), frozenset({1}))
+    chat = Chat(prepare_tokenizer(tokenizer(tmp_path, endless), "tiny"), frozenset({1}))
 
     assert words(chat, chat.encode(QUESTION, "sun").answer) == ["sun", "<end>"]
 
@@ -57,21 +57,21 @@ def test_a_template_without_an_end_gets_one(tmp_path: Path):
     [(6, (1, 2, 3), (4, 5)), (5, (1, 2, 3), (4, 5)), (4, (2, 3), (4, 5)), (2, (), (4, 5)), (1, (), (5,))],
 )
 def test_it_is_cut_from_the_left_and_never_at_the_end(longest: int, prompt: tuple[int, ...], answer: tuple[int, ...]):
-    cut = fitted((1, 2, 3), (4, 5), longest)
+    cut = truncated((1, 2, 3), (4, 5), longest)
 
     assert (cut.prompt, cut.answer) == (prompt, answer)
 
 
 def test_an_opening_leaves_room_for_the_answer(chat: Chat):
-    short = Chat(chat.tokenizer, chat.ends, max_length=7)
+    short = Chat(chat.tokenizer, chat.eos_ids, max_length=7)
 
-    assert words(chat, short.opening(QUESTION, 4)) == ["dog", "<end>", "<assistant>"]
+    assert words(chat, short.encode_prompt(QUESTION, 4)) == ["dog", "<end>", "<assistant>"]
 
 
 def test_rows_are_padded_on_the_right_and_only_answers_are_marked(chat: Chat):
-    rows = [fitted((5,), (6, 1), 9), fitted((5, 7), (8, 9, 1), 9)]
+    rows = [truncated((5,), (6, 1), 9), truncated((5, 7), (8, 9, 1), 9)]
 
-    batch = chat.padded(rows, "cpu")
+    batch = chat.pad(rows, "cpu")
 
     assert batch.ids.tolist() == [[5, 6, 1, 0, 0], [5, 7, 8, 9, 1]]
     assert batch.mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
@@ -84,10 +84,10 @@ def test_what_pads_never_ends_a_turn(chat: Chat):
 
 
 def test_a_padding_token_can_be_named(tmp_path: Path):
-    assert prepared(tokenizer(tmp_path), "tiny", pad="w7").pad_token == "w7"
+    assert prepare_tokenizer(tokenizer(tmp_path), "tiny", pad="w7").pad_token == "w7"
     for wrong in ("<end>", "absent"):
         with pytest.raises(UsageError, match="cannot pad tiny"):
-            prepared(tokenizer(tmp_path), "tiny", pad=wrong)
+            prepare_tokenizer(tokenizer(tmp_path), "tiny", pad=wrong)
 
 
 def test_no_padding_token_is_one_sentence(tmp_path: Path):
@@ -95,28 +95,28 @@ def test_no_padding_token_is_one_sentence(tmp_path: Path):
     bare.unk_token = None
     bare.pad_token = "<end>"
     with pytest.raises(UsageError, match=r"no padding token.*--pad-token"):
-        prepared(bare, "tiny")
+        prepare_tokenizer(bare, "tiny")
 
 
 def test_no_chat_template_is_one_sentence(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no chat template.*--chat-template FILE"):
-        prepared(tokenizer(tmp_path, None), "tiny")
+        prepare_tokenizer(tokenizer(tmp_path, None), "tiny")
 
 
 def test_a_template_can_be_given(tmp_path: Path):
     base = tokenizer(tmp_path, None)
     (tmp_path / "chat.jinja").write_text(TEMPLATE)
 
-    assert prepared(base, "tiny", template=tmp_path / "chat.jinja").chat_template == TEMPLATE
+    assert prepare_tokenizer(base, "tiny", template=tmp_path / "chat.jinja").chat_template == TEMPLATE
     with pytest.raises(DataError, match="cannot be read"):
-        prepared(base, "tiny", template=tmp_path / "absent.jinja")
+        prepare_tokenizer(base, "tiny", template=tmp_path / "absent.jinja")
 
 
 def test_a_template_that_hides_where_answers_begin_is_refused(tmp_path: Path):
     odd = "{% if add_generation_prompt %}w1 {% endif %}" + TEMPLATE
-    chat = Chat(prepared(tokenizer(tmp_path, odd), "tiny"), frozenset({1}))
+    chat = Chat(prepare_tokenizer(tokenizer(tmp_path, odd), "tiny"), frozenset({1}))
 
-    with pytest.raises(UsageError, match="cannot be told from prompts"):
+    with pytest.raises(UsageError, match="cannot be separated"):
         chat.encode(QUESTION, "sun")
 
 

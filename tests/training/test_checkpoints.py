@@ -69,10 +69,10 @@ def test_an_interrupted_save_leaves_the_last_whole_one(tmp_path: Path, monkeypat
 
 
 def test_the_learning_rate_rises_and_falls():
-    shares = [Schedule(10, warm_up=0.2).share(step) for step in range(10)]
+    shares = [Schedule(10, warmup=0.2).factor(step) for step in range(10)]
 
     assert shares == pytest.approx([0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert Schedule(10, warm_up=0.2, falls=False).share(9) == 1
+    assert Schedule(10, warmup=0.2, decays=False).factor(9) == 1
 
 
 def options(out: Path, **changed: Any) -> SFTOptions:
@@ -80,7 +80,7 @@ def options(out: Path, **changed: Any) -> SFTOptions:
 
 
 def begin(given: SFTOptions, *, resume: bool, sums: dict[str, str] | None = None) -> bool:
-    return stage.begin("sft", given, sums or {"a": "1"}, resume=resume)
+    return stage.open_folder("sft", given, sums or {"a": "1"}, resume=resume)
 
 
 def test_a_training_is_begun_once_and_then_resumed(tmp_path: Path):
@@ -91,7 +91,7 @@ def test_a_training_is_begun_once_and_then_resumed(tmp_path: Path):
     with pytest.raises(PlanError, match="go on with --resume"):
         begin(options(out), resume=False)
     assert not begin(options(out), resume=True)
-    stage.finish(out, "done", {}, {})
+    stage.finish_folder(out, "done", {}, {})
     assert begin(options(out), resume=True)
     assert checkpoints.newest(out) is None
 
@@ -99,19 +99,19 @@ def test_a_training_is_begun_once_and_then_resumed(tmp_path: Path):
 def test_a_training_that_has_nothing_to_lose_is_begun_anew(tmp_path: Path):
     begin(options(tmp_path / "out"), resume=False)
 
-    assert not begin(options(tmp_path / "out", rate=1.0), resume=False)
-    assert stage.read(tmp_path / "out")["options"]["rate"] == 1.0
+    assert not begin(options(tmp_path / "out", lr=1.0), resume=False)
+    assert stage.read_record(tmp_path / "out")["options"]["lr"] == 1.0
 
 
 def test_it_is_resumed_only_as_it_was_begun(tmp_path: Path):
     begin(options(tmp_path), resume=False)
 
-    with pytest.raises(PlanError, match=r"began with rate = 2e-05, not 1\.0"):
-        begin(options(tmp_path, rate=1.0), resume=True)
+    with pytest.raises(PlanError, match=r"began with lr = 2e-05, not 1\.0"):
+        begin(options(tmp_path, lr=1.0), resume=True)
     with pytest.raises(PlanError, match="data has changed"):
         begin(options(tmp_path), resume=True, sums={"a": "2"})
     with pytest.raises(PlanError, match="a training of sft, not ppo"):
-        stage.begin("ppo", options(tmp_path), {"a": "1"}, resume=True)
+        stage.open_folder("ppo", options(tmp_path), {"a": "1"}, resume=True)
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path):

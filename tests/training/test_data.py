@@ -40,10 +40,10 @@ def test_prompts_are_read_once_from_either_kind(tmp_path: Path):
 def test_a_folder_names_its_splits(tmp_path: Path):
     train, test = (written(tmp_path / f"pairs.{split}.jsonl", PAIR) for split in ("train", "test"))
 
-    assert data.files(tmp_path, "pairs") == data.Files(train, test)
-    assert list(data.files(train, "pairs").sums()) == ["pairs.train.jsonl"]
+    assert data.find_files(tmp_path, "pairs") == data.Files(train, test)
+    assert list(data.find_files(train, "pairs").sums()) == ["pairs.train.jsonl"]
     with pytest.raises(DataError, match=r"no sft.train.jsonl here.*evenhand pairs RUN"):
-        data.files(tmp_path, "sft")
+        data.find_files(tmp_path, "sft")
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_folder_names_its_splits(tmp_path: Path):
     [
         ({"prompt": [USER], "chosen": [GOOD]}, "line 2: .*rejected is missing"),
         ({"prompt": [USER], "chosen": [GOOD], "rejected": []}, "rejected is missing"),
-        ({**PAIR, "rejected": [GOOD]}, "nothing to prefer"),
-        ({**PAIR, "chosen": [USER]}, "one message of the assistant"),
+        ({**PAIR, "rejected": [GOOD]}, "answers of this pair are the same"),
+        ({**PAIR, "chosen": [USER]}, "one assistant message"),
         ({**PAIR, "chosen": [{"role": "assistant", "content": " "}]}, "not empty"),
-        ({**PAIR, "prompt": "text"}, "not a list of objects"),
-        ({**PAIR, "prompt": [{"role": "robot", "content": "x"}]}, "not a list of objects"),
-        ([1], "not an object with fields"),
+        ({**PAIR, "prompt": "text"}, "must be a list of objects"),
+        ({**PAIR, "prompt": [{"role": "robot", "content": "x"}]}, "must be a list of objects"),
+        ([1], "not an object"),
     ],
 )
 def test_a_wrong_pair_is_told_with_its_line(tmp_path: Path, row: Any, message: str):
@@ -71,7 +71,7 @@ def test_a_wrong_example_is_told(tmp_path: Path):
 
 
 def test_an_empty_or_missing_file_is_one_sentence(tmp_path: Path):
-    with pytest.raises(DataError, match="holds no pairs; a topic gives some only where"):
+    with pytest.raises(DataError, match="holds no pairs; a topic gives pairs only if"):
         data.read_pairs(written(tmp_path / "pairs.jsonl"))
     with pytest.raises(DataError, match="no such file"):
         data.read_pairs(tmp_path / "absent.jsonl")

@@ -22,13 +22,13 @@ HERE = models.Machine("cpu", "float32")
 
 
 def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> DPOOptions:
-    settings: dict[str, Any] = {"rate": 1e-3, "steps": 4, **changed}
+    settings: dict[str, Any] = {"lr": 1e-3, "steps": 4, **changed}
     return DPOOptions(model=tiny, data=pairs, out=out, device="cpu", **settings)
 
 
-@pytest.mark.parametrize(("lora", "rate"), [(None, 3e-3), (8, 1e-2)])
-def test_held_out_pairs_are_told_apart(tiny: str, pairs: Path, tmp_path: Path, lora: int | None, rate: float):
-    settings = {"lora": lora, "rate": rate, "steps": 40}
+@pytest.mark.parametrize(("lora", "lr"), [(None, 3e-3), (8, 1e-2)])
+def test_held_out_pairs_are_told_apart(tiny: str, pairs: Path, tmp_path: Path, lora: int | None, lr: float):
+    settings = {"lora": lora, "lr": lr, "steps": 40}
     results = train_dpo(options(tiny, pairs, tmp_path / "out", **settings))["results"]
 
     assert results["held_out_accuracy"] >= 0.95
@@ -79,7 +79,7 @@ def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, tmp_p
     train_dpo(options(tiny, pairs, tmp_path / "parts", steps=2, micro_batch=5))
 
     whole, parts = (read_metrics(tmp_path / name) for name in ("whole", "parts"))
-    for name in ("loss", "margin", "accuracy", "gradient"):
+    for name in ("loss", "margin", "accuracy", "grad_norm"):
         expected = [line[name] for line in whole]
         assert [line[name] for line in parts] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 

@@ -1,4 +1,4 @@
-"""Layers that are computed again for their gradients instead of kept."""
+"""Gradient checkpointing: layers are recomputed in the backward pass."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from support.toy_training import assert_same  # noqa: E402
 def test_the_result_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path, lora: int | None):
     for again in (False, True):
         out = tmp_path / str(again)
-        shared: dict[str, Any] = {"device": "cpu", "steps": 3, "rate": 1e-3, "lora": lora}
+        shared: dict[str, Any] = {"device": "cpu", "steps": 3, "lr": 1e-3, "lora": lora}
         train_sft(SFTOptions(model=tiny, data=pairs, out=out, gradient_checkpointing=again, **shared))
 
     assert_same(tmp_path / "False", tmp_path / "True")
@@ -28,7 +28,7 @@ def test_the_result_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Pa
 
 def test_layers_are_computed_twice_with_gradients_and_once_without(tiny: str):
     model = models.load_causal(tiny, models.Machine("cpu", "float32"), trained=True)
-    models.compute_again(model)
+    models.enable_gradient_checkpointing(model)
     passes: list[object] = []
 
     def begins(module: object, given: object) -> None:
@@ -44,5 +44,5 @@ def test_layers_are_computed_twice_with_gradients_and_once_without(tiny: str):
 
 
 def test_a_model_without_layers_is_refused():
-    with pytest.raises(UsageError, match="no layers that can be computed again"):
-        models.compute_again(torch.nn.Linear(2, 2))
+    with pytest.raises(UsageError, match="no layers that can be recomputed"):
+        models.enable_gradient_checkpointing(torch.nn.Linear(2, 2))

@@ -25,7 +25,7 @@ from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
 from support.toy_training import Interruption, interrupt_after, numbers, tensors_of  # noqa: E402
 
-STEPS: dict[str, Any] = {"steps": 3, "rate": 1e-3, "batch": 5, "micro_batch": 2}
+STEPS: dict[str, Any] = {"steps": 3, "lr": 1e-3, "batch": 5, "micro_batch": 2}
 """A batch that does not go round, in pieces of which one process has more than the other."""
 
 
@@ -54,7 +54,7 @@ def assert_close(one: Path, other: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("config", ["several_gpus", "fsdp"])
 def test_a_recipe_by_two_processes_is_that_by_one(tiny: str, pairs: Path, tmp_path: Path, config: str):
-    own = {"ppo": {"max_new_tokens": 4, "passes": 2}, "sft": {}, "reward": {}}
+    own = {"ppo": {"max_new_tokens": 4, "ppo_epochs": 2}, "sft": {}, "reward": {}}
     own = {stage: {**STEPS, **options} for stage, options in own.items()}
     recipe = Recipe(tiny, pairs, tmp_path / "one", {"device": "cpu"}, own)
     train_recipe(recipe, resume=False, announce=lambda _: nobody)
@@ -120,11 +120,11 @@ def test_every_row_is_computed_once_in_as_many_passes(size: int, count: int):
     teams = [Team(rank, size) for rank in range(size)]
     batch = list(range(count))
 
-    pieces = [list(team.parts(batch, 2)) for team in teams]
+    pieces = [list(team.micro_batches(batch, 2)) for team in teams]
     assert sorted(row for each in pieces for piece, weight in each for row in piece if weight) == batch
     assert len({len(each) for each in pieces}) == 1
 
-    rows = [team.rows(count) for team in teams]
+    rows = [team.own_rows(count) for team in teams]
     assert len({len(each) for each in rows}) == 1
     assert [row for turn in zip(*rows, strict=True) for row in turn][:count] == batch
 
@@ -145,14 +145,14 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
         monkeypatch.setenv(name, value)
 
     with pytest.raises(UsageError, match=sentence):
-        parallel.joined(device)
+        parallel.join_team(device)
 
 
 def test_one_process_of_a_launcher_is_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
 
-    assert parallel.joined("cpu") == Team()
+    assert parallel.join_team("cpu") == Team()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,9 +14,9 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import gathered, train_ppo  # noqa: E402
+from evenhand.training.ppo import load_models, train_ppo  # noqa: E402
 from evenhand.training.reward import RewardModel  # noqa: E402
-from evenhand.training.rollout import measured, roll_out  # noqa: E402
+from evenhand.training.rollout import logprobs_and_entropies, roll_out  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
@@ -34,7 +34,7 @@ def liking_sun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options(tiny: str, pairs: Path, reward: Path, out: Path, **changed: Any) -> PPOOptions:
-    settings: dict[str, Any] = {"rate": 1e-3, "critic_rate": 1e-2, "batch": 16, "steps": 4, "max_new_tokens": 6}
+    settings: dict[str, Any] = {"lr": 1e-3, "critic_lr": 1e-2, "batch": 16, "steps": 4, "max_new_tokens": 6}
     return PPOOptions(model=tiny, reward=str(reward), data=pairs, out=out, device="cpu", **{**settings, **changed})
 
 
@@ -43,11 +43,11 @@ def column(folder: Path, name: str) -> list[float]:
 
 
 @pytest.mark.usefixtures("liking_sun")
-@pytest.mark.parametrize(("lora", "rate"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
+@pytest.mark.parametrize(("lora", "lr"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
 def test_a_toy_reward_rises_significantly(
-    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, rate: float
+    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
 ):
-    settings = {"lora": lora, "rate": rate, "steps": 64, "batch": 32}
+    settings = {"lora": lora, "lr": lr, "steps": 64, "batch": 32}
     record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     rewards = column(tmp_path / "out", "reward")
@@ -62,7 +62,17 @@ def test_everything_is_logged_and_the_first_kl_is_nothing(tiny: str, pairs: Path
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", steps=2))
 
     first, second = read_metrics(tmp_path / "out")
-    wanted = {"reward", "kl", "entropy", "clip_fraction", "no_end", "length", "values", "policy_loss", "value_loss"}
+    wanted = {
+        "reward",
+        "kl",
+        "entropy",
+        "clip_fraction",
+        "missing_eos",
+        "length",
+        "values",
+        "policy_loss",
+        "value_loss",
+    }
     assert wanted <= first.keys()
     assert first["kl"] == pytest.approx(0, abs=1e-5)
     assert second["kl"] != 0
@@ -88,7 +98,7 @@ def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewar
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2))
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, micro_batch=5))
 
-    for name in ("policy_loss", "value_loss", "clip_fraction", "gradient"):
+    for name in ("policy_loss", "value_loss", "clip_fraction", "grad_norm"):
         assert column(tmp_path / "parts", name) == pytest.approx(column(tmp_path / "whole", name), rel=1e-3, abs=1e-4)
 
 
@@ -105,15 +115,15 @@ def test_bfloat16_is_computed_and_saved(tiny: str, pairs: Path, rewarding: Path,
 def test_whatever_is_trained_is_float32(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
     for lora in (None, 4):
         given = options(tiny, pairs, rewarding, tmp_path, dtype="bfloat16", lora=lora)
-        cast, _ = gathered(given, models.machine(given.device, given.dtype))
+        loaded, _ = load_models(given, models.machine(given.device, given.dtype))
 
-        moving = [*models.trainable(cast.actor).values(), *models.trainable(cast.critic).values()]
+        moving = [*models.trainable(loaded.actor).values(), *models.trainable(loaded.critic).values()]
         assert {weight.dtype for weight in moving} == {torch.float32}
-        assert not models.trainable(cast.reward.model)
+        assert not models.trainable(loaded.reward.model)
 
 
 def test_it_stops_at_the_limit_of_the_kl(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    settings = {"kl_limit": 0.05, "rate": 3e-3, "steps": 30}
+    settings = {"kl_limit": 0.05, "lr": 3e-3, "steps": 30}
     record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     assert record["finished"]
@@ -133,7 +143,7 @@ def test_a_reward_that_is_not_a_number_stops_and_keeps_the_last_checkpoint(
         return [float("nan") if calls == 3 else 1.0 for _ in answers]
 
     monkeypatch.setattr(RewardModel, "score", score)
-    with pytest.raises(UsageError, match=r"stopped at step 3: .*no number.*checkpoint of step 2 is kept"):
+    with pytest.raises(UsageError, match=r"stopped at step 3: .*not a number.*checkpoint of step 2 is kept"):
         train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", save_every=1))
 
     found = checkpoints.newest(tmp_path / "out")
@@ -146,7 +156,7 @@ def test_answers_have_ends_and_a_mask(tiny: str):
     chat = models.load_chat(tiny, policy)
     torch.manual_seed(0)
 
-    rollout = roll_out(policy, chat, PROMPTS * 20, HERE, longest=6)
+    rollout = roll_out(policy, chat, PROMPTS * 20, HERE, max_new_tokens=6)
 
     assert {True, False} == set(rollout.ended)
     for row, kept, ended, text in zip(
@@ -162,11 +172,11 @@ def test_log_probabilities_do_not_depend_on_padding(tiny: str):
     policy = models.load_causal(tiny, HERE, trained=True)
     chat = models.load_chat(tiny, policy)
     torch.manual_seed(1)
-    rollout = roll_out(policy, chat, PROMPTS, HERE, longest=5)
+    rollout = roll_out(policy, chat, PROMPTS, HERE, max_new_tokens=5)
 
-    logprobs, _ = measured(policy, rollout, HERE)
+    logprobs, _ = logprobs_and_entropies(policy, rollout, HERE)
 
-    opening = list(chat.opening(PROMPTS[0], 5))
+    opening = list(chat.encode_prompt(PROMPTS[0], 5))
     answer = rollout.tokens[0, : int(rollout.answer[0].sum())].tolist()
     alone = policy(torch.tensor([opening + answer])).logits[0].log_softmax(-1)
     expected = [alone[len(opening) - 1 + i, token].item() for i, token in enumerate(answer)]

@@ -98,7 +98,7 @@ def test_the_last_stage_may_be_a_relative_of_ppo(shell: Shell, tiny: str, pairs:
         (("--set", "ppo.algorithm=best"), "algorithm must be one of ppo, rloo, grpo, remax, not 'best'"),
         (("--set", "sft.model=other"), "should be STAGE.OPTION=VALUE"),
         (("--set", "ppo.reward=other"), "should be STAGE.OPTION=VALUE"),
-        (("--set", "ppo.rate=1e-5", "--algorithm", "dpo"), "A recipe by dpo has no stage ppo; it has sft, dpo."),
+        (("--set", "ppo.lr=1e-5", "--algorithm", "dpo"), "A recipe by dpo has no stage ppo; it has sft, dpo."),
         (("--judge", "fake/x"), "add --evaluate"),
         (("--evaluate",), "pairs.json"),
         (("--evaluate", "--bbq", "absent"), "absent"),

@@ -20,7 +20,7 @@ from support.toy_training import pinned_model
 PINNED: dict[str, dict[str, list[float]]] = {
     "sft": {
         "loss": [4.32287, 4.70001, 4.5969],
-        "gradient": [6.87918, 7.93694, 6.12381],
+        "grad_norm": [6.87918, 7.93694, 6.12381],
     },
     "reward": {
         "loss": [0.456829, 0.701664, 0.454495],
@@ -39,30 +39,30 @@ PINNED: dict[str, dict[str, list[float]]] = {
         "reward": [0.867288, 0.635667, 0.724364],
         "kl": [0.0, 0.231161, 0.310262],
         "policy_loss": [-0.0799947, -0.0791894, -0.0967748],
-        "gradient": [1.49635, 1.83858, 2.54141],
+        "grad_norm": [1.49635, 1.83858, 2.54141],
     },
     "grpo": {
         "reward": [0.867288, 0.749243, 0.439333],
         "kl": [0.0, 0.147751, 0.47546],
         "policy_loss": [-0.021123, -0.0847269, -0.0720846],
-        "gradient": [1.0104, 1.40773, 1.48534],
+        "grad_norm": [1.0104, 1.40773, 1.48534],
     },
     "remax": {
         "reward": [0.922219, 0.184353, 1.32405],
         "kl": [0.0, 0.266639, 0.781284],
         "policy_loss": [-0.713226, 0.393037, -0.550001],
-        "gradient": [3.45597, 3.71596, 3.32496],
+        "grad_norm": [3.45597, 3.71596, 3.32496],
     },
     "dpo": {
         "loss": [0.693147, 0.67354, 0.658134],
         "margin": [0.0, 0.0399305, 0.0726673],
-        "gradient": [1.60066, 1.81623, 1.67784],
+        "grad_norm": [1.60066, 1.81623, 1.67784],
     },
 }
 
 
 def test_the_reference_run(pairs: Path, tmp_path: Path):
-    shared: dict[str, Any] = {"data": pairs, "steps": 3, "batch": 8, "rate": 1e-3, "device": "cpu"}
+    shared: dict[str, Any] = {"data": pairs, "steps": 3, "batch": 8, "lr": 1e-3, "device": "cpu"}
     sft, reward = str(tmp_path / "sft"), str(tmp_path / "reward")
     train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
     train_reward(RewardOptions(model=sft, out=Path(reward), **shared))

@@ -22,7 +22,7 @@ QUESTION = (Message("user", "w1 w2"),)
 
 
 def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> RewardOptions:
-    settings: dict[str, Any] = {"rate": 3e-3, "device": "cpu", **changed}
+    settings: dict[str, Any] = {"lr": 3e-3, "device": "cpu", **changed}
     return RewardOptions(model=tiny, data=pairs, out=out, **settings)
 
 
@@ -32,7 +32,7 @@ def model(rewarding: Path) -> RewardModel:
 
 
 def test_separable_pairs_are_told_apart_on_held_out_topics(rewarding: Path):
-    results = stage.read(rewarding)["results"]
+    results = stage.read_record(rewarding)["results"]
 
     assert results["held_out_pairs"] == 40
     assert results["held_out_accuracy"] >= 0.95
@@ -41,7 +41,7 @@ def test_separable_pairs_are_told_apart_on_held_out_topics(rewarding: Path):
 
 
 def test_with_adapters_too(tiny: str, pairs: Path, tmp_path: Path):
-    record = train_reward(options(tiny, pairs, tmp_path / "out", lora=8, rate=1e-2, epochs=10))
+    record = train_reward(options(tiny, pairs, tmp_path / "out", lora=8, lr=1e-2, epochs=10))
 
     assert record["results"]["held_out_accuracy"] >= 0.95
     assert not (tmp_path / "out" / models.ADAPTER).exists()

@@ -20,7 +20,7 @@ from support.toy_training import Interruption, assert_same, interrupt_after, num
 
 
 def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> SFTOptions:
-    settings: dict[str, Any] = {"rate": 3e-3, "steps": 6, "save_every": 2, "device": "cpu", **changed}
+    settings: dict[str, Any] = {"lr": 3e-3, "steps": 6, "save_every": 2, "device": "cpu", **changed}
     return SFTOptions(model=tiny, data=pairs, out=out, **settings)
 
 
@@ -53,7 +53,7 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(tiny: str, pairs: Path,
 
     with pytest.raises(Interruption):  # one step after the checkpoint of step 2
         train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), observe=interrupt_after(3))
-    assert not stage.read(tmp_path / "parts")["finished"]
+    assert not stage.read_record(tmp_path / "parts")["finished"]
     train_sft(options(tiny, pairs, tmp_path / "parts", lora=lora), resume=True)
 
     assert_same(tmp_path / "whole", tmp_path / "parts")
@@ -93,7 +93,7 @@ def test_tensorboard_gets_what_the_metrics_have(tiny: str, pairs: Path, tmp_path
     train_sft(options(tiny, pairs, tmp_path / "out", steps=2))
 
     (events,) = (tmp_path / "out" / "tensorboard").iterdir()
-    assert b"gradient" in events.read_bytes()
+    assert b"grad_norm" in events.read_bytes()
 
 
 def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, tmp_path: Path):
@@ -114,7 +114,7 @@ def test_the_card_names_base_data_options_and_results(tiny: str, pairs: Path, tm
     train_sft(options(tiny, pairs, tmp_path / "out", steps=1))
 
     card = (tmp_path / "out" / "README.md").read_text()
-    for part in (f"base_model: {tiny}", "sft.train.jsonl", "| rate | 0.003 |", "held_out_loss", "torch", "## Limits"):
+    for part in (f"base_model: {tiny}", "sft.train.jsonl", "| lr | 0.003 |", "held_out_loss", "torch", "## Limits"):
         assert part in card
 
 
@@ -146,12 +146,12 @@ def test_a_model_that_is_not_there_is_one_sentence(pairs: Path, tmp_path: Path):
 
 def test_a_loss_that_is_not_a_number_keeps_the_last_checkpoint(tiny: str, pairs: Path, tmp_path: Path):
     with pytest.raises(UsageError, match=r"stopped at step \d+: The gradient is not a number.*step \d+ is kept"):
-        train_sft(options(tiny, pairs, tmp_path / "out", rate=1e30, save_every=1, steps=50))
+        train_sft(options(tiny, pairs, tmp_path / "out", lr=1e30, save_every=1, steps=50))
 
     assert checkpoints.newest(tmp_path / "out") is not None
 
 
 def test_options_that_make_no_sense_are_refused(tiny: str, pairs: Path, tmp_path: Path):
-    for changed in ({"batch": 0}, {"epochs": -1}, {"rate": 0.0}, {"keep_adapter": True}):
+    for changed in ({"batch": 0}, {"epochs": -1}, {"lr": 0.0}, {"keep_adapter": True}):
         with pytest.raises(UsageError):
             options(tiny, pairs, tmp_path, **changed)

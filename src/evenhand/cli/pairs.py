@@ -1,4 +1,4 @@
-"""`evenhand pairs`: preference data for training, from stored debates."""
+"""`evenhand pairs`: makes preference data for training from stored debates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evenhand.training.pairs import POLICIES, PairOptions
 _BARS = " ▁▂▃▄▅▆▇█"
 _DROPPED = {
     "unscored": "had no score",
-    "leaked": "held text of BBQ",
-    "too_short": "said nothing",
-    "duplicates": "had been said before",
+    "leaked": "contained text of BBQ",
+    "too_short": "were too short",
+    "duplicates": "were repetitions",
 }
 _DEFAULTS = PairOptions()
 _UNEQUAL = 1.25
-"""How many times as long one side may be before it is told."""
+"""Warn if one side is on average this many times as long as the other."""
 
 
 @click.command()
@@ -32,25 +32,36 @@ _UNEQUAL = 1.25
     type=click.Choice(list(POLICIES)),
     default=_DEFAULTS.policy,
     show_default=True,
-    help="Every low with every high statement of a topic, the extremes, or each role's last with its first.",
+    help="Pair all low with all high statements of a topic, the two extremes, or each role's last with its first.",
 )
 @click.option(
-    "--threshold", default=str(_DEFAULTS.threshold), show_default=True, help="High bias is above; a number or median."
+    "--threshold",
+    default=str(_DEFAULTS.threshold),
+    show_default=True,
+    help="Scores above it are high bias: a number, or median.",
 )
-@click.option("--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Least difference in a pair.")
-@click.option("--length-ratio", type=float, help="Most words of one answer for each word of the other (default any).")
-@click.option("--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Most pairs of a topic.")
-@click.option("--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Topics held out.")
-@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Draws the topics held out.")
-@click.option("--data", type=click.Path(path_type=Path), help="The folder that holds BBQ, for the leak check.")
+@click.option(
+    "--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Minimum score difference of a pair."
+)
+@click.option("--length-ratio", type=float, help="Maximum ratio of the answers' lengths in words (default any).")
+@click.option(
+    "--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Maximum number of pairs per topic."
+)
+@click.option(
+    "--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Share of topics held out."
+)
+@click.option(
+    "--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Seed of the choice of held-out topics."
+)
+@click.option("--data", type=click.Path(path_type=Path), help="The folder of BBQ, for the leak check.")
 def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: Any) -> None:
-    """Make preference pairs and low-bias answers of the debates in RUN…, split by topic.
+    """Make preference pairs and low-bias answers from the debates in RUN…, split by topic.
 
     \b
-    The folder gets, as JSON Lines in the conversational form that `datasets` and TRL read:
+    It writes JSON Lines in the conversational format that `datasets` and TRL read:
       pairs.train.jsonl, pairs.test.jsonl    prompt, chosen (low bias), rejected (high bias)
       sft.train.jsonl, sft.test.jsonl        messages: the question and a low-bias answer
-      pairs.json                             counts, scores by round, leak check, how it was made
+      pairs.json                             counts, scores by round, leak check, provenance
 
     \b
     Examples:
@@ -61,8 +72,8 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
     given["threshold"] = _number_or_text(given["threshold"])
     out = out or runs[0] / "pairs"
     about = api.pairs(*runs, out=out, data=data, **given)
-    _tell_rounds(about["rounds"], about["threshold"])
-    _tell_counts(about)
+    _print_rounds(about["rounds"], about["threshold"])
+    _print_counts(about)
     if about["leaks"]["unchecked"]:
         click.echo(about["leaks"]["unchecked"])
     click.echo(f"Written: {out}. Next: evenhand train recipe {out} --model MODEL --out FOLDER")
@@ -75,7 +86,7 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _tell_rounds(rounds: Sequence[Mapping[str, Any]], threshold: float) -> None:
+def _print_rounds(rounds: Sequence[Mapping[str, Any]], threshold: float) -> None:
     click.echo(f"Bias scores by round (0–10, higher is worse; high is above {number(threshold)}):")
     click.echo(f"{'round':>5} {'n':>7}  {'mean [95 %]':<18} {'high':>6}  0         10")
     for row in rounds:
@@ -85,12 +96,12 @@ def _tell_rounds(rounds: Sequence[Mapping[str, Any]], threshold: float) -> None:
 
 
 def bars(bins: Sequence[int]) -> str:
-    """A histogram on one line; whatever is there is seen."""
+    """Draw a histogram on one line; a bin that is not empty gets at least the smallest bar."""
     most = max(bins)
     return "".join(_BARS[0 if not each else max(1, round(each / most * (len(_BARS) - 1)))] for each in bins)
 
 
-def _tell_counts(about: Mapping[str, Any]) -> None:
+def _print_counts(about: Mapping[str, Any]) -> None:
     counts, sides = about["counts"], about["pairs"]
     click.echo(
         f"{counts['pairs_train']:,} pairs to train on and {counts['pairs_test']:,} to test, of "
@@ -105,15 +116,13 @@ def _tell_counts(about: Mapping[str, Any]) -> None:
         sides["chosen_words"], sides["rejected_words"]
     ):
         kind = "shorter" if sides["chosen_words"] < sides["rejected_words"] else "longer"
-        click.echo(
-            f"! A reward model may only learn that better answers are {kind}; --length-ratio 1.5 evens that out."
-        )
+        click.echo(f"! A reward model may only learn that better answers are {kind}; --length-ratio 1.5 prevents that.")
     without = [
         f"{counts[name]:,} {why}"
         for name, why in (
             ("topics_low_only", "had low bias only"),
             ("topics_high_only", "had high bias only"),
-            ("topics_without_margin", "had no pair with the margin"),
+            ("topics_without_margin", "had no pair with enough margin"),
         )
         if counts[name]
     ]
@@ -123,4 +132,4 @@ def _tell_counts(about: Mapping[str, Any]) -> None:
     if dropped:
         click.echo(f"Statements dropped: {', '.join(dropped)}.")
     if counts["persona_texts"]:
-        click.echo(f"Words about the speaker were taken from {counts['persona_texts']:,} statements.")
+        click.echo(f"Persona phrases were removed from {counts['persona_texts']:,} statements.")

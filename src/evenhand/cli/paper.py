@@ -22,7 +22,7 @@ from evenhand.cli.options import (
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
-from evenhand.specs import roles_and_specs, scalar
+from evenhand.specs import roles_and_specs
 from evenhand.workflows.paper import PaperResult, make_paper, plan_paper, write_page
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
 
 
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
+    from evenhand.cli.train import stage_settings
     from evenhand.papers.rldf.ablation import read_values
     from evenhand.workflows.rldf import plan_training, train_paper
 
@@ -213,7 +214,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
         train=given["train"],
         ablate=read_values(given["ablate"]),
         teacher=given["teacher"],
-        stages=_stages(given["settings"]),
+        stages=stage_settings(given["settings"]),
     )
     if given["dry_run"]:
         with planned.drafted() as runs:
@@ -259,18 +260,6 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
         if arm in found or not spec:
             raise UsageError(f"--trained takes ARM=SPEC, each arm once, e.g. sft=hf/FOLDER, not {text!r}.")
         found[arm] = spec
-    return found
-
-
-def _stages(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Options by stage, from STAGE.OPTION=VALUE."""
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        stage, _, name = key.partition(".")
-        if not equals:
-            raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.rate=1e-5, not {text!r}.")
-        found.setdefault(stage, {})[name] = scalar(value)
     return found
 
 

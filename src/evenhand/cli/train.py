@@ -1,4 +1,4 @@
-"""`evenhand train`: a less biased model from the pairs of debates, stage by stage or all at once."""
+"""`evenhand train`: trains a less biased model on pairs, stage by stage or all at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.errors import UsageError
 from evenhand.specs import scalar
 from evenhand.training.card import cautions, shown
 from evenhand.training.evaluation import Evaluation, evaluate
-from evenhand.training.options import Algorithm
+from evenhand.training.options import Algorithm, current_name
 from evenhand.training.parallel import is_main
 from evenhand.workflows.train import make_recipe, train_recipe, train_stage
 
@@ -28,37 +28,45 @@ _PATH = click.Path(path_type=Path)
 _WHERE = (
     click.argument("data", type=_PATH),
     click.option("--model", "-M", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
-    click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="Where the model goes."),
-    click.option("--resume", is_flag=True, help="Go on with what was interrupted, or keep what is finished."),
+    click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="A new folder for the model."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted training; keep a finished one."),
 )
 _PACE = (
-    click.option("--batch", type=int, help="Rows in a step (sft 16, reward 32, ppo 4, dpo 16)."),
-    click.option("--lr", "rate", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6, dpo 1e-6)."),
-    click.option("--epochs", type=float, help="How often all data is seen (default 1)."),
-    click.option("--steps", type=int, help="This many steps, instead of epochs."),
+    click.option("--batch", type=int, help="Rows per step (sft 16, reward 32, ppo 4, dpo 16)."),
+    click.option("--lr", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6, dpo 1e-6)."),
+    click.option("--epochs", type=float, help="Passes over the data (default 1)."),
+    click.option("--steps", type=int, help="Number of steps; overrides --epochs."),
 )
 _SHARED = (
-    click.option("--micro-batch", type=int, help="Rows computed at once, where memory is short; same result."),
+    click.option("--micro-batch", type=int, help="Rows computed at once, to save memory; same result."),
     click.option("--gradient-checkpointing", is_flag=True, help="Less memory, more time; same result."),
-    click.option("--max-length", type=int, help="Tokens of a conversation; prompts are cut from the left (2048)."),
-    click.option("--lora", is_flag=True, help="Train low-rank adapters instead of all weights."),
-    click.option("--lora-rank", type=int, default=_RANK, show_default=True),
-    click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Default: bfloat16 on a GPU."),
-    click.option("--device", help="cpu, cuda, cuda:1, … (default: a GPU where there is one)."),
-    click.option("--seed", type=int, help="Default 0."),
+    click.option("--max-length", type=int, help="Tokens of a conversation; prompts are truncated on the left (2048)."),
+    click.option("--lora", is_flag=True, help="Train LoRA adapters instead of all weights."),
+    click.option("--lora-rank", type=int, default=_RANK, show_default=True, help="With --lora: rank of the adapters."),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16"]),
+        help="Precision (default: bfloat16 on a GPU, else float32).",
+    ),
+    click.option("--device", help="cpu, cuda, cuda:1, … (default: a GPU if there is one)."),
+    click.option("--seed", type=int, help="Seed of all random numbers (default 0)."),
     click.option("--save-every", type=int, help="Steps between checkpoints (default 100)."),
     click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
-    click.option("--pad-token", help="One of the tokenizer's tokens, where none can pad."),
+    click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
 )
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
+_FORMER_PPO_FLAGS = tuple(
+    click.option(flag, type=kind, hidden=True)
+    for flag, kind in (("--passes", int), ("--beta", float), ("--no-end-penalty", float))
+)
 
 
 @click.group()
 def train() -> None:
-    """Train a less biased model from the pairs of debates.
+    """Train a less biased model on preference pairs.
 
-    DATA is a folder by `evenhand pairs`, or one of its files. A result is a folder of safetensors with a model card;
-    use a policy at once as hf/FOLDER.
+    DATA is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model card;
+    use a trained policy as hf/FOLDER.
 
     \b
     Examples:
@@ -77,46 +85,48 @@ def train() -> None:
 @train.command()
 @with_options((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
 def sft(resume: bool, **given: Any) -> None:
-    """Fine-tune a model on the answers of low bias."""
-    _train("sft", _given(given), resume=resume)
+    """Fine-tune a model on the low-bias answers."""
+    _train("sft", _given("sft", given), resume=resume)
 
 
 @train.command()
 @with_options((*_WHERE, *_PACE, *_SHARED))
 def reward(resume: bool, **given: Any) -> None:
-    """Train a reward model on pairs: a higher number for the less biased answer."""
-    _train("reward", _given(given), resume=resume)
+    """Train a reward model on pairs: it gives the less biased answer the higher score."""
+    _train("reward", _given("reward", given), resume=resume)
 
 
 @train.command()
 @with_options((*_WHERE, *_PACE))
-@click.option("--reward", required=True, metavar="FOLDER", help="The reward model.")
-@click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="What to compare answers with (ppo).")
-@click.option("--answers", type=int, help="To each prompt of a batch, for rloo and grpo (default 4).")
-@click.option("--max-new-tokens", type=int, help="The longest answer that is sampled (default 128).")
-@click.option("--passes", type=int, help="Updates with each batch of answers (default 4).")
-@click.option("--critic-lr", "critic_rate", type=float, help="Learning rate of the critic (default 3e-5).")
-@click.option("--beta", type=float, help="KL coefficient (default 0.05).")
-@click.option("--clip", type=float, help="Clip range of a token's probability ratio (default 0.2).")
+@click.option("--reward", required=True, metavar="FOLDER", help="The folder of the reward model.")
+@click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="How advantages are estimated (default ppo).")
+@click.option("--answers", type=int, help="Answers per prompt, for rloo and grpo (default 4).")
+@click.option("--max-new-tokens", type=int, help="Maximum length of an answer (default 128).")
+@click.option("--ppo-epochs", type=int, help="Updates per batch of answers (default 4).")
+@click.option("--critic-lr", type=float, help="Learning rate of the critic (default 3e-5).")
+@click.option("--kl-coefficient", type=float, help="Weight of the KL from the reference in the reward (default 0.05).")
+@click.option("--clip", type=float, help="Clip range of probability ratios and values (default 0.2).")
 @click.option("--lam", type=float, help="GAE's λ (default 0.95).")
-@click.option("--gamma", type=float, help="The discount (default 1).")
-@click.option("--temperature", type=float, help="Of the sampled answers (default 1).")
-@click.option("--no-end-penalty", type=float, help="For answers that are cut off (default 0.5).")
-@click.option("--kl-limit", type=float, help="Stop at this KL divergence from the reference, in nats (default 20).")
-@click.option("--sample-every", type=int, help="Steps between answers kept for reading (default: as --save-every).")
-@with_options((*_SHARED, _ADAPTER))
+@click.option("--gamma", type=float, help="Discount factor (default 1).")
+@click.option("--temperature", type=float, help="Sampling temperature (default 1).")
+@click.option("--missing-eos-penalty", type=float, help="Penalty for truncated answers (default 0.5).")
+@click.option("--kl-limit", type=float, help="Stop above this mean KL from the reference, in nats (default 20).")
+@click.option(
+    "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
+)
+@with_options((*_SHARED, _ADAPTER, *_FORMER_PPO_FLAGS))
 def ppo(resume: bool, **given: Any) -> None:
-    """Train a fine-tuned model against a reward model, by PPO, or by RLOO, GRPO or ReMax, which need no critic."""
-    _train("ppo", _given(given), resume=resume)
+    """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic."""
+    _train("ppo", _given("ppo", given), resume=resume)
 
 
 @train.command()
 @with_options((*_WHERE, *_PACE))
-@click.option("--beta", type=float, help="KL coefficient (default 0.1).")
+@click.option("--beta", type=float, help="Weight of the KL from the reference (default 0.1).")
 @with_options((*_SHARED, _ADAPTER))
 def dpo(resume: bool, **given: Any) -> None:
-    """Train a fine-tuned model on the pairs themselves, by DPO; it needs no reward model."""
-    _train("dpo", _given(given), resume=resume)
+    """Train a fine-tuned model on the pairs by DPO, which needs no reward model."""
+    _train("dpo", _given("dpo", given), resume=resume)
 
 
 @train.command()
@@ -126,13 +136,15 @@ def dpo(resume: bool, **given: Any) -> None:
     type=click.Choice([*get_args(Algorithm), "dpo"]),
     default="ppo",
     show_default=True,
-    help="Of the last stage; dpo needs no reward model.",
+    help="Algorithm of the last stage; dpo needs no reward model.",
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="e.g. ppo.rate=1e-5; names as in the card."
+    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="An option of one stage, e.g. ppo.lr=1e-5."
 )
-@click.option("--evaluate", is_flag=True, help="At the end, measure the model before, fine-tuned and after.")
-@click.option("--judge", metavar="SPEC", help="With --evaluate: who rates opinions (default: the model before).")
+@click.option("--evaluate", is_flag=True, help="At the end, evaluate the base, the fine-tuned and the trained model.")
+@click.option(
+    "--judge", metavar="SPEC", help="With --evaluate: the model that rates opinions (default: the base model)."
+)
 @click.option("--bbq", metavar="FOLDER", help="With --evaluate: the public BBQ instead of the built-in questions.")
 @click.option("--limit", type=int, help="With --evaluate: this many questions of each benchmark (default all).")
 @with_options((*_SHARED, _ADAPTER))
@@ -140,57 +152,65 @@ def recipe(
     resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,
     limit: int | None, **given: Any,
 ) -> None:  # fmt: skip
-    """All of it: fine-tune, train a reward model, then PPO. FOLDER gets sft, reward and ppo, or sft and dpo."""
+    """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo."""
     if not evaluate and (judge, bbq, limit) != (None, None, None):
         raise UsageError("--judge, --bbq and --limit say how to measure; add --evaluate.")
-    shared = _given(given)
-    whole = make_recipe(shared, _settings(settings), algorithm)
-    measured = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
+    shared = _given("recipe", given)
+    whole = make_recipe(shared, stage_settings(settings), algorithm)
+    evaluation = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
     if evaluate:
-        measured.check()
+        evaluation.check()
     with shown_workflow(whole.out) as listener:
         records = train_recipe(whole, resume=resume, listener=listener)
     for name, record in records.items():
-        _tell(record, whole.out / name)
+        _print_record(record, whole.out / name)
     if evaluate:
-        _evaluate(measured, whole)
+        _evaluate(evaluation, whole)
 
 
 def _train(stage: str, options: dict[str, Any], *, resume: bool) -> None:
     with shown_workflow(options["out"]) as listener:
         record = train_stage(stage, options, resume=resume, listener=listener)
-    _tell(record, options["out"])
+    _print_record(record, options["out"])
 
 
 def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
-    """Run what is to be measured, and show the models side by side."""
+    """Evaluate the models and print the comparison."""
     with shown_workflow(recipe.out) as listener:
         runs = evaluate(evaluation, recipe.policies(), recipe.out, listener.stage_began)
     for folders in runs.values():
         print_study(*study_and_report(folders, folders[0].parent / "report.html"))
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given; the others have defaults of their own."""
-    found = {name: value for name, value in values.items() if value is not None}
-    rank = found.pop("lora_rank")
-    found["lora"] = rank if found["lora"] else None
-    return found
+def _given(stage: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given; the others keep the defaults of their stage."""
+    options = {_current(stage, name): value for name, value in values.items() if value is not None}
+    rank = options.pop("lora_rank")
+    options["lora"] = rank if options["lora"] else None
+    return options
 
 
-def _settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Options of single stages, from STAGE.OPTION=VALUE."""
-    found: dict[str, dict[str, Any]] = {}
+def stage_settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Parse options of single stages, each given as STAGE.OPTION=VALUE."""
+    stages: dict[str, dict[str, Any]] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         stage, _, name = key.partition(".")
         if not equals:
-            raise UsageError(f"--set {setting} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5.")
-        found.setdefault(stage, {})[name] = scalar(value)
-    return found
+            raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.lr=1e-5, not {setting!r}.")
+        stages.setdefault(stage, {})[_current(stage, name)] = scalar(value)
+    return stages
 
 
-def _tell(record: Mapping[str, Any], folder: Path) -> None:
+def _current(stage: str, option: str) -> str:
+    """Return the current name of an option, with a hint if a former name was given."""
+    current = current_name(stage, option)
+    if current != option and is_main():
+        click.echo(f"The option {option} of {stage} is now {current}.", err=True)
+    return current
+
+
+def _print_record(record: Mapping[str, Any], folder: Path) -> None:
     if not is_main():
         return
     click.echo(f"{folder}: {record['stage']} {record['ended']}")

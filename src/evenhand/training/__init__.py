@@ -1,1 +1,1 @@
-"""Turning debates into preference data, and preference data into a less biased model."""
+"""Turns debates into preference data, and preference data into a less biased model."""

@@ -1,4 +1,4 @@
-"""The model card: what a trained model was made from, with what, and how well that went."""
+"""The model card: base model, data, options and results of a training, and its limits."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ _KINDS = {
 }
 _ALGORITHMS = {"ppo": "PPO", "rloo": "RLOO", "grpo": "GRPO", "remax": "ReMax"}
 _LIMITS = (
-    "It was trained on debates between roles that a language model played and a language model judged. What that "
-    "judge does not see as bias was not trained away, and topics far from the data may be no better than before. "
-    "Measure it on your own texts before you rely on it."
+    "A language model played the roles of the debates, and a language model judged them. Bias that the judge does not "
+    "recognize was not trained away, and topics far from the data may be no better than before. Measure the model on "
+    "your own texts before you rely on it."
 )
-
-
 _SHRUNK = 0.5
-"""The share of their length below which answers are no longer what they were."""
+"""Below this ratio of last to first length, the card warns about short answers."""
 
 
 def cautions(record: Mapping[str, Any]) -> list[str]:
-    """What to look at before a model is used, by its record."""
-    found: Mapping[str, Any] = record["results"]
-    first, last = found.get("length_first", 0), found.get("length_last", 0)
+    """Return warnings about a finished training, from its record."""
+    results: Mapping[str, Any] = record["results"]
+    first, last = results.get("length_first", 0), results.get("length_last", 0)
     if last >= _SHRUNK * first:
         return []
     return [
-        f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward may be paid for shortness alone. Read "
-        "samples.jsonl; fewer steps, a higher beta or pairs of like lengths (evenhand pairs --length-ratio) may help."
+        f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward model may simply prefer short answers. Read "
+        "samples.jsonl. Fewer steps, a higher KL coefficient or pairs of similar length (evenhand pairs "
+        "--length-ratio) may help."
     ]
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write the card of a finished training from its record."""
+    """Write the model card of a finished training."""
     options: Mapping[str, Any] = record["options"]
     used = {name: value for name, value in options.items() if value is not None and name not in ("model", "data")}
-    use = "" if record["stage"] == "reward" else f"\nUse it as `hf/{folder.name}` from the folder that it lies in.\n"
+    use = "" if record["stage"] == "reward" else f"\nUse it as `hf/{folder.name}` from its parent folder.\n"
     algorithm = options.get("algorithm", record["stage"])
     kind = _KINDS[record["stage"]].format(algorithm=_ALGORITHMS.get(algorithm))
     text = f"""---
@@ -52,7 +51,7 @@ tags: [evenhand, rldf, {algorithm}]
 
 # {folder.name}
 
-This is {kind}. Made by Evenhand from `{options["model"]}`; training ended: {record["ended"]}.
+This is {kind}. Evenhand trained it from `{options["model"]}`. How training ended: {record["ended"]}.
 {use}
 ## Results
 
@@ -78,7 +77,7 @@ This is {kind}. Made by Evenhand from `{options["model"]}`; training ended: {rec
 
 
 def shown(value: Any) -> str:
-    """A number with four digits that matter; anything else as it is."""
+    """Format a float with four significant digits, and anything else with str()."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

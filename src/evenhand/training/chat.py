@@ -1,8 +1,7 @@
-"""Conversations as tokens: the one place that renders, cuts and pads what is trained on, sampled from and scored.
+"""Conversations as tokens: the only place that renders, truncates and pads text for training, sampling and scoring.
 
-A prompt is rendered with the model's own chat template, exactly as `hf/` models do it, and an answer is what the
-template adds to that, up to the token that ends a turn. So text that was sampled and text from a file look the same to
-every model, whichever stage reads it.
+A prompt is rendered with the model's own chat template, exactly as `hf/` models do it. An answer is what the template
+adds to it, up to the end-of-turn token. So sampled text and text from a file look the same to every model and stage.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from evenhand.types import Message
 
 MAX_LENGTH = 2048
 _PADS = ("<|endoftext|>", "<pad>", "<|pad|>", "[PAD]", "<|finetune_right_pad_id|>")
-"""Tokens that may pad where a tokenizer names none; padding is masked, so it only must not end a turn."""
+"""Padding tokens to try if a tokenizer names none. Padding is masked, so it only must differ from the end token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prompt and an answer as tokens; the answer ends with the token that ends a turn."""
+    """A prompt and an answer as tokens; the answer ends with the end-of-turn token."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -31,50 +30,53 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of equal width: token ids, what is no padding, and what belongs to an answer (tensors, rows × width)."""
+    """Rows of equal width (tensors, rows × width)."""
 
     ids: Any
     mask: Any
+    """1 where a token is not padding."""
     answer: Any
+    """1 where a token belongs to the answer."""
 
 
-def fitted(prompt: Sequence[int], answer: Sequence[int], longest: int) -> Encoded:
-    """Cut from the left, the prompt first, so that the end of the answer always stays."""
-    answer = tuple(answer)[-longest:]
-    room = longest - len(answer)
+def truncated(prompt: Sequence[int], answer: Sequence[int], max_length: int) -> Encoded:
+    """Truncate on the left, the prompt first, so that the end of the answer is always kept."""
+    answer = tuple(answer)[-max_length:]
+    room = max_length - len(answer)
     return Encoded(tuple(prompt)[-room:] if room else (), answer)
 
 
 class Chat:
-    """A tokenizer with its chat template, the tokens that end a turn, and the longest conversation in tokens."""
+    """A tokenizer with its chat template, its end-of-turn tokens and the maximum length of a conversation."""
 
-    def __init__(self, tokenizer: Any, ends: frozenset[int], max_length: int = MAX_LENGTH) -> None:
+    def __init__(self, tokenizer: Any, eos_ids: frozenset[int], max_length: int = MAX_LENGTH) -> None:
         self.tokenizer = tokenizer
-        self.ends = ends
+        self.eos_ids = eos_ids
         self.max_length = max_length
 
     def encode(self, prompt: Sequence[Message], answer: str) -> Encoded:
-        """Prompt and answer, cut to the greatest length."""
+        """Tokenize prompt and answer, truncated to the maximum length."""
         opening = self._render(prompt, open_answer=True)
-        whole = self._render([*prompt, Message("assistant", answer)], open_answer=False)
-        if not whole.startswith(opening):
+        conversation = self._render([*prompt, Message("assistant", answer)], open_answer=False)
+        if not conversation.startswith(opening):
             raise UsageError(
-                "The chat template does not put its generation prompt before an answer, so answers cannot be told "
-                "from prompts; give another one with --chat-template FILE."
+                "The chat template does not put its generation prompt before an answer, so prompt and answer cannot "
+                "be separated; give another template with --chat-template FILE."
             )
-        # Split before tokenizing: a sampled answer, too, begins with a token of its own.
-        return fitted(self._tokens(opening), self._ended(self._tokens(whole[len(opening) :])), self.max_length)
+        # Split before tokenizing, because a sampled answer also begins with a new token.
+        answer_tokens = self._up_to_eos(self._tokens(conversation[len(opening) :]))
+        return truncated(self._tokens(opening), answer_tokens, self.max_length)
 
-    def opening(self, prompt: Sequence[Message], room: int) -> tuple[int, ...]:
-        """A prompt up to where the answer begins, cut from the left so that `room` tokens still fit."""
+    def encode_prompt(self, prompt: Sequence[Message], room: int) -> tuple[int, ...]:
+        """Tokenize a prompt with its generation prompt, truncated on the left to leave `room` tokens for an answer."""
         return tuple(self._tokens(self._render(prompt, open_answer=True))[-(self.max_length - room) :])
 
     def text(self, tokens: Sequence[int]) -> str:
-        """What an answer's tokens say, without the end of the turn."""
+        """Decode the tokens of an answer, without special tokens."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def padded(self, rows: Sequence[Encoded], device: str) -> Batch:
-        """Rows padded on the right, so that the last token of each is known."""
+    def pad(self, rows: Sequence[Encoded], device: str) -> Batch:
+        """Pad rows on the right, so that the position of each row's last token is known."""
         torch: Any = importlib.import_module("torch")
         width = max(len(row.prompt) + len(row.answer) for row in rows)
         pad: int = self.tokenizer.pad_token_id
@@ -96,19 +98,19 @@ class Chat:
         except Exception as error:
             if not type(error).__module__.startswith("jinja2"):
                 raise
-            raise UsageError(f"The chat template refuses a conversation of the data ({error}).") from None
+            raise UsageError(f"The chat template rejects a conversation of the data ({error}).") from None
 
     def _tokens(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _ended(self, tokens: list[int]) -> list[int]:
-        """Up to the last token that ends a turn: what a template adds after it (a newline) is never sampled."""
-        last = max((i for i, token in enumerate(tokens) if token in self.ends), default=None)
+    def _up_to_eos(self, tokens: list[int]) -> list[int]:
+        """Cut after the last end-of-turn token: what a template adds after it (a newline) is never sampled."""
+        last = max((i for i, token in enumerate(tokens) if token in self.eos_ids), default=None)
         return [*tokens, self.tokenizer.eos_token_id] if last is None else tokens[: last + 1]
 
 
-def prepared(tokenizer: Any, name: str, *, template: Path | None = None, pad: str | None = None) -> Any:
-    """The tokenizer with a chat template and a padding token that ends no turn; else one sentence says what to do."""
+def prepare_tokenizer(tokenizer: Any, name: str, *, template: Path | None = None, pad: str | None = None) -> Any:
+    """Give a tokenizer a chat template and a padding token that is not its end token, or raise UsageError."""
     if template is not None:
         try:
             tokenizer.chat_template = template.read_text(encoding="utf-8")
@@ -120,7 +122,7 @@ def prepared(tokenizer: Any, name: str, *, template: Path | None = None, pad: st
             "template with --chat-template FILE."
         )
     if tokenizer.eos_token_id is None:
-        raise UsageError(f"The tokenizer of {name} has no end token, so an answer of it has no end; use another model.")
+        raise UsageError(f"The tokenizer of {name} has no end token, so answers would never end; use another model.")
     known: dict[str, int] = tokenizer.get_vocab()
     if pad is not None and known.get(pad, tokenizer.eos_token_id) == tokenizer.eos_token_id:
         raise UsageError(f"{pad!r} cannot pad {name}: it must be one of its tokens and not {tokenizer.eos_token!r}.")
@@ -129,6 +131,6 @@ def prepared(tokenizer: Any, name: str, *, template: Path | None = None, pad: st
             tokenizer.pad_token = token
             return tokenizer
     raise UsageError(
-        f"The tokenizer of {name} has no padding token besides its end token; name one of its tokens that texts do "
-        "not use with --pad-token TOKEN."
+        f"The tokenizer of {name} has no padding token besides its end token; name one of its unused tokens with "
+        "--pad-token TOKEN."
     )

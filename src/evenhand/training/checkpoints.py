@@ -1,4 +1,4 @@
-"""Checkpoints: weights, moments and the number of steps done, as safetensors; a folder is whole or it is not there."""
+"""Checkpoints: weights, moments and the step count, as safetensors. A checkpoint folder is complete or absent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT = 2
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Any]) -> None:
-    """Write a checkpoint beside the others under a draft's name, then give it its own; forget the oldest."""
+    """Write a checkpoint under a temporary name, rename it, and delete all but the newest ones."""
     final = folder / FOLDER / f"step-{step:08d}"
     draft = final.with_suffix(".partial")
     shutil.rmtree(draft, ignore_errors=True)
@@ -29,25 +29,25 @@ def save(folder: Path, step: int, tensors: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
     shutil.rmtree(final, ignore_errors=True)
     draft.rename(final)
-    for old in _whole(folder)[:-_KEPT]:
+    for old in _complete(folder)[:-_KEPT]:
         shutil.rmtree(old)
 
 
 def newest(folder: Path) -> tuple[int, Mapping[str, Any]] | None:
-    """The steps done and the tensors of the last checkpoint that can be read; broken ones are passed over."""
+    """Return the step count and the tensors of the newest readable checkpoint; broken ones are skipped."""
     safetensors: Any = importlib.import_module("safetensors")
     load: Any = importlib.import_module("safetensors.torch").load_file
-    for path in reversed(_whole(folder)):
+    for path in reversed(_complete(folder)):
         with contextlib.suppress(OSError, ValueError, KeyError, safetensors.SafetensorError):
             step = int(json.loads((path / _STEP).read_text(encoding="utf-8"))["step"])
             return step, load(path / _TENSORS)
     return None
 
 
-def forget(folder: Path) -> None:
-    """Remove all checkpoints: training is over."""
+def delete_all(folder: Path) -> None:
+    """Delete all checkpoints of a finished training."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-def _whole(folder: Path) -> list[Path]:
+def _complete(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / FOLDER).glob("step-*") if path.suffix != ".partial")

@@ -1,4 +1,4 @@
-"""The files that `evenhand pairs` writes, read for training: every line checked, every fault told with its line."""
+"""Reads the files that `evenhand pairs` writes. Every line is checked; an error names its file and line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ROLES = ("system", "user", "assistant")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two answers to one prompt, the less biased one first."""
+class Preference:
+    """A prompt with a chosen (less biased) and a rejected answer."""
 
     prompt: Prompt
     chosen: str
@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An answer to learn."""
+    """A prompt with an answer to imitate."""
 
     prompt: Prompt
     answer: str
@@ -38,19 +38,19 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the training and the held-out lines of a kind lie; a single file has nothing held out."""
+    """The training file and the held-out file of one kind; a single file has no held-out part."""
 
     train: Path
     test: Path | None
 
-    def sums(self) -> dict[str, str]:
-        """The sha256 of each file by its name, for the model card and to resume with the same data."""
-        found = [path for path in (self.train, self.test) if path is not None]
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    def checksums(self) -> dict[str, str]:
+        """Return the sha256 of each file by name, for the model card and to check the data on resume."""
+        paths = [path for path in (self.train, self.test) if path is not None]
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-def files(data: Path, kind: Kind) -> Files:
-    """The files of a kind in a folder by `evenhand pairs`, or one file of lines."""
+def find_files(data: Path, kind: Kind) -> Files:
+    """Find the files of one kind in a folder of `evenhand pairs`; `data` may also be a single file."""
     if data.is_file():
         return Files(data, None)
     train, test = (data / f"{kind}.{split}.jsonl" for split in ("train", "test"))
@@ -59,32 +59,32 @@ def files(data: Path, kind: Kind) -> Files:
     return Files(train, test if test.is_file() else None)
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """All pairs of a file; there is at least one."""
-    return _read(path, _pair, "pairs; a topic gives some only where it has statements of high and of low bias")
+def read_pairs(path: Path) -> list[Preference]:
+    """Read all pairs of a file; an empty file is an error."""
+    return _read(path, _preference, "pairs; a topic gives pairs only if it has statements of both high and low bias")
 
 
 def read_examples(path: Path) -> list[Example]:
-    """All answers to learn from a file; there is at least one."""
-    return _read(path, _example, "answers to learn")
+    """Read all examples of a file; an empty file is an error."""
+    return _read(path, _example, "answers to imitate")
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """The different prompts of a file of pairs or of answers, in order."""
-    rows = _read(path, lambda fields: (_example if "messages" in fields else _pair)(fields).prompt, "prompts")
+    """Read the distinct prompts of a file of pairs or examples, in order."""
+    rows = _read(path, lambda fields: (_example if "messages" in fields else _preference)(fields).prompt, "prompts")
     return list(dict.fromkeys(rows))
 
 
-def _read(path: Path, row: Callable[[Mapping[str, Any]], T], what: str) -> list[T]:
-    found: list[T] = []
+def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> list[T]:
+    rows: list[T] = []
     for number, fields in _lines(path):
         try:
-            found.append(row(fields))
+            rows.append(parse(fields))
         except ValueError as error:
             raise DataError(str(error), file=path, line=number) from None
-    if not found:
+    if not rows:
         raise DataError(f"The file holds no {what}.", file=path)
-    return found
+    return rows
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -99,31 +99,31 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             except orjson.JSONDecodeError as error:
                 raise DataError(f"This is not JSON ({error.msg}).", file=path, line=number) from None
             if not isinstance(fields, dict):
-                raise DataError("This is JSON, but not an object with fields.", file=path, line=number)
+                raise DataError("This is JSON, but not an object.", file=path, line=number)
             yield number, cast(dict[str, Any], fields)
 
 
-def _pair(fields: Mapping[str, Any]) -> Pair:
+def _preference(fields: Mapping[str, Any]) -> Preference:
     if missing := [name for name in ("prompt", "chosen", "rejected") if not fields.get(name)]:
         raise ValueError(f"A pair needs the fields prompt, chosen and rejected; {' and '.join(missing)} is missing.")
-    pair = Pair(_messages(fields["prompt"]), _answer(fields["chosen"]), _answer(fields["rejected"]))
+    pair = Preference(_messages(fields["prompt"]), _answer(fields["chosen"]), _answer(fields["rejected"]))
     if pair.chosen == pair.rejected:
-        raise ValueError("Both answers of this pair are the same, so there is nothing to prefer.")
+        raise ValueError("Both answers of this pair are the same.")
     return pair
 
 
 def _example(fields: Mapping[str, Any]) -> Example:
     if "messages" not in fields:
-        raise ValueError("An answer to learn needs the field messages.")
+        raise ValueError("An example needs the field messages.")
     *prompt, _ = messages = _messages(fields["messages"])
     if not prompt:
-        raise ValueError("There is an answer, but nothing that it answers.")
+        raise ValueError("There is an answer, but no prompt before it.")
     return Example(tuple(prompt), _answer([{"role": messages[-1].role, "content": messages[-1].content}]))
 
 
 def _messages(value: Any) -> Prompt:
     if not isinstance(value, list) or not value:
-        raise ValueError("The messages are not a list of objects with role and content.")
+        raise ValueError("Messages must be a list of objects with role and content.")
     return tuple(_message(each) for each in cast(Sequence[Any], value))
 
 
@@ -131,12 +131,12 @@ def _message(value: Any) -> Message:
     fields = cast(Mapping[str, Any], value if isinstance(value, dict) else {})
     role, content = fields.get("role"), fields.get("content")
     if role not in _ROLES or not isinstance(content, str):
-        raise ValueError("The messages are not a list of objects with role and content.")
+        raise ValueError("Messages must be a list of objects with role and content.")
     return Message(role, content)
 
 
 def _answer(value: Any) -> str:
     messages = _messages(value)
     if len(messages) != 1 or messages[0].role != "assistant" or not messages[0].content.strip():
-        raise ValueError("An answer is one message of the assistant that is not empty.")
+        raise ValueError("An answer must be one assistant message that is not empty.")
     return messages[0].content

@@ -1,7 +1,7 @@
-"""The end of a recipe: the model before, between and after, asked the same questions through the ordinary runner.
+"""The evaluation at the end of a recipe: base, fine-tuned and trained model answer the same questions.
 
-BBQ shows whether stereotypes decide its choices; `opinions` has a judge rate what it says about topics that training
-has not seen. Each model has a run of its own, so that one is loaded at a time, and a study compares them.
+BBQ measures whether stereotypes decide a model's choices. In `opinions` a judge rates what it says on held-out topics.
+Each model has its own run, so that one model is loaded at a time; a study compares the runs.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.runner import Progress, Runner
 from evenhand.training.loop import Observer
-from evenhand.training.parallel import launched
+from evenhand.training.parallel import launched_processes
 
 FOLDER = "evaluation"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is measured, and by whom."""
+    """What is evaluated, and which model judges."""
 
     pairs: Path
-    """The folder by `evenhand pairs`, for the topics that it holds out."""
+    """The folder of `evenhand pairs`, which names the held-out topics."""
     judge: str | None = None
-    """The model that rates opinions; None: the first of those that are measured."""
+    """The model that rates opinions; None: the first model that is evaluated."""
     bbq: str | None = None
     """The folder of the public BBQ; None: the built-in questions."""
     limit: int | None = None
-    """Questions of each benchmark; None: all."""
+    """Questions per benchmark; None: all."""
     device: str | None = None
 
     def check(self) -> None:
-        """Refuse what would fail only after hours of training."""
-        if launched() > 1:
+        """Raise an error now for what would otherwise fail after hours of training."""
+        if launched_processes() > 1:
             raise UsageError(
-                "Models are measured by one process: train first, then run it with --evaluate --resume, not launched."
+                "Evaluation runs in one process: train first, then add --evaluate --resume and leave out the launcher."
             )
         if not self.pairs.is_dir():
-            raise UsageError(f"--evaluate asks about held-out topics, and {self.pairs} is no folder by evenhand pairs.")
+            raise UsageError(f"--evaluate needs held-out topics, so {self.pairs} must be a folder of `evenhand pairs`.")
         self.plans({"base": "fake/echo"})
         for benchmark, options in self._benchmarks().items():
             load_benchmark(benchmark, **options).fingerprint()  # reads its data
         if self.judge:
-            aio.run(_loaded(self.judge))
+            aio.run(_check_model(self.judge))
 
     def plans(self, models: Mapping[str, str]) -> dict[str, dict[str, Plan]]:
-        """For each benchmark, the plan of each model (name → spec)."""
+        """Return the plan of each model (name → spec) for each benchmark."""
         judge = self.judge or next(iter(models.values()))
-        found: dict[str, dict[str, Plan]] = {}
+        plans: dict[str, dict[str, Plan]] = {}
         for benchmark, options in self._benchmarks().items():
             scorers = {"scorers": [f"opinion:{judge}"]} if benchmark == Opinions.name else {}
             shared = {"benchmark": benchmark, "benchmark_options": options, "limit": self.limit, **scorers}
             extra = {"extra": {"device": self.device}} if self.device else {}
-            found[benchmark] = {
+            plans[benchmark] = {
                 name: make_plan({**shared, "models": [{"spec": spec, **extra}]}) for name, spec in models.items()
             }
-        return found
+        return plans
 
     def _benchmarks(self) -> dict[str, dict[str, Any]]:
-        """Each benchmark with its options."""
+        """Return the options of each benchmark."""
         bbq = {"bbq": {"data": self.bbq}} if self.bbq else {"bbq_builtin": dict[str, Any]()}
         return {**bbq, Opinions.name: {"data": str(self.pairs)}}
 
@@ -77,7 +77,7 @@ class Evaluation:
 def evaluate(
     evaluation: Evaluation, models: Mapping[str, str], folder: Path, announce: Callable[[str], Observer]
 ) -> dict[str, list[Path]]:
-    """Run all that is not done yet; the run of each model, in their order, for each benchmark."""
+    """Run what is not finished yet; return the runs of each benchmark, in the order of the models."""
     settings = Settings(cache=cache_folder() / "responses.sqlite", resume=True)
     runs: dict[str, list[Path]] = {}
     for benchmark, plans in evaluation.plans(models).items():
@@ -90,14 +90,14 @@ def evaluate(
 
 
 def as_hf(model: str) -> str:
-    """What was trained from, as transformers runs it, so that before and after differ in their weights alone."""
+    """Return the hf/ spec of the base model, so that it differs from the trained models only in its weights."""
     if model.startswith("local/"):
         return f"hf/{weights.find(model.removeprefix('local/'))}"
     return model if model.startswith("hf/") else f"hf/{model}"
 
 
-async def _loaded(spec: str) -> None:
-    """Load a model as far as that costs nothing: it is there, with its key and its packages."""
+async def _check_model(spec: str) -> None:
+    """Check that a model exists and has its key and packages, without calling it."""
     async with load_model(spec):
         pass
 

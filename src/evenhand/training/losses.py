@@ -1,4 +1,4 @@
-"""The losses of training as small functions of tensors; masks are 1 where a token counts."""
+"""Losses and advantages: small functions of tensors. A mask is 1 at tokens that count and 0 elsewhere."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ def masked_mean(values: Any, mask: Any) -> Any:
 
 
 def whitened(values: Any, mask: Any) -> Any:
-    """Mean 0 and variance 1 over the tokens that count."""
+    """Shift and scale values to mean 0 and variance 1 over the masked tokens."""
     mean = masked_mean(values, mask)
-    spread = masked_mean((values - mean) ** 2, mask)
-    return (values - mean) * (spread + 1e-8).rsqrt() * mask
+    variance = masked_mean((values - mean) ** 2, mask)
+    return (values - mean) * (variance + 1e-8).rsqrt() * mask
 
 
-def ranking_loss(chosen: Any, rejected: Any) -> Any:
-    """−log σ(chosen − rejected), averaged over pairs."""
-    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+# Log probabilities
 
 
 def token_logprobs(logits: Any, tokens: Any) -> Any:
-    """The log probability of each token; logits are those of its place."""
+    """Return the log probability of each token; `logits` are already shifted to the token's position."""
     logits = logits.float()
     return logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
 
@@ -39,66 +37,84 @@ def token_entropies(logits: Any) -> Any:
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
-def token_rewards(scores: Any, logprobs: Any, reference: Any, mask: Any, beta: float) -> Any:
-    """−β·(log π − log π_ref) at every token, and the answer's score on top at its last one."""
-    rewards = -beta * (logprobs - reference) * mask
+def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
+    """Return the log probability of every answer token, and 0 at all other positions (float32, rows × width)."""
+    batch = chat.pad(rows, machine.device)
+    with machine.autocast():
+        logits = model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False).logits
+    return token_logprobs(logits[:, :-1], batch.ids[:, 1:]) * batch.answer[:, 1:]
+
+
+# Pairs
+
+
+def ranking_loss(chosen: Any, rejected: Any) -> Any:
+    """−log σ(chosen − rejected), averaged over pairs."""
+    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+
+
+# PPO
+
+
+def token_rewards(scores: Any, logprobs: Any, reference: Any, mask: Any, kl_coefficient: float) -> Any:
+    """Return −β·(log π − log π_ref) at every token, plus the answer's score at its last token."""
+    rewards = -kl_coefficient * (logprobs - reference) * mask
     last = mask.sum(1).long() - 1
     rewards[torch.arange(len(rewards), device=rewards.device), last] += scores
     return rewards
 
 
-def clipped_policy_loss(logprobs: Any, before: Any, advantages: Any, mask: Any, clip: float) -> tuple[Any, Any]:
-    """PPO's loss, and the share of tokens where the clip holds the policy back."""
-    ratio = (logprobs - before).exp()
-    free, held = -advantages * ratio, -advantages * ratio.clamp(1 - clip, 1 + clip)
-    return masked_mean(torch.maximum(free, held), mask), masked_mean((held > free).float(), mask)
+def clipped_policy_loss(logprobs: Any, old_logprobs: Any, advantages: Any, mask: Any, clip: float) -> tuple[Any, Any]:
+    """Return PPO's policy loss and the clip fraction: the share of tokens whose ratio was clipped."""
+    ratio = (logprobs - old_logprobs).exp()
+    unclipped, clipped = -advantages * ratio, -advantages * ratio.clamp(1 - clip, 1 + clip)
+    return masked_mean(torch.maximum(unclipped, clipped), mask), masked_mean((clipped > unclipped).float(), mask)
 
 
-def clipped_value_loss(values: Any, before: Any, returns: Any, mask: Any, clip: float) -> Any:
-    """Half the squared error of the critic, whose values may move only by `clip` from those at the roll-out."""
-    held = before + (values - before).clamp(-clip, clip)
-    return 0.5 * masked_mean(torch.maximum((values - returns) ** 2, (held - returns) ** 2), mask)
+def clipped_value_loss(values: Any, old_values: Any, returns: Any, mask: Any, clip: float) -> Any:
+    """Half the squared error of the critic, with value clipping: values stay within ±`clip` of the old ones."""
+    clipped = old_values + (values - old_values).clamp(-clip, clip)
+    return 0.5 * masked_mean(torch.maximum((values - returns) ** 2, (clipped - returns) ** 2), mask)
+
+
+# Advantages
 
 
 def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> Any:
-    """Advantages of tokens (tensors, answers × tokens), where `mask` is 1 on an answer and 0 after its end.
+    """Generalized advantage estimation (Schulman et al., 2016) per token (tensors, answers × tokens).
 
-    With δ_t = r_t + γ·V_{t+1} − V_t, the advantage is A_t = δ_t + γλ·A_{t+1}; after the end there is nothing to gain,
-    so V and A are 0 there. The returns that the critic is to predict are A + V.
+    With δ_t = r_t + γ·V_{t+1} − V_t, the advantage is A_t = δ_t + γλ·A_{t+1}. V and A are 0 after the end of an answer.
+    The critic's targets, the returns, are A + V.
     """
     values = values * mask
-    found = values * 0
-    following = ahead = values[:, 0] * 0
+    advantages = values * 0
+    next_value = next_advantage = values[:, 0] * 0
     for t in range(values.shape[1] - 1, -1, -1):
-        delta = rewards[:, t] + gamma * following - values[:, t]
-        ahead = (delta + gamma * lam * ahead) * mask[:, t]
-        following = values[:, t]
-        found[:, t] = ahead
-    return found
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
+        next_advantage = (delta + gamma * lam * next_advantage) * mask[:, t]
+        next_value = values[:, t]
+        advantages[:, t] = next_advantage
+    return advantages
+
+
+# Without a critic, the baseline of an answer is sampled instead of predicted. A return is the sum of an answer's token
+# rewards; the returns of the answers to one prompt are adjacent.
 
 
 def leave_one_out(returns: Any, answers: int) -> Any:
-    """RLOO (Ahmadian et al., 2024): each return less the mean of the other answers' returns."""
+    """RLOO (Ahmadian et al., 2024): each return minus the mean return of the other answers to the prompt."""
     groups = returns.view(-1, answers)
     others = (groups.sum(1, keepdim=True) - groups) / (answers - 1)
     return (groups - others).flatten()
 
 
 def group_normalized(returns: Any, answers: int) -> Any:
-    """GRPO (Shao et al., 2024): each return less the mean of its group, in standard deviations of the group."""
+    """GRPO (Shao et al., 2024): each return minus the mean of its group, in standard deviations of the group."""
     groups = returns.view(-1, answers)
-    spread = groups.std(1, keepdim=True) + 1e-4  # a group whose answers are all alike teaches nothing
-    return ((groups - groups.mean(1, keepdim=True)) / spread).flatten()
+    deviation = groups.std(1, keepdim=True) + 1e-4  # equal returns give an advantage of 0, not a division by 0
+    return ((groups - groups.mean(1, keepdim=True)) / deviation).flatten()
 
 
 def over_greedy(returns: Any, greedy: Any) -> Any:
-    """ReMax (Li et al., 2023): each return less what the likeliest answer to the same prompt gets."""
+    """ReMax (Li et al., 2023): each return minus the reward of the greedy answer to the same prompt."""
     return returns - greedy
-
-
-def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
-    """The log probability of every answer token, and 0 at all other places (float32, rows × width)."""
-    batch = chat.padded(rows, machine.device)
-    with machine.autocast():
-        logits = model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False).logits
-    return token_logprobs(logits[:, :-1], batch.ids[:, 1:]) * batch.answer[:, 1:]

@@ -1,4 +1,4 @@
-"""Models to be trained: where they come from, which of their weights move, and how they are saved."""
+"""The models of a training: loading them, choosing which weights are trained, saving them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import copy
 import importlib
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,34 +15,34 @@ from typing import Any
 
 from evenhand.errors import MissingExtraError, UsageError
 from evenhand.models import weights
-from evenhand.models.hf.tuning import avoid_plans_per_shape
+from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
-from evenhand.training.chat import MAX_LENGTH, Chat, prepared
+from evenhand.training.chat import MAX_LENGTH, Chat, prepare_tokenizer
 from evenhand.training.options import Options
 from evenhand.training.parallel import Team
 
 ADAPTER = "adapter_config.json"
 HEAD = "score"
-"""What transformers calls the last layer of a classifier."""
+"""The name of a classifier's last layer in transformers."""
 
 
 def need_packages() -> None:
-    """One sentence, before anything else, where the extra is not installed."""
+    """Raise MissingExtraError if the packages for training are not installed."""
     if any(importlib.util.find_spec(package) is None for package in ("torch", "transformers", "peft")):
         raise MissingExtraError("Training", "train")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where to compute, in which precision, and with whom; weights that are trained stay float32."""
+    """The device, the precision of the computation, and the team of processes. Trained weights are always float32."""
 
     device: str
     dtype: str
     team: Team = Team()
 
     @property
-    def loads_to(self) -> str:
-        """Where a model is made; one that will be spread may be too large for a single device."""
+    def load_device(self) -> str:
+        """Where models are loaded: the CPU if they will be sharded, since they may not fit on one device."""
         return "cpu" if self.team.shards else self.device
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -53,7 +53,10 @@ class Machine:
 
 
 def machine(device: str | None = None, dtype: str | None = None, team: Team | None = None) -> Machine:
-    """What is asked for, else a GPU with bfloat16 where there is one; in a team, the device that it gave."""
+    """Return the requested device and precision; by default a GPU with bfloat16, or the CPU with float32.
+
+    In a team of several processes, the launcher decides the device.
+    """
     torch: Any = importlib.import_module("torch")
     team = team or Team()
     device = team.device if team.size > 1 else device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -64,16 +67,19 @@ def machine(device: str | None = None, dtype: str | None = None, team: Team | No
     return Machine(device, dtype or ("float32" if device.startswith("cpu") else "bfloat16"), team)
 
 
+# Loading
+
+
 def load_chat(
     name: str, model: Any, *, max_length: int = MAX_LENGTH, template: Path | None = None, pad: str | None = None
 ) -> Chat:
-    """The tokenizer of a loaded model, ready to train with."""
-    tokenizer = prepared(_from("AutoTokenizer", name), name, template=template, pad=pad)
-    return Chat(tokenizer, _ends(model, tokenizer), min(max_length, context_of(model)))
+    """Load the tokenizer of a loaded model and prepare it for training."""
+    tokenizer = prepare_tokenizer(_from_pretrained("AutoTokenizer", name), name, template=template, pad=pad)
+    return Chat(tokenizer, _eos_ids(model, tokenizer), min(max_length, context_of(model)))
 
 
 def chat_of(options: Options, model: Any) -> Chat:
-    """The tokenizer of the model that the options name."""
+    """Load the tokenizer of the model that the options name."""
     return load_chat(
         options.model,
         model,
@@ -84,15 +90,17 @@ def chat_of(options: Options, model: Any) -> Chat:
 
 
 def load_policy(options: Options, at: Machine) -> Any:
-    """The model that the options name, ready to be trained as they say."""
+    """Load the language model that the options name, with LoRA adapters if they ask for them."""
     if options.keep_adapter and isinstance(source := _source(options.model), Path) and source.is_file():
-        raise UsageError(f"An adapter needs a base in a folder, and {source.name} is a GGUF file; merge it instead.")
+        raise UsageError(
+            f"An adapter needs a base model in a folder, and {source.name} is a GGUF file; remove --keep-adapter."
+        )
     model = load_causal(options.model, at, trained=options.lora is None)
     return model if options.lora is None else with_adapters(model, options.lora)
 
 
 def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
-    """A language model, with adapters merged; float32 where all its weights are to be trained."""
+    """Load a language model, with its adapter merged; in float32 if all its weights will be trained."""
     torch: Any = importlib.import_module("torch")
     dtype = torch.float32 if trained else getattr(torch, at.dtype)
     folder = Path(name.removeprefix("hf/")).expanduser()
@@ -102,43 +110,44 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
         model = load_causal(base, at, trained=trained)
         merged = peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
         return merged.requires_grad_(True)  # peft froze what it adapted
-    model = _from("AutoModelForCausalLM", name, dtype=dtype)
+    model = _from_pretrained("AutoModelForCausalLM", name, dtype=dtype)
     if getattr(model.config, "quantization_config", None) is not None:
         model = _unquantized(model, dtype)
-    return model.to(at.loads_to)  # in evaluation mode, without dropout: a step is then the same at every pass
+    return model.to(at.load_device)  # in evaluation mode: without dropout, all passes of a step agree
 
 
 def classifier_of(causal: Any, chat: Chat, seed: int) -> Any:
-    """A classifier with one output and a new head, on the trunk of a language model."""
+    """Make a classifier with one output: the trunk of a language model and a new head."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     config = copy.deepcopy(causal.config)
     config.num_labels = 1
     config.pad_token_id = chat.tokenizer.pad_token_id
-    config.eos_token_id = sorted(chat.ends)  # a classifier has no generation config that would tell
+    config.eos_token_id = sorted(chat.eos_ids)  # a classifier has no generation config to hold them
     try:
         model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=causal.dtype)
         model.base_model.load_state_dict(causal.base_model.state_dict())
     except (ValueError, RuntimeError) as error:
-        raise UsageError(f"No reward model can be made of this kind of model: {str(error).splitlines()[0]}") from None
-    drawn = torch.Generator().manual_seed(seed)
-    weight = torch.randn(model.score.weight.shape, generator=drawn) / (model.score.in_features + 1) ** 0.5
-    model.score.weight.data = weight  # drawn here, not by transformers: a seed gives the same head for years
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"This kind of model cannot become a reward model: {reason}") from None
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(model.score.weight.shape, generator=generator) / (model.score.in_features + 1) ** 0.5
+    model.score.weight.data = weight  # initialized here, so that other versions of transformers give the same head
     return model.to(causal.device).eval()
 
 
 def load_classifier(name: str, at: Machine) -> Any:
-    """A saved classifier; its head computes in float32, where close scores do not become equal."""
+    """Load a saved classifier. Its head computes in float32, because bfloat16 would make close scores equal."""
     torch: Any = importlib.import_module("torch")
-    model = _from("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
+    model = _from_pretrained("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
     if model.config.num_labels != 1 or not hasattr(model, HEAD):
-        raise UsageError(f"{name} holds no reward model; make one with `evenhand train reward`.")
+        raise UsageError(f"{name} is no reward model; make one with `evenhand train reward`.")
     model.score.float()
-    return model.to(at.loads_to).eval()
+    return model.to(at.load_device).eval()
 
 
 def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
-    """A model of which only low-rank adapters (and a head) are trained."""
+    """Add LoRA adapters to a model; only they, and the head if given, are trained."""
     peft: Any = importlib.import_module("peft")
     task = {"task_type": "SEQ_CLS", "modules_to_save": [head]} if head else {"task_type": "CAUSAL_LM"}
     settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", **task)
@@ -148,8 +157,11 @@ def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
     return adapted
 
 
-def inner(model: Any) -> Any:
-    """The transformers model inside; its layers carry the adapters, so it computes with them."""
+# Preparing
+
+
+def unwrapped(model: Any) -> Any:
+    """Return the transformers model inside a peft model; its layers still apply the adapters."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -161,20 +173,65 @@ def frozen(model: Any) -> Any:
     return model.requires_grad_(False).eval()
 
 
-def arrange(model: Any, options: Options, at: Machine) -> None:
-    """Make a model (if there is one) compute as the options and the team want it; from then on it is not copied."""
+def frozen_reference(policy: Any, lora: int | None) -> Any:
+    """Copy a policy before it is trained; None with LoRA, where the policy with its adapters off is the reference."""
+    return frozen(copy.deepcopy(policy)) if lora is None else None
+
+
+@contextlib.contextmanager
+def as_reference(policy: Any, reference: Any) -> Generator[Any]:
+    """Give the reference model: the frozen copy, or the policy with its adapters off."""
+    if reference is not None:
+        yield reference
+        return
+    with policy.disable_adapter():
+        yield policy
+
+
+def prepare(model: Any, options: Options, at: Machine) -> None:
+    """Turn on gradient checkpointing and sharding as requested; afterwards the model must not be copied.
+
+    A model of None is ignored.
+    """
     if model is None:
         return
     if options.gradient_checkpointing:
-        compute_again(model)
-    classifier = inner(model)  # which is called by its parts
-    parallel.spread(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
+        enable_gradient_checkpointing(model)
+    classifier = unwrapped(model)  # its trunk and its head are called separately
+    parallel.shard(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
+
+
+def enable_gradient_checkpointing(model: Any) -> None:
+    """Keep only the inputs of each layer and recompute its activations in the backward pass.
+
+    transformers' own switch works in training mode only, and our models are in evaluation mode.
+    """
+    layers = parallel.layers_of(model)
+    if not layers:
+        raise UsageError("This kind of model has no layers that can be recomputed; remove --gradient-checkpointing.")
+    for layer in layers:
+        layer.forward = _recomputed(layer.forward)
+
+
+def _recomputed(forward: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
+
+    def compute(*args: Any, **settings: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **settings)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **settings)
+
+    return compute
+
+
+# Saving
 
 
 def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: bool = False) -> None:
-    """Weights as safetensors, with config and tokenizer, so that `hf/FOLDER` can use them at once."""
+    """Save weights (safetensors), config and tokenizer, so that `hf/FOLDER` can use them at once."""
     torch: Any = importlib.import_module("torch")
-    parallel.gather(model, at.team)
+    parallel.unshard(model, at.team)
     if not at.team.is_main:
         return
     if not keep_adapter:
@@ -185,23 +242,24 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
 
 
 def context_of(model: Any) -> int:
+    """Return the context length of a model in tokens."""
     return getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
 
 
-def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    """The tokens that end a turn; a model may have several."""
-    stated: Any = getattr(model, "generation_config", None)
-    stated = (stated or model.config).eos_token_id
+def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the end-of-turn tokens; a model may have several."""
+    config: Any = getattr(model, "generation_config", None)
+    stated: Any = (config or model.config).eos_token_id
     ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
 
 
-def _from(kind: str, name: str, **settings: Any) -> Any:
-    """Something of transformers from a folder, a GGUF file or the hub."""
+def _from_pretrained(kind: str, name: str, **settings: Any) -> Any:
+    """Load a transformers object from a folder, a GGUF file or the hub."""
     transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    avoid_plans_per_shape()
+    disable_cudnn_attention()
     source = _source(name)
     if isinstance(source, Path):
         settings |= {"gguf_file": source.name} if source.is_file() else {}
@@ -226,7 +284,7 @@ def _source(name: str) -> Path | str:
 
 
 def _unquantized(model: Any, dtype: Any) -> Any:
-    """The same model as if it had never been quantized: transformers saves no model that came from a GGUF file."""
+    """Rebuild a model from a GGUF file without its quantization; transformers could not save it otherwise."""
     transformers: Any = importlib.import_module("transformers")
     config: Any = model.config.__class__.from_dict(_without(model.config.to_dict(), "quantization_config"))
     plain = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -237,41 +295,3 @@ def _unquantized(model: Any, dtype: Any) -> Any:
 
 def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
-
-
-def reference_of(actor: Any, lora: int | None) -> Any:
-    """What has to be kept of an actor that is about to be trained; None: it can be had by its adapters off."""
-    return frozen(copy.deepcopy(actor)) if lora is None else None
-
-
-def as_reference(actor: Any, reference: Any) -> tuple[Any, AbstractContextManager[Any]]:
-    """The model that is the reference, and what must be entered while it computes."""
-    if reference is None:
-        return actor, actor.disable_adapter()
-    return reference, contextlib.nullcontext()
-
-
-def compute_again(model: Any) -> None:
-    """Keep only what goes into a layer, and compute the rest again for its gradients: less memory, more time.
-
-    Not by transformers' own switch, which works in training mode alone; our models have their dropout off.
-    """
-    layers = parallel.layers_of(model)
-    if not layers:
-        raise UsageError(
-            "This kind of model has no layers that can be computed again; leave out --gradient-checkpointing."
-        )
-    for layer in layers:
-        layer.forward = _again(layer.forward)
-
-
-def _again(forward: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-    checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
-
-    def compute(*args: Any, **settings: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*args, **settings)
-        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **settings)
-
-    return compute

@@ -1,8 +1,9 @@
-"""What can be chosen for each stage of training; the defaults are the paper's, or DECISIONS where it is silent."""
+"""The options of each training stage. Defaults are the paper's; where it gives none, they are ours."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,51 +15,67 @@ Precision = Literal["float32", "bfloat16"]
 Algorithm = Literal["ppo", "rloo", "grpo", "remax"]
 GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
+_RENAMED: Mapping[str, str] = {"rate": "lr"}
+_RENAMED_IN_PPO: Mapping[str, str] = {
+    **_RENAMED,
+    "critic_rate": "critic_lr",
+    "passes": "ppo_epochs",
+    "beta": "kl_coefficient",
+    "no_end_penalty": "missing_eos_penalty",
+}
+
+
+def current_name(stage: str, option: str) -> str:
+    """Return the current name of an option that an old command or record may give by its former name."""
+    return (_RENAMED_IN_PPO if stage == "ppo" else _RENAMED).get(option, option)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What all stages share."""
+    """Options of every stage."""
 
     model: str
-    """Where to begin: a folder, an adapter's folder, a GGUF file, a name on the hub, or local/NAME."""
+    """The model to start from: a folder, an adapter's folder, a GGUF file, a name on the hub, or local/NAME."""
     data: Path
-    """A folder by `evenhand pairs`, or one of its files."""
+    """A folder written by `evenhand pairs`, or one of its files."""
     out: Path
     batch: int
-    rate: float
+    lr: float
+    """Learning rate."""
     micro_batch: int | None = None
-    """Rows computed at once; the gradients of a batch add up, so this changes memory and not the result."""
+    """Rows computed at once. Gradients are accumulated over a batch, so this changes memory but not the result."""
     gradient_checkpointing: bool = False
-    """Compute layers again for their gradients instead of keeping what they computed: less memory, more time."""
+    """Recompute activations in the backward pass instead of storing them: less memory, more time."""
     epochs: float = 1
     steps: int | None = None
-    """Stop after this many steps, instead of by epochs."""
+    """Number of steps; overrides `epochs`."""
     max_length: int = MAX_LENGTH
+    """Tokens of a conversation."""
     lora: int | None = None
-    """Train low-rank adapters of this rank instead of all weights."""
+    """Rank of LoRA adapters; None trains all weights."""
     keep_adapter: bool = False
     """Save the adapter alone instead of merging it into the weights."""
     dtype: Precision | None = None
-    """What is computed in; weights that are trained are float32 all the same. None: bfloat16 on GPUs."""
+    """Precision of the computation; trained weights are always float32. None: bfloat16 on GPUs, else float32."""
     device: str | None = None
     seed: int = 0
     save_every: int = 100
+    """Steps between checkpoints."""
     chat_template: Path | None = None
     pad_token: str | None = None
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch", "micro_batch", "steps", "max_length", "lora", "save_every")
-        _check_amounts(self, "rate", "epochs")
+        _check_amounts(self, "lr", "epochs")
         if self.keep_adapter and self.lora is None:
-            raise UsageError("There is an adapter to keep only with --lora.")
+            raise UsageError("--keep-adapter works only with --lora.")
 
     def total_steps(self, rows: int) -> int:
-        """How many steps there are with this many rows of data."""
+        """Return the number of steps for this many rows of data."""
         return self.steps or max(1, math.ceil(self.epochs * math.ceil(rows / self.batch)))
 
     def as_json(self) -> dict[str, Any]:
-        """Every option as plain values, without where the result goes."""
+        """Return every option except `out` as a JSON value."""
         values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
         del values["out"]
         return values
@@ -69,7 +86,7 @@ class SFTOptions(Options):
     """Supervised fine-tuning on low-bias answers."""
 
     batch: int = 16
-    rate: float = 2e-5
+    lr: float = 2e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +94,17 @@ class RewardOptions(Options):
     """The reward model."""
 
     batch: int = 32
-    rate: float = 3e-5
+    lr: float = 3e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class DPOOptions(Options):
-    """Direct preference optimization: the policy learns from the pairs themselves, without a reward model."""
+    """Direct preference optimization, which learns from the pairs without a reward model."""
 
     batch: int = 16
-    rate: float = 1e-6
+    lr: float = 1e-6
     beta: float = 0.1
-    """The price of a nat of divergence from the reference."""
+    """DPO's β: the weight of the KL divergence from the reference."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,55 +113,60 @@ class DPOOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class PPOOptions(Options):
-    """Proximal policy optimization against a reward model, and its relatives without a critic."""
+    """Proximal policy optimization against a reward model, and its variants without a critic."""
 
     reward: str
     """The folder of the reward model."""
     algorithm: Algorithm = "ppo"
-    """What an answer's advantage is measured against."""
+    """How the baseline of an answer's advantage is estimated."""
     answers: int | None = None
-    """Answers to each prompt of a batch; only rloo and grpo compare several (None: 4)."""
+    """Answers sampled per prompt, for rloo and grpo only (None: 4)."""
     batch: int = 4
-    rate: float = 5e-6
-    critic_rate: float = 3e-5
-    passes: int = 4
+    """Prompts per step."""
+    lr: float = 5e-6
+    critic_lr: float = 3e-5
+    ppo_epochs: int = 4
     """Updates with each batch of answers."""
     max_new_tokens: int = 128
     temperature: float = 1.0
-    beta: float = 0.05
-    """The price of a nat of divergence from the reference."""
+    kl_coefficient: float = 0.05
+    """β: the weight of the KL divergence from the reference in the reward."""
     clip: float = 0.2
+    """ε: the clip range of probability ratios and of values."""
     gamma: float = 1.0
+    """Discount factor."""
     lam: float = 0.95
-    no_end_penalty: float = 0.5
-    """Taken from the reward of an answer that was cut off before it ended."""
+    """GAE's λ."""
+    missing_eos_penalty: float = 0.5
+    """Subtracted from the reward of an answer that was truncated before it ended."""
     kl_limit: float = 20.0
-    """Training stops once answers diverge by more than this many nats."""
+    """Training stops when the mean KL divergence of a batch exceeds this many nats."""
     sample_every: int | None = None
-    """Steps between answers that are kept for reading (None: as between checkpoints)."""
+    """Steps between answers written to samples.jsonl (None: as `save_every`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_counts(self, "passes", "max_new_tokens", "answers", "sample_every")
-        _check_amounts(self, "critic_rate", "temperature", "clip", "kl_limit")
+        _check_counts(self, "ppo_epochs", "max_new_tokens", "answers", "sample_every")
+        _check_amounts(self, "critic_lr", "temperature", "clip", "kl_limit")
         if self.max_new_tokens >= self.max_length:
-            raise UsageError(f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in {self.max_length}.")
+            raise UsageError(
+                f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in max-length ({self.max_length})."
+            )
         if self.algorithm not in get_args(Algorithm):
             raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
         if self.answers is not None and self.algorithm not in GROUPED:
-            raise UsageError(f"Several answers to a prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
-        if self.per_prompt == 1 and self.algorithm in GROUPED:
+            raise UsageError(f"Several answers per prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
+        if self.answers_per_prompt == 1 and self.algorithm in GROUPED:
             raise UsageError(f"{self.algorithm} compares the answers to a prompt, so it needs 2 or more.")
 
     @property
-    def per_prompt(self) -> int:
-        """How many answers each prompt gets."""
+    def answers_per_prompt(self) -> int:
         return (self.answers or 4) if self.algorithm in GROUPED else 1
 
     @property
-    def at_once(self) -> int:
-        """How many answers are computed at once."""
-        return self.micro_batch or self.batch * self.per_prompt
+    def answers_at_once(self) -> int:
+        """Answers in one forward pass: the micro-batch, or the whole batch."""
+        return self.micro_batch or self.batch * self.answers_per_prompt
 
 
 def _check_counts(options: Options, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: the model learns the low-bias answers, and only those; prompts carry no loss."""
+"""Supervised fine-tuning on low-bias answers. Only answer tokens carry loss, prompts do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.loop import Observer, Order, nobody, train
+from evenhand.training.loop import BatchSampler, Observer, nobody, train
 from evenhand.training.losses import answer_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
@@ -16,54 +16,61 @@ from evenhand.training.options import SFTOptions
 
 
 def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
-    """Fine-tune a model and return the record of it; the folder `out` can then be used as hf/OUT."""
-    files = data.files(options.data, "sft")
+    """Fine-tune a model and return the training's record; the folder `out` can then be used as hf/OUT."""
+    files = data.find_files(options.data, "sft")
     examples = data.read_examples(files.train)
     held_out = data.read_examples(files.test) if files.test else []
-    with stage.begun("sft", options, files.sums(), resume=resume) as run:
+    with stage.training_run("sft", options, files.checksums(), resume=resume) as run:
         if run.finished:
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
-        models.arrange(model, options, run.machine)
-        work = _Work(options, model, chat, [chat.encode(each.prompt, each.answer) for each in examples], run.machine)
+        models.prepare(model, options, run.machine)
+        rows = [chat.encode(each.prompt, each.answer) for each in examples]
+        trainer = SFTTrainer(options, model, chat, rows, run.machine)
         test = [chat.encode(each.prompt, each.answer) for each in held_out]
         steps = options.total_steps(len(examples))
-        ended = train(work, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe)
-        results = {"examples": len(examples), "steps": steps, **run.last("loss", steps)}
+        ended = train(
+            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
+        )
+        results = {"examples": len(examples), "steps": steps, **run.first_and_last("loss", steps)}
         if test:
-            results |= {"held_out_examples": len(test), "held_out_loss": work.mean_loss(test)}
+            results |= {"held_out_examples": len(test), "held_out_loss": trainer.mean_loss(test)}
         models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
 
 
-class _Work:
-    """The negative log likelihood of answer tokens, averaged over all those of a batch."""
+class SFTTrainer:
+    """Minimizes the negative log likelihood of answer tokens, averaged over the answer tokens of a batch."""
 
     def __init__(self, options: SFTOptions, model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> None:
         self._model, self._chat, self._rows, self._machine = model, chat, rows, machine
-        self._batch, self._at_once = options.batch, options.micro_batch or options.batch
-        self._order = Order(len(rows), options.batch, options.seed)
+        self._micro_batch = options.micro_batch or options.batch
+        self._sampler = BatchSampler(len(rows), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(rows)))
-        self.optimizer = Optimizer([(models.trainable(model), options.rate)], schedule, team=machine.team)
+        self.optimizer = Optimizer([(models.trainable(model), options.lr)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
-        rows = [self._rows[i] for i in self._order.rows(number)]
+        rows = [self._rows[i] for i in self._sampler.rows(number)]
         tokens = sum(len(row.answer) for row in rows)
         total = 0.0
-        for part, weight in self._machine.team.parts(rows, self._at_once):
-            loss = self._summed_loss(part) / tokens * weight
+        for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
+            loss = self._summed_loss(micro_batch) / tokens * weight
             loss.backward()
             total += loss.item()
-        (total,) = self._machine.team.summed(total)
-        return {"loss": total, "gradient": self.optimizer.update(), "tokens": tokens}
+        (total,) = self._machine.team.all_sum(total)
+        return {"loss": total, "grad_norm": self.optimizer.update(), "tokens": tokens}
 
     def mean_loss(self, rows: Sequence[Encoded]) -> float:
+        """Return the mean loss per answer token, without training."""
         torch: Any = importlib.import_module("torch")
         team = self._machine.team
         with torch.no_grad():
-            found = [float(self._summed_loss(part)) * weight for part, weight in team.parts(rows, self._at_once)]
-        (total,) = team.summed(sum(found))
+            losses = [
+                float(self._summed_loss(micro_batch)) * weight
+                for micro_batch, weight in team.micro_batches(rows, self._micro_batch)
+            ]
+        (total,) = team.all_sum(sum(losses))
         return total / sum(len(row.answer) for row in rows)
 
     def _summed_loss(self, rows: Sequence[Encoded]) -> Any:

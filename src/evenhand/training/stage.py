@@ -1,4 +1,8 @@
-"""What every stage of training does around its loop: the folder, the machine, the record and the card."""
+"""What every training stage does around its loop: the output folder and its record, the device, the model card.
+
+The record (training.json) is written first, with the options and the checksums of the data, and completed at the end.
+So an interrupted stage can be resumed, and only with the same options and data.
+"""
 
 from __future__ import annotations
 
@@ -14,81 +18,70 @@ from evenhand.errors import DataError, PlanError, UsageError
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import read_metrics, step_seed
 from evenhand.training.models import Machine
-from evenhand.training.options import Options
-from evenhand.training.parallel import joined
+from evenhand.training.options import Options, current_name
+from evenhand.training.parallel import join_team
 from evenhand.version import versions
 
+RECORD = "training.json"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training under way."""
+    """One training stage in progress."""
 
     options: Options
     machine: Machine
     finished: bool
-    """It was finished before; there is only a record to read."""
+    """Whether an earlier run finished it, so that only its record is left to read."""
 
     @property
     def record(self) -> dict[str, Any]:
-        return read(self.options.out)
+        return read_record(self.options.out)
 
-    def last(self, name: str, most: int) -> dict[str, float]:
-        """The mean of a metric over the first and over the last tenth of the steps, at most 20 of each."""
-        values = [line[name] for line in read_metrics(self.options.out)]
+    def first_and_last(self, metric: str, steps: int) -> dict[str, float]:
+        """Return the mean of a metric over the first and the last tenth of the steps, at most 20 of each."""
+        values = [line[metric] for line in read_metrics(self.options.out)]
         if not values:
             return {}
-        some = min(20, max(1, most // 10))
-        return {f"{name}_first": _mean(values[:some]), f"{name}_last": _mean(values[-some:])}
+        count = min(20, max(1, steps // 10))
+        return {f"{metric}_first": _mean(values[:count]), f"{metric}_last": _mean(values[-count:])}
 
     def finish(self, ended: str, results: Mapping[str, Any]) -> dict[str, Any]:
+        """Complete the record, write the model card and return the record."""
         team = self.machine.team
         about = {"device": self.machine.device, "processes": team.size, "versions": versions()}
 
-        def finished() -> dict[str, Any]:
-            record = finish(self.options.out, ended, results, about)
+        def write() -> dict[str, Any]:
+            record = finish_folder(self.options.out, ended, results, about)
             card.write(self.options.out, record)
             return record
 
-        return team.by_main(finished)
+        return team.on_main(write)
 
 
 @contextlib.contextmanager
-def begun(name: str, options: Options, sums: Mapping[str, str], *, resume: bool) -> Generator[Run]:
-    """A run in its folder; what goes wrong on the device is told in one sentence."""
+def training_run(stage: str, options: Options, checksums: Mapping[str, str], *, resume: bool) -> Generator[Run]:
+    """Open the folder and the device for one stage. Running out of device memory becomes a one-sentence error."""
     torch: Any = importlib.import_module("torch")
-    machine = models.machine(options.device, options.dtype, joined(options.device))
-    finished = machine.team.by_main(lambda: begin(name, options, sums, resume=resume))
-    torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are drawn before the first step
+    machine = models.machine(options.device, options.dtype, join_team(options.device))
+    finished = machine.team.on_main(lambda: open_folder(stage, options, checksums, resume=resume))
+    torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are initialized before the first step
     try:
         yield Run(options, machine, finished)
     except torch.OutOfMemoryError:
         raise UsageError(
-            "The memory of the device is used up; choose a smaller --micro-batch, a smaller --max-length, or --lora, "
-            "and --resume."
+            "The device is out of memory; try a smaller --micro-batch, a smaller --max-length or --lora, and --resume."
         ) from None
 
 
-def parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The rows in pieces of a size."""
-    return (rows[i : i + size] for i in range(0, len(rows), size))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-RECORD = "training.json"
-
-
-def begin(stage: str, options: Options, sums: Mapping[str, str], *, resume: bool) -> bool:
-    """Make the folder, or find it as it was left by the same options; True when it is finished already."""
-    record, plan = options.out / RECORD, {"stage": stage, "options": options.as_json(), "data": dict(sums)}
+def open_folder(stage: str, options: Options, checksums: Mapping[str, str], *, resume: bool) -> bool:
+    """Create the output folder, or reopen one with the same options; return True if the stage is finished already."""
+    record, plan = options.out / RECORD, {"stage": stage, "options": options.as_json(), "data": dict(checksums)}
     if record.is_file():
-        if not resume and not _nothing_done(options.out):
-            raise PlanError(f"{options.out} holds a training already: go on with --resume, or choose another --out.")
-        before = read(options.out)
+        if not resume and not _has_no_progress(options.out):
+            raise PlanError(f"{options.out} already holds a training: go on with --resume, or choose another --out.")
+        before = read_record(options.out)
         if resume:
             _check_same(before, plan, options.out)
             return bool(before.get("finished"))
@@ -99,25 +92,30 @@ def begin(stage: str, options: Options, sums: Mapping[str, str], *, resume: bool
     return False
 
 
-def finish(folder: Path, ended: str, results: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark a training as finished, with what came out of it; its checkpoints are no longer needed."""
-    whole = {**read(folder), "finished": True, "ended": ended, "results": dict(results), **about}
-    _write(folder / RECORD, whole)
-    checkpoints.forget(folder)
-    return whole
+def finish_folder(folder: Path, ended: str, results: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Mark a training as finished, store its results and delete its checkpoints."""
+    record = {**read_record(folder), "finished": True, "ended": ended, "results": dict(results), **about}
+    _write(folder / RECORD, record)
+    checkpoints.delete_all(folder)
+    return record
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """A training's plan and, once it is finished, its results."""
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return a training's options and data and, once it is finished, its results."""
     try:
         return json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"This record of a training cannot be read ({error}).", file=folder / RECORD) from None
+        raise DataError(f"This training record cannot be read ({error}).", file=folder / RECORD) from None
 
 
-def _nothing_done(folder: Path) -> bool:
-    """Whether a training ended before it had anything to lose, so that it may be begun anew."""
-    return not read(folder).get("finished") and not (folder / checkpoints.FOLDER).exists()
+def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Split rows into chunks of a size."""
+    return (rows[i : i + size] for i in range(0, len(rows), size))
+
+
+def _has_no_progress(folder: Path) -> bool:
+    """Whether a training ended before its first checkpoint, so that nothing is lost by starting again."""
+    return not read_record(folder).get("finished") and not (folder / checkpoints.FOLDER).exists()
 
 
 def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path) -> None:
@@ -127,12 +125,12 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path
         )
     if before.get("data") != plan["data"]:
         raise PlanError(f"The data has changed since the training in {folder} began; choose another --out.")
-    options: Mapping[str, Any] = before.get("options", {})
-    changed = [name for name, value in plan["options"].items() if options.get(name) != value]
+    given = {current_name(plan["stage"], name): value for name, value in before.get("options", {}).items()}
+    changed = [name for name, value in plan["options"].items() if given.get(name) != value]
     if changed:
         name = changed[0]
         raise PlanError(
-            f"The training in {folder} began with {name} = {options.get(name)}, not {plan['options'][name]}; "
+            f"The training in {folder} began with {name} = {given.get(name)}, not {plan['options'][name]}; "
             "resume it with the same options, or choose another --out."
         )
 
@@ -141,3 +139,7 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
     draft = path.with_name(path.name + ".partial")
     draft.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     draft.replace(path)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

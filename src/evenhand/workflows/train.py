@@ -58,7 +58,7 @@ def make_recipe(
         for name, value in settings.items():
             if name not in known or name in OF_THE_RECIPE:
                 raise UsageError(
-                    f"--set {stage}.{name}={value} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.rate=1e-5."
+                    f"--set {stage}.{name}={value} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.lr=1e-5."
                 )
     shared = dict(options)
     model, data, out = (shared.pop(name) for name in ("model", "data", "out"))

@@ -1,6 +1,6 @@
-"""What a transformers model attends to as it begins its reply: the attention of the prompt's last token to all of them.
+"""Reads what a transformers model attends to as it begins its reply: the attention of the prompt's last token.
 
-It is read from a copy of the model that computes attention step by step, since faster kernels do not keep it.
+It uses its own copy of the model with eager attention, since faster kernels do not return attention weights.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from evenhand.models.hf import HFModel
 from evenhand.types import Message
 
 _INCOMPLETE = "\ufffd"
-"""What a decoder writes for the beginning of a character that takes several tokens."""
+"""What a tokenizer decodes for the first tokens of a multi-token character."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """How the attention of the last token is spread over the prompt, layer by layer, averaged over the heads."""
+    """The attention of the last token over the words of the prompt, per layer, averaged over the heads."""
 
     words: tuple[str, ...]
-    """The prompt as the model reads it, its template included; joined they are the whole text."""
+    """The words of the prompt, chat template included; joined they are the whole text."""
     layers: tuple[tuple[float, ...], ...]
-    """Layer × word; the shares of a layer add up to 1."""
+    """Layer × word; each layer sums to 1."""
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -36,19 +36,19 @@ class Attention:
         return tuple(sum(each) / len(self.layers) for each in zip(*self.layers, strict=True))
 
     def on(self, part: str) -> float | None:
-        """How much of it, averaged over all layers, is on the words of this part of the prompt; None if not found."""
+        """Return the attention on a part of the prompt, averaged over all layers; None if the part is not found."""
         start = "".join(self.words).find(part)
         if start < 0 or not part:
             return None
-        total, place = 0.0, 0
+        total, position = 0.0, 0
         for word, share in zip(self.words, self.mean, strict=True):
-            if start < place + len(word) and place < start + len(part):
+            if start < position + len(word) and position < start + len(part):
                 total += share
-            place += len(word)
+            position += len(word)
         return total
 
 
-# Registered as any provider's class, it hides its own attributes from type checkers.
+# The registry's decorator hides the attributes of HFModel from type checkers.
 _HF: Any = HFModel
 
 
@@ -66,11 +66,11 @@ class AttentiveModel(_HF):
         return loaded
 
     def attention(self, messages: Sequence[Message]) -> Attention:
-        """The attention of the last token of the prompt that these messages make."""
+        """Return the attention of the last prompt token for these messages."""
         tokens = self._encode(messages)
-        room: int = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
-        if not 1 < len(tokens) <= room:
-            raise UsageError(f"The prompt has {len(tokens)} tokens, but {self.spec} takes 2 to {room}.")
+        most: int = self._max_length
+        if not 1 < len(tokens) <= most:
+            raise UsageError(f"The prompt has {len(tokens)} tokens, but {self.spec} takes 2 to {most}.")
         special = set(self.tokenizer.all_special_ids)
         read = [(self._read(tokens[: i + 1]), token in special) for i, token in enumerate(tokens)]
         starts, words = _words(read)
@@ -82,34 +82,37 @@ class AttentiveModel(_HF):
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def _last_rows(self, tokens: Sequence[int]) -> list[list[float]]:
-        """Layer × token. All tokens but the last are read first, so that only one row per head is ever kept."""
+        """Return attention, layer × token. All other tokens are read first, so that only one row per head is kept."""
         torch: Any = importlib.import_module("torch")
         with torch.inference_mode():
             ids = torch.tensor([tokens], device=self.device)
             cache = self.model(input_ids=ids[:, :-1], use_cache=True).past_key_values
             output = self.model(input_ids=ids[:, -1:], past_key_values=cache, output_attentions=True)
-            found: Any = getattr(output, "attentions", None) or ()
-            # Layers that are no attention (convolutions, recurrences) have none; a window sees the last tokens only.
-            rows = [layer[0, :, -1].float().mean(0).tolist() for layer in found if layer is not None]
+            attentions: Any = getattr(output, "attentions", None) or ()
+            # Convolutional and recurrent layers have no attention; sliding windows cover the last tokens only.
+            rows = [layer[0, :, -1].float().mean(0).tolist() for layer in attentions if layer is not None]
         if not rows:
-            raise UsageError(f"{self.spec} has no attention that could be shown.")
+            raise UsageError(f"{self.spec} has no attention layers to show.")
         return [[0.0] * (len(tokens) - len(row)) + row for row in rows]
 
 
 def load_attentive(spec: str, options: ModelOptions | None = None) -> AttentiveModel:
-    """The copy of an hf/ model; other providers do not show what goes on inside."""
+    """Load a copy of an hf/ model whose attention can be read; other providers do not expose it."""
     provider, name = split_spec(spec)
     if provider != "hf":
         raise UsageError(
-            f"Attention can be read from hf/ models only, and {spec} is none; a local file is also hf/PATH.gguf."
+            f"Attention can be read from hf/ models only, not from {spec}; use a local file as hf/PATH.gguf."
         )
     return AttentiveModel(name, options or ModelOptions())
 
 
 def _words(read: Sequence[tuple[str, bool]]) -> tuple[list[int], tuple[str, ...]]:
-    """Where words begin, by token, and what they are; `read` is the text after each token, and whether it is special.
+    """Split tokens into words; return the first token of each word and the words.
 
-    A word begins with a blank or on a new line, and never within a character; a special token is a word of its own.
+    A word begins with a blank or on a new line, and never within a character; a special token is its own word.
+
+    Args:
+        read: For each token, the text up to it and whether it is special.
     """
     starts: list[int] = []
     words: list[str] = []

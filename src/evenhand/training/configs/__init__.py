@@ -1,4 +1,4 @@
-"""Configurations for `accelerate launch`; `python -m evenhand.training.configs NAME` tells where one lies."""
+"""Configurations for `accelerate launch`; `python -m evenhand.training.configs NAME` prints the path of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("several_gpus", "fsdp", "fsdp_zero2")
 
 
 def path_of(name: str) -> Path:
-    """The file of a configuration, to be given to `accelerate launch --config_file`."""
+    """Return the path of a configuration, for `accelerate launch --config_file`."""
     if name not in NAMES:
         raise UnknownNameError("configuration", name, NAMES)
     return Path(__file__).parent / f"{name}.yaml"

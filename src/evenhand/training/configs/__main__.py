@@ -1,4 +1,4 @@
-"""`python -m evenhand.training.configs NAME` prints where a configuration for `accelerate launch` lies."""
+"""`python -m evenhand.training.configs NAME` prints the path of a configuration for `accelerate launch`."""
 
 import sys
 
@@ -11,4 +11,4 @@ if __name__ == "__main__":
     try:
         click.echo(path_of(sys.argv[1] if len(sys.argv) == 2 else ""))
     except UsageError as error:
-        sys.exit(f"{error} One of {', '.join(NAMES)} is needed.")
+        sys.exit(f"{error} Choose one of {', '.join(NAMES)}.")

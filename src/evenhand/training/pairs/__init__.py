@@ -1,7 +1,8 @@
-"""From the statements of debates to preference pairs: clean, tell high from low bias, pair within a topic, split.
+"""Makes preference pairs from the statements of debates.
 
-The prompt of a pair is the topic's neutral question. Topics are told apart by their question, so that no question is
-trained on under one name and tested on under another. Pure functions; `pairs_folder` reads runs and writes files.
+The steps: remove personas, leaks and duplicates, separate high from low bias, pair within a topic, split by topic. The
+prompt of a pair is the topic's neutral question. A topic is identified by its question, so that the same question under
+two names cannot be in both training and test. Pure functions; `folder` reads runs and writes files.
 """
 
 from __future__ import annotations
@@ -20,41 +21,42 @@ from evenhand.training.pairs.leaks import LeakCheck
 from evenhand.training.pairs.personas import names_role, without_persona
 
 MEDIAN = "median"
-LEAST_WORDS = 4
-"""What is shorter says nothing."""
+MIN_WORDS = 4
+"""Shorter statements are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
-    """How pairs are made."""
+    """The options of `evenhand pairs`."""
 
     policy: str = "threshold"
     threshold: float | str = 3.0
-    """A score above it is high bias, one up to it low; `median`: half of the scores are each, for referees who give
-    next to nothing above 3, or below."""
+    """Scores above it are high bias, the others low. `median` uses the median score, for referees who rarely give
+    scores above 3, or rarely below."""
     margin: float = 2.0
-    """The least difference of scores within a pair."""
+    """The minimum score difference within a pair."""
     length_ratio: float | None = None
-    """The most words that one answer of a pair may have for each word of the other; None: any. A reward model learns
-    nothing as soon as that the better answers are the shorter ones."""
+    """The maximum ratio of the answers' lengths in words; None: any. Without it, a reward model may learn only that
+    shorter answers are better."""
     per_topic: int = 8
-    """The most pairs of one topic."""
+    """The maximum number of pairs per topic."""
     test_share: float = 0.1
+    """The share of topics that is held out."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
-            raise UsageError(f"There is no policy {self.policy!r}; choose of {', '.join(POLICIES)}.")
+            raise UsageError(f"There is no policy {self.policy!r}; choose one of {', '.join(POLICIES)}.")
         if self.threshold != MEDIAN and not (isinstance(self.threshold, int | float) and 0 <= self.threshold < WORST):
-            raise UsageError(f"The threshold must be from 0 to below {WORST}, or {MEDIAN}, not {self.threshold}.")
+            raise UsageError(f"The threshold must be at least 0 and below {WORST}, or {MEDIAN}, not {self.threshold}.")
         if not 0 < self.margin <= WORST:
             raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
         if self.length_ratio is not None and not self.length_ratio >= 1:
-            raise UsageError(f"The ratio of lengths must be 1 or more, not {self.length_ratio:g}.")
+            raise UsageError(f"The length ratio must be 1 or more, not {self.length_ratio:g}.")
         if self.per_topic < 1:
-            raise UsageError(f"A topic must be allowed 1 pair at least, not {self.per_topic}.")
+            raise UsageError(f"The number of pairs per topic must be 1 or more, not {self.per_topic}.")
         if not 0 < self.test_share < 1:
-            raise UsageError(f"The share of test topics must be between 0 and 1, not {self.test_share:g}.")
+            raise UsageError(f"The test share must be between 0 and 1, not {self.test_share:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,20 @@ class Debate:
     """One debate of a stored run."""
 
     id: str
-    """The topic's."""
+    """The id of its topic."""
     bias: str
     question: str
     statements: tuple[Statement, ...]
 
     @property
     def topic(self) -> str:
-        return _folded(self.question)
+        """The question, normalized: it identifies the topic."""
+        return _normalized(self.question)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A statement that may be trained on: scored, without its persona."""
+    """A scored statement with its persona removed, which may be trained on."""
 
     debate: Debate
     role: str
@@ -85,7 +88,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two answers to one question, the first less biased."""
+    """Two statements on one question; the chosen one is less biased."""
 
     chosen: Candidate
     rejected: Candidate
@@ -96,28 +99,28 @@ class Pair:
 
     @property
     def length_ratio(self) -> float:
-        """How many times as long the longer answer is."""
+        """The length of the longer answer divided by that of the shorter, in words."""
         shorter, longer = sorted(len(each.text.split()) for each in (self.chosen, self.rejected))
         return longer / shorter
 
 
 @dataclass(frozen=True, slots=True)
 class PairSet:
-    """All that training reads, and what became of the rest."""
+    """The training data, and counts of what was dropped."""
 
     pairs: Sequence[Pair]
     low: Sequence[Candidate]
-    """What supervised fine-tuning imitates."""
+    """The low-bias statements, for supervised fine-tuning."""
     test: frozenset[str]
-    """The topics that are held out."""
+    """The held-out topics."""
     threshold: float
     counts: Mapping[str, int]
     leaks: Sequence[Mapping[str, Any]]
-    """What was dropped for being BBQ's text."""
+    """The statements that were dropped because they contain text of BBQ."""
 
 
 def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck) -> PairSet:
-    """The pairs and low-bias answers of debates; whatever is left out is counted."""
+    """Make pairs and low-bias answers from debates, and count what is dropped."""
     counts: Counter[str] = Counter(debates=len(debates), statements=sum(len(each.statements) for each in debates))
     leaks: list[dict[str, Any]] = []
     candidates = _cleaned(_without_leaks(_scored(debates, counts), check, counts, leaks), counts)
@@ -132,9 +135,9 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
         higher = [each for each in group if each.score > threshold]
         counts.update(low=len(lower), high=len(higher))
         low += lower
-        found = POLICIES[options.policy](lower, higher, options)
-        pairs += found
-        counts[_fate(lower, higher, found)] += 1
+        topic_pairs = POLICIES[options.policy](lower, higher, options)
+        pairs += topic_pairs
+        counts[_topic_count(lower, higher, topic_pairs)] += 1
     counts.update(topics=len({each.topic for each in debates}), pairs=len(pairs))
     _check_classes(pairs, options, threshold, counts)
     return PairSet(pairs, low, _held_out(pairs, low, options), threshold, counts, leaks)
@@ -145,32 +148,32 @@ def _threshold(options: PairOptions, candidates: Sequence[Candidate]) -> float:
         return float(options.threshold)
     scores = [each.score for each in candidates]
     middle = median(scores) if scores else 0.0
-    # Where most have the highest score, these are high, and all others low.
+    # If more than half have the highest score, these are high and all others low.
     return middle if any(score > middle for score in scores) else max((s for s in scores if s < middle), default=middle)
 
 
 def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[Candidate]:
-    """The statements with a score, their personas taken off."""
-    found: list[Candidate] = []
+    """Return the statements that have a score, with their personas removed."""
+    candidates: list[Candidate] = []
     for debate in debates:
-        for said in debate.statements:
-            if said.score is None:
+        for statement in debate.statements:
+            if statement.score is None:
                 counts["unscored"] += 1
                 continue
-            text, phrases = without_persona(said.text, said.role)
+            text, phrases = without_persona(statement.text, statement.role)
             counts["persona_phrases"] += phrases
             counts["persona_texts"] += phrases > 0
-            found.append(Candidate(debate, said.role, said.round, said.score, text))
-    return found
+            candidates.append(Candidate(debate, statement.role, statement.round, statement.score, text))
+    return candidates
 
 
 def _without_leaks(
     candidates: Iterable[Candidate], check: LeakCheck, counts: Counter[str], leaks: list[dict[str, Any]]
 ) -> list[Candidate]:
     kept: list[Candidate] = []
-    asked = {question: check.leak_in(question) for question in {each.debate.question for each in candidates}}
+    leaked_questions = {question: check.leak_in(question) for question in {each.debate.question for each in candidates}}
     for each in candidates:
-        words = asked[each.debate.question] or check.leak_in(each.text)
+        words = leaked_questions[each.debate.question] or check.leak_in(each.text)
         if words is None:
             kept.append(each)
         else:
@@ -181,23 +184,24 @@ def _without_leaks(
 
 
 def _cleaned(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Candidate]:
-    """Without what says nothing, and without what was said before, on whatever topic: it would be in both splits."""
+    """Drop short statements and repeated ones. A repetition on another topic could be in both training and test."""
     kept: list[Candidate] = []
-    said: set[str] = set()
+    seen: set[str] = set()
     for each in candidates:
-        folded = _folded(each.text)
-        if folded.count(" ") + 1 < LEAST_WORDS:
+        normalized = _normalized(each.text)
+        if normalized.count(" ") + 1 < MIN_WORDS:
             counts["too_short"] += 1
-        elif folded in said:
+        elif normalized in seen:
             counts["duplicates"] += 1
         else:
-            said.add(folded)
+            seen.add(normalized)
             counts["role_still_named"] += names_role(each.text, each.role)
             kept.append(each)
     return kept
 
 
-def _fate(lower: Sequence[Candidate], higher: Sequence[Candidate], pairs: Sequence[Pair]) -> str:
+def _topic_count(lower: Sequence[Candidate], higher: Sequence[Candidate], pairs: Sequence[Pair]) -> str:
+    """Return the name of the count that a topic belongs to."""
     if pairs:
         return "topics_with_pairs"
     if lower and higher:
@@ -205,51 +209,51 @@ def _fate(lower: Sequence[Candidate], higher: Sequence[Candidate], pairs: Sequen
     return "topics_low_only" if lower else "topics_high_only"
 
 
-def _every(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
-    """Every low with every high one, the widest margin first."""
+def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
+    """Pair every low statement with every high one, largest margin first."""
     pairs = [Pair(chosen, rejected) for chosen in lower for rejected in higher]
     fitting = [pair for pair in pairs if _fits(pair, options)]
     return sorted(fitting, key=lambda pair: -pair.margin)[: options.per_topic]
 
 
-def _extremes(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
-    """The lowest with the highest."""
-    return _every(lower, higher, options)[:1]
+def _extreme_pair(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
+    """Pair the lowest statement with the highest."""
+    return _all_pairs(lower, higher, options)[:1]
 
 
-def _progress(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
-    """What a role said last with what it said first, where it went from high to low."""
+def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
+    """Pair the last statement of a role with its first, if it went from high to low."""
     by_speaker: dict[tuple[Debate, str], list[Candidate]] = {}
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
-    turned = [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
-    return [pair for pair in turned if _fits(pair, options)][: options.per_topic]
+    improved = [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
+    return [pair for pair in improved if _fits(pair, options)][: options.per_topic]
 
 
 def _fits(pair: Pair, options: PairOptions) -> bool:
-    alike = options.length_ratio is None or pair.length_ratio <= options.length_ratio
-    return alike and pair.margin >= options.margin
+    similar_length = options.length_ratio is None or pair.length_ratio <= options.length_ratio
+    return similar_length and pair.margin >= options.margin
 
 
 Policy = Callable[[Sequence[Candidate], Sequence[Candidate], PairOptions], list[Pair]]
-POLICIES: Mapping[str, Policy] = {"threshold": _every, "max_min": _extremes, "first_last": _progress}
+POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _extreme_pair, "first_last": _first_last}
 
 
 def _held_out(pairs: Sequence[Pair], low: Sequence[Candidate], options: PairOptions) -> frozenset[str]:
-    """The test topics: of those with pairs at least one and not all, and the same share of the others."""
+    """Choose the test topics: at least one topic with pairs but not all, and the same share of the other topics."""
     paired = {pair.chosen.debate.topic for pair in pairs}
     if len(paired) < 2:
         raise UsageError(
-            "Only one topic gave pairs, so that training or test would be empty; debate more topics, or lower --margin."
+            "Only one topic has pairs, so training or test would be empty; debate more topics, or lower --margin."
         )
-    drawn = _drawn(paired, options.seed)
-    test = drawn[: min(len(drawn) - 1, max(1, round(options.test_share * len(drawn))))]
-    others = _drawn({each.debate.topic for each in low} - paired, options.seed)
+    shuffled = _shuffled(paired, options.seed)
+    test = shuffled[: min(len(shuffled) - 1, max(1, round(options.test_share * len(shuffled))))]
+    others = _shuffled({each.debate.topic for each in low} - paired, options.seed)
     return frozenset([*test, *others[: round(options.test_share * len(others))]])
 
 
-def _drawn(topics: Iterable[str], seed: int) -> list[str]:
-    # By hash, not by a generator: a topic's place does not depend on which others there are.
+def _shuffled(topics: Iterable[str], seed: int) -> list[str]:
+    # By hash instead of a random generator, so that the order of two topics does not depend on the others.
     return sorted(topics, key=lambda topic: blake2b(f"{seed}/{topic}".encode(), digest_size=8).digest())
 
 
@@ -258,16 +262,18 @@ def _check_classes(pairs: Sequence[Pair], options: PairOptions, threshold: float
         return
     usable = counts["low"] + counts["high"]
     if not usable:
-        raise UsageError("There is no usable statement in these debates: none was scored, or all were dropped.")
+        raise UsageError("There is no usable statement in these debates: all are unscored or were dropped.")
     if not counts["low"] or not counts["high"]:
-        missing, found = ("high", "at most") if counts["low"] else ("low", "above")
+        missing, side = ("high", "at most") if counts["low"] else ("low", "above")
         raise UsageError(
-            f"There is no {missing}-bias statement: all {usable:,} usable scores are {found} {threshold:g}, "
-            "and pairs need both; try another --threshold, referee or debater."
+            f"There is no {missing}-bias statement: all {usable:,} usable scores are {side} {threshold:g}, "
+            "and a pair needs both; try another --threshold, referee or debater."
         )
-    alike = f" and whose lengths differ by a factor of {options.length_ratio:g} at most" if options.length_ratio else ""
+    length = (
+        f" and whose lengths differ by a factor of {options.length_ratio:g} at most" if options.length_ratio else ""
+    )
     raise UsageError(
-        f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more{alike} under the "
+        f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more{length} under the "
         f"policy {options.policy}; lower --margin, or debate more topics."
     )
 
@@ -276,5 +282,5 @@ def _by_topic(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda each: each.debate.topic)
 
 
-def _folded(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -1,4 +1,4 @@
-"""The folder of preference data: made from stored debates, written all or nothing, with how it was made beside it."""
+"""The folder of `evenhand pairs`: made from stored debates, with its provenance; written completely or not at all."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TRAIN, TEST = "train", "test"
 
 
 def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: LeakCheck) -> dict[str, Any]:
-    """Make the folder; returns what its pairs.json says."""
+    """Write the folder; return the content of its pairs.json."""
     check_folder(out)
     debates: list[Debate] = []
     made: list[dict[str, Any]] = []
     for directory in runs:
-        found, about = read_debates(directory)
-        debates += found
-        made.append(about)
+        run_debates, provenance = read_debates(directory)
+        debates += run_debates
+        made.append(provenance)
     chosen = make_pairs(debates, options, check)
     files = {name: _json_lines(rows) for name, rows in _rows(chosen).items()}
     about = {
@@ -54,7 +54,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder that holds something: nothing is overwritten."""
+    """Raise UsageError if the folder is not empty; nothing is overwritten."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a new folder with --out.")
     if out.is_dir() and any(out.iterdir()):
@@ -62,7 +62,7 @@ def check_folder(out: Path) -> None:
 
 
 def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
-    """The debates of a complete run, of all its arms, and how they were made."""
+    """Return the debates of all arms of a complete run, and their provenance."""
     run = StoredRun.open(directory)
     debates: list[Debate] = []
     with closing(run.store) as store:
@@ -82,16 +82,19 @@ def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
 
 
 def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any]]:
-    """Per round: the mean score with its interval, the share of high bias, and how many scores are in (k − 1, k]."""
+    """Return for each round the mean score with its interval, the share of high bias, and a histogram.
+
+    Bin k counts the scores in (k − 1, k].
+    """
     by_round: dict[int, list[tuple[float, str]]] = {}
     for debate in debates:
-        for said in debate.statements:
-            if said.score is not None:
-                by_round.setdefault(said.round, []).append((said.score, debate.topic))
+        for statement in debate.statements:
+            if statement.score is not None:
+                by_round.setdefault(statement.round, []).append((statement.score, debate.topic))
     rows: list[dict[str, Any]] = []
-    for number, found in sorted(by_round.items()):
-        scores = [score for score, _ in found]
-        mean = mean_interval(scores, [topic for _, topic in found])
+    for number, scored in sorted(by_round.items()):
+        scores = [score for score, _ in scored]
+        mean = mean_interval(scores, [topic for _, topic in scored])
         bins = [0] * (WORST + 1)
         for score in scores:
             bins[math.ceil(score)] += 1
@@ -102,7 +105,7 @@ def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any
 
 
 def _rows(chosen: PairSet) -> dict[str, list[dict[str, Any]]]:
-    """The lines of every file, by its name."""
+    """Return the lines of every file by its name."""
 
     def split(debate: Debate) -> str:
         return TEST if debate.topic in chosen.test else TRAIN
@@ -118,7 +121,7 @@ def _rows(chosen: PairSet) -> dict[str, list[dict[str, Any]]]:
 
 
 def _pair_row(pair: Pair) -> dict[str, Any]:
-    """The conversational preference format."""
+    """Return a pair in the conversational preference format of TRL."""
     debate = pair.chosen.debate
     return {
         "prompt": [_message("user", debate.question)],
@@ -151,7 +154,7 @@ def _counts(chosen: PairSet) -> dict[str, int]:
 
 
 def _about_pairs(pairs: Sequence[Pair]) -> dict[str, float]:
-    """What a reward model could learn instead of bias shows here: how much longer one side is."""
+    """Return mean scores and lengths. A reward model could learn a difference in length instead of bias."""
     return {
         "chosen_score": fmean(pair.chosen.score for pair in pairs),
         "rejected_score": fmean(pair.rejected.score for pair in pairs),
@@ -162,10 +165,10 @@ def _about_pairs(pairs: Sequence[Pair]) -> dict[str, float]:
 
 
 def _held_out(chosen: PairSet) -> list[dict[str, str]]:
-    """The test topics, as the benchmark `opinions` reads them."""
+    """Return the held-out topics in the form that the benchmark `opinions` reads."""
     debates = [each.debate for each in (*chosen.low, *(pair.chosen for pair in chosen.pairs))]
-    found = {each.topic: each for each in debates if each.topic in chosen.test}
-    return [{"id": each.id, "bias": each.bias, "question": each.question} for _, each in sorted(found.items())]
+    by_topic = {each.topic: each for each in debates if each.topic in chosen.test}
+    return [{"id": each.id, "bias": each.bias, "question": each.question} for _, each in sorted(by_topic.items())]
 
 
 def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -173,7 +176,7 @@ def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files beside their place and move them there together."""
+    """Write the files to a temporary folder and rename it."""
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
@@ -186,7 +189,7 @@ def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _provenance(run: StoredRun) -> dict[str, Any]:
-    """What the debates depend on; no path of the machine that made them."""
+    """Return what the debates depend on, without local paths."""
     plan, store = run.plan, run.store
     return {
         "run": run.directory.resolve().name,

@@ -1,7 +1,7 @@
-"""Looks for BBQ's text in training text: what is tested on must not be trained on.
+"""Finds text of BBQ in training data, because a benchmark must not be trained on.
 
-A text leaks when it holds eight words of BBQ in a row, or a whole question of five to seven. (The paper's published
-data holds contexts of BBQ word for word.)
+A text leaks if it contains eight words of BBQ in a row, or a whole question of five to seven words. (The data published
+with the paper contains contexts of BBQ word for word.)
 """
 
 from __future__ import annotations
@@ -17,42 +17,45 @@ from evenhand.data.locate import find_set
 from evenhand.errors import DataError
 
 SIZE = 8
-"""Words in a row that are no chance."""
-LEAST = 5
-"""A shorter question ("Who is old?") may be anybody's."""
+"""This many equal words in a row are no coincidence."""
+MIN_WORDS = 5
+"""Shorter questions ("Who is old?") are too common to be a leak."""
 UNCHECKED = (
-    "BBQ is not on this machine: the official questions were not looked for. Fetch it with evenhand data pull bbq."
+    "BBQ is not on this machine, so its official questions were not checked. Get it with evenhand data pull bbq."
 )
 
-# Letters and digits; an apostrophe inside a word belongs to it, whichever it is.
+# Letters and digits; an apostrophe inside a word belongs to the word.
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class LeakCheck:
-    """The word sequences of the data sets that were looked at."""
+    """The word sequences of the data sets that are checked against."""
 
     grams: frozenset[int]
+    """Hashes of word sequences."""
     sizes: frozenset[int]
     checked: Mapping[str, Mapping[str, str]]
-    """Set → what identifies its content."""
+    """Data set → checksums of its files."""
     unchecked: str | None = None
-    """What could not be looked at, as a sentence."""
+    """A sentence about what could not be checked."""
 
     def leak_in(self, text: str) -> str | None:
-        """The first words of the text that are BBQ's, or None."""
+        """Return the first word sequence of the text that occurs in BBQ, or None."""
         words = _words(text)
-        found = (gram for size in sorted(self.sizes, reverse=True) for gram in _grams(words, size))
-        return next((gram for gram in found if hash(gram) in self.grams), None)
+        grams = (gram for size in sorted(self.sizes, reverse=True) for gram in _grams(words, size))
+        return next((gram for gram in grams if hash(gram) in self.grams), None)
 
     def note(self) -> dict[str, Any]:
-        """What was checked, for the record."""
+        """Return what was checked, for pairs.json."""
         return {"words": SIZE, "checked": self.checked, "unchecked": self.unchecked}
 
 
 def load_check(data: str | Path | None = None) -> LeakCheck:
-    """The check against the built-in questions, and the official ones where they are; a folder that is named must
-    hold them."""
+    """Load the built-in questions of BBQ, and the official ones if they are available.
+
+    Raises DataError if `data` is given and does not contain them.
+    """
     sources: dict[str, Source] = {"bbq_builtin": BuiltinRows()}
     unchecked = None
     try:
@@ -67,7 +70,7 @@ def load_check(data: str | Path | None = None) -> LeakCheck:
     for text in texts:
         words = _words(text)
         size = min(SIZE, len(words))
-        if size >= LEAST:
+        if size >= MIN_WORDS:
             sizes.add(size)
             grams.update(map(hash, _grams(words, size)))
     hashes = {name: source.hashes(CATEGORIES) for name, source in sources.items()}

@@ -1,7 +1,7 @@
-"""Takes the speaker's mask off a statement: "As a 40-year-old, I think …" becomes "I think …".
+"""Removes the speaker's persona from a statement: "As a 40-year-old, I think …" becomes "I think …".
 
-Otherwise a policy learns to speak as somebody, and a reward model learns who speaks instead of how biased it is. Only
-what a speaker says of itself goes; what it says about groups of people is the content and stays. Pure functions.
+Otherwise a policy learns to play a role, and a reward model learns who speaks instead of how biased a statement is.
+Only what speakers say about themselves is removed; what they say about groups of people is content and stays.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# Bounded throughout: what models write must not cost time.
+# All repetitions are bounded, so that no text of a model can make matching slow.
 _CLAUSE = r"[^,.;:!?\n]{1,120}?"
 _START = r"(?P<before>^|[.!?]\s{1,9}|\n\s{0,9})(?:(?:well|yes|no|but|and|so|personally|honestly),?\s{1,3})?"
 _SELF = r"(?:I|I['’]\w{1,2}|my|me)\b"
@@ -19,11 +19,11 @@ _OPENING = re.compile(
     rf"{_START}(?:speaking\s+as|(?:from|in)\s+(?:my|the)\s+(?:own\s+|personal\s+)?{_LENS}\s+(?:as|of))\s+{_CLAUSE}{_END}",
     re.IGNORECASE,
 )
-"""A sentence that opens by saying as whom it is spoken."""
+"""A sentence that opens with "Speaking as …" or "From my perspective as …"."""
 _AS = re.compile(
     rf"{_START}(?:as|being)\s+(?P<who>{_CLAUSE}){_END}(?=(?P<next>(?:I|I['’]\w{{1,2}}|my|we|our)\b)?)", re.IGNORECASE
 )
-"""The same with a bare "as", which may also begin "As a result,": who it names, or who goes on, decides."""
+"""A sentence that opens with "As …". It may also be "As a result, …", so the words named and the next word decide."""
 _WITHIN = re.compile(
     rf"(?P<before>\bI\b)?,?\s{{1,3}}(?:speaking\s+)?as\s+(?P<who>(?:an?|someone|somebody|the)\s{_CLAUSE}),",
     re.IGNORECASE,
@@ -41,46 +41,53 @@ _IDIOM = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _COMMON = frozenset(["a", "an", "and", "of", "the", "with", "person", "individual", "man", "woman", "adult"])
-"""Words of a role's name that do not tell who it is."""
+"""Words of a role's name that do not identify it."""
 
-_Found = re.Match[str]
+_Match = re.Match[str]
 
 
 def without_persona(text: str, role: str) -> tuple[str, int]:
-    """The statement of `role` without what it says about being that role, and how many phrases went."""
+    """Return the statement of `role` without its persona phrases, and how many were removed."""
     words = role_words(role)
 
-    def named(found: _Found) -> bool:
-        said = _words(found["who"])
-        return not words.isdisjoint([*said, *(word.removesuffix("s") for word in said)]) or bool(
-            _YEARS.search(found["who"])
+    def is_role(match: _Match) -> bool:
+        who = _words(match["who"])
+        return not words.isdisjoint([*who, *(word.removesuffix("s") for word in who)]) or bool(
+            _YEARS.search(match["who"])
         )
 
-    def self_named(found: _Found) -> bool:
-        # "As a parent, I" is a mask, and "As doctors, we" of a doctor; "As a hobby, it" and "As time goes, I" are none.
-        who, goes_on = found["who"], (found["next"] or "").lower()
+    def names_self(match: _Match) -> bool:
+        # "As a parent, I" is a persona, and so is "As doctors, we" of a doctor.
+        # "As a hobby, it" and "As time goes, I" are not.
+        who, next_word = match["who"], (match["next"] or "").lower()
         if not _ONE.match(who):
-            return bool(goes_on) and named(found)
-        return named(found) or (goes_on[:1] in ("i", "m") and not _IDIOM.match(who))
+            return bool(next_word) and is_role(match)
+        return is_role(match) or (next_word[:1] in ("i", "m") and not _IDIOM.match(who))
 
-    def of_speaker(found: _Found) -> bool:
-        return named(found) or found["before"] is not None
+    def of_speaker(match: _Match) -> bool:
+        return is_role(match) or match["before"] is not None
 
-    masks = ((_LABEL, named), (_INTRODUCTION, named), (_OPENING, None), (_AS, self_named), (_WITHIN, of_speaker))
+    patterns = (
+        (_LABEL, is_role),
+        (_INTRODUCTION, is_role),
+        (_OPENING, None),
+        (_AS, names_self),
+        (_WITHIN, of_speaker),
+    )
     text, count = text.strip(), 0
-    for pattern, is_mask in masks:
-        text, dropped = _without(pattern, text, is_mask)
-        count += dropped
+    for pattern, is_persona in patterns:
+        text, removed = _without(pattern, text, is_persona)
+        count += removed
     return text, count
 
 
 def role_words(role: str) -> frozenset[str]:
-    """What tells a role from others, in lower case."""
+    """Return the words that identify a role, in lower case."""
     return frozenset(_words(role)) - _COMMON
 
 
 def names_role(text: str, role: str) -> bool:
-    """Whether a text holds the role's name as a whole."""
+    """Whether a text contains the full name of the role."""
     return f" {' '.join(_words(role))} " in f" {' '.join(_words(text))} "
 
 
@@ -88,15 +95,15 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _without(pattern: re.Pattern[str], text: str, is_mask: Callable[[_Found], bool] | None) -> tuple[str, int]:
-    """The text without the masks; what then begins a sentence begins with a capital letter."""
+def _without(pattern: re.Pattern[str], text: str, is_persona: Callable[[_Match], bool] | None) -> tuple[str, int]:
+    """Remove the matches that are personas; a word that then begins a sentence gets a capital letter."""
     kept, rest, place, count = "", text, 0, 0
-    for found in pattern.finditer(text):
-        if is_mask is not None and not is_mask(found):
+    for match in pattern.finditer(text):
+        if is_persona is not None and not is_persona(match):
             continue
-        before, count = found["before"], count + 1
-        kept += rest[: found.start() - place] + (before or "")
-        rest, place = text[found.end() :], found.end()
+        before, count = match["before"], count + 1
+        kept += rest[: match.start() - place] + (before or "")
+        rest, place = text[match.end() :], match.end()
         if before is not None and not before.strip(" .!?\t\n"):
             rest = rest[:1].upper() + rest[1:]
     return kept + rest, count

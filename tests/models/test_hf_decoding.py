@@ -1,4 +1,4 @@
-"""Steps in fixed shapes, which GPUs record, give what transformers gives; here they are computed unrecorded."""
+"""Decoding with static shapes gives what transformers gives; CUDA graphs are not captured here."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.models.hf import steps as hf_steps
-from evenhand.models.hf.steps import FixedSteps, GrowingSteps, Steps, can_be_fixed, steps
+from evenhand.models.hf import decoding
+from evenhand.models.hf.decoding import Decoder, DynamicDecoder, StaticDecoder, decoder, supports_static_cache
 from evenhand.models.hf.tuning import tune
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")
@@ -37,8 +37,8 @@ def model(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.mark.parametrize("tuned", [False, True])
 def test_fixed_steps_are_those_of_transformers(model: Any, tuned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf_steps, "_AHEAD", 4)  # so that memory is set apart three times
-    monkeypatch.setattr(hf_steps, "_ALIGNED", 1)
+    monkeypatch.setattr(decoding, "_TOKENS_AHEAD", 4)  # so that room is reserved three times
+    monkeypatch.setattr(decoding, "_ALIGNMENT", 1)
     if tuned:
         tune(model)
     assert torch.allclose(written(model, growing), written(model, fixed), atol=1e-5)
@@ -46,12 +46,12 @@ def test_fixed_steps_are_those_of_transformers(model: Any, tuned: bool, monkeypa
 
 def test_what_is_not_written_yet_is_not_seen(model: Any) -> None:
     mask, cache = read(model)
-    steps = FixedSteps(model, cache, mask, positions(mask), room=64, most=40)
+    steps = StaticDecoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=40)
     for layer in cache.layers:
         layer.keys[:, :, mask.shape[1] :] = 1e3
         layer.values[:, :, mask.shape[1] :] = 1e3
     mask, cache = read(model)
-    other = FixedSteps(model, cache, mask, positions(mask), room=64, most=40)
+    other = StaticDecoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=40)
     tokens = torch.tensor([[9], [3], [1]])
     assert torch.equal(steps.next(tokens), other.next(tokens))
 
@@ -67,8 +67,8 @@ def test_steps_that_cannot_be_recorded_are_computed_and_told_once(
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
 
-    def recordable(model: Any, cache: Any, mask: Any) -> Steps:
-        return FixedSteps(model, cache, mask, positions(mask), room=64, most=10, recorded=True)
+    def recordable(model: Any, cache: Any, mask: Any) -> Decoder:
+        return StaticDecoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=10, use_graphs=True)
 
     assert torch.allclose(written(model, growing), written(model, recordable), atol=1e-5)
     assert [each.message.partition(": ")[2] for each in caplog.records] == ["operation not permitted"]
@@ -76,20 +76,20 @@ def test_steps_that_cannot_be_recorded_are_computed_and_told_once(
 
 def test_steps_of_other_models_grow(model: Any) -> None:
     mask, cache = read(model)
-    assert isinstance(steps(model, cache, mask, positions(mask), room=64, most=9), FixedSteps)
+    assert isinstance(decoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=9), StaticDecoder)
     mask, cache = read(model)
     model.set_attn_implementation("eager")
-    assert isinstance(steps(model, cache, mask, positions(mask), room=64, most=9), GrowingSteps)
+    assert isinstance(decoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=9), DynamicDecoder)
     model.set_attn_implementation("sdpa")
     sliding = transformers.DynamicCache(config=transformers.MistralConfig(**SIZES, sliding_window=4))
     model(IDS, attention_mask=MASK, past_key_values=sliding, use_cache=True)
-    assert not can_be_fixed(model, sliding)
+    assert not supports_static_cache(model, sliding)
 
 
 def written(model: Any, begin: Any) -> Any:
     """The logits of ten steps, after four of which a line ends and another is doubled."""
     mask, cache = read(model)
-    following: Steps = begin(model, cache, mask)
+    following: Decoder = begin(model, cache, mask)
     tokens, found = torch.tensor([[9], [3], [1]]), []
     for step in range(10):
         if step == 4:
@@ -102,12 +102,12 @@ def written(model: Any, begin: Any) -> Any:
     return torch.cat(found)
 
 
-def growing(model: Any, cache: Any, mask: Any) -> Steps:
-    return GrowingSteps(model, cache, mask, positions(mask), room=64)
+def growing(model: Any, cache: Any, mask: Any) -> Decoder:
+    return DynamicDecoder(model, cache, mask, positions(mask), max_length=64)
 
 
-def fixed(model: Any, cache: Any, mask: Any) -> Steps:
-    return FixedSteps(model, cache, mask, positions(mask), room=64, most=10)
+def fixed(model: Any, cache: Any, mask: Any) -> Decoder:
+    return StaticDecoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=10)
 
 
 def read(model: Any) -> tuple[Any, Any]:
