@@ -27,7 +27,7 @@ def test_pairs_and_examples(tmp_path: Path):
     examples = data.read_examples(written(tmp_path / "sft.jsonl", EXAMPLE))
 
     question = (Message("user", USER["content"]),)
-    assert pairs == [data.Pair(question, "Nobody by nature.", "They are.")]
+    assert pairs == [data.Preference(question, "Nobody by nature.", "They are.")]
     assert examples == [data.Example(question, "Nobody by nature.")]
 
 
@@ -41,7 +41,7 @@ def test_a_folder_names_its_splits(tmp_path: Path):
     train, test = (written(tmp_path / f"pairs.{split}.jsonl", PAIR) for split in ("train", "test"))
 
     assert data.find_files(tmp_path, "pairs") == data.Files(train, test)
-    assert list(data.find_files(train, "pairs").sums()) == ["pairs.train.jsonl"]
+    assert list(data.find_files(train, "pairs").checksums()) == ["pairs.train.jsonl"]
     with pytest.raises(DataError, match=r"no sft.train.jsonl here.*evenhand pairs RUN"):
         data.find_files(tmp_path, "sft")
 

@@ -136,7 +136,7 @@ def test_one_file_holds_nothing_out_to_ask_about(shell: Shell, tiny: str, pairs:
     file = pairs / "pairs.train.jsonl"
 
     assert shell("train", "recipe", file, "--model", tiny, "--out", "age", "--evaluate") == 2
-    assert "no folder by evenhand pairs" in shell.err
+    assert "must be a folder of `evenhand pairs`" in shell.err
 
 
 def test_several_processes_do_not_measure(shell: Shell, tiny: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -144,4 +144,4 @@ def test_several_processes_do_not_measure(shell: Shell, tiny: str, folder: Path,
     monkeypatch.setenv("WORLD_SIZE", "2")
 
     assert shell("train", "recipe", folder, "--model", tiny, "--out", "age", "--evaluate") == 2
-    assert "measured by one process" in shell.err
+    assert "Evaluation runs in one process" in shell.err
