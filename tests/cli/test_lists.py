@@ -47,7 +47,7 @@ def test_a_benchmark_is_shown_with_its_options(cli):
 def test_a_scorer_is_shown_with_its_options(cli):
     out = cli("scorers", "judge").out
 
-    assert "model: a text, needed\n      The model that it asks" in out
+    assert "model: a text, needed\n      The model to call" in out
 
 
 def test_models_says_what_is_ready_and_what_is_missing(cli, monkeypatch):
