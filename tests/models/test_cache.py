@@ -265,7 +265,7 @@ async def test_a_cache_that_cannot_be_written_warns_and_the_answers_stand(path: 
 async def test_a_cache_that_another_process_holds_warns_and_the_answers_stand(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(cache_module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(cache_module, "_LOCK_TIMEOUT", 0.05)
     cache = ResponseCache(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
