@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evenhand.aio import run as run_loop
-from evenhand.asking.choice import listed
+from evenhand.asking.choice import shown_options
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.mabrf import agents
 from evenhand.prompts import load_prompt
@@ -45,7 +45,7 @@ def solve_one(ask: Ask, sample: Sample) -> tuple[str, int]:
     session = Session(sample, {})
     about = {"context": sample.context, "question": sample.prompt}
     quoted = {name: fenced(text) for name, text in about.items()}
-    options = listed(session, sample)
+    options = shown_options(session, sample)
     reasoning, _, letter = ask(_prompt("solve", **about, options=options), 256).partition("\nAnswer: ")
     rating = json.loads(ask(agents.judge_messages(sample, reasoning), 144))
     calls = 2
