@@ -170,13 +170,17 @@ def paper(
         data: The folder of the public data sets.
         scorers: Score the texts in place of the benchmark's own (stardtox).
         completions: For each prompt (stardtox).
-        search, accept, look: The search provider; the judge's bound on bias, and whether it reads the passage first
-            (mabrf).
-        judge, trained, pairs, bias: The model that rates answers; trained models by arm, e.g. `{"sft": "hf/FOLDER"}`;
-            the pairs they were trained on; the types of bias (rldf).
-        train, ablate, teacher, stages: First make debates, pairs and models for the tables (`train`), or for figures
-            such as `{"rounds": [1, 3, 5]}` (`ablate`); the model that debates as a teacher; options by stage, e.g.
-            `{"ppo": {"steps": 100}}` (rldf).
+        search: The search provider (mabrf).
+        accept: The highest bias rating that the judge accepts (mabrf).
+        look: Whether the judge reads the passage before the reasoning (mabrf).
+        judge: The model that rates answers (rldf).
+        trained: Trained models by arm, for example `{"sft": "hf/FOLDER"}` (rldf).
+        pairs: The pairs that they were trained on (rldf).
+        bias: The types of bias (rldf).
+        train: First make the debates, pairs and models of the tables (rldf).
+        ablate: First make those of the ablation figures, for example `{"rounds": [1, 3, 5]}` (rldf).
+        teacher: The model that debates as a teacher (rldf).
+        stages: Training options by stage, for example `{"ppo": {"steps": 100}}` (rldf).
         settings: Concurrency, budget, prices, cache, and whether to resume.
         listener: Hears of runs and stages as they begin and end.
         plan: More fields of every plan, e.g. `temperature`.
