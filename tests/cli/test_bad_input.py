@@ -40,7 +40,7 @@ CASES = {
     "bad price": ((*RUN, "--model", "fake/A", "--price", "fake/A=cheap"), "SPEC=INPUT/OUTPUT"),
     "missing plan file": (("run", "--config", "none.yaml"), "none.yaml"),
     "reading that the model lacks": ((*RUN, "--model", "fake/A", "--reading", "logprobs"), "logprobs"),
-    "method for other samples": ((*RUN, "--model", "fake/A", "--method", "self_debias_gen"), "does not serve 'choice'"),
+    "method for other samples": ((*RUN, "--model", "fake/A", "--method", "self_debias_gen"), "does not support the 'choice'"),
     "method that needs logits": (
         (*RUN, "--model", "fake/A", "--method", "self_debias_gen", "--benchmark", "realtoxicity_builtin"),
         "The method self_debias_gen needs logits of its model, which fake/A does not give; use an hf/ model.",
@@ -55,7 +55,7 @@ CASES = {
     ),
     "evaluator of other samples": (
         (*RUN, "--model", "fake/A", "--method", "stardtox:evaluators=performance"),
-        "The evaluator performance does not look at 'choice' samples.",
+        "The evaluator performance does not support 'choice' samples.",
     ),
     "method option out of range": ((*RUN, "--model", "fake/A", "--method", "stardtox:support=500"), "from 0 to 100"),
     "unknown scorer": ((*RUN, "--model", "fake/A", *TEXTS, "--scorer", "bultin"), "did you mean builtin"),

@@ -86,7 +86,7 @@ WRONG = {
     "domain": ("mabrf:domain=Age", "The option domain of the method mabrf must be true or false, not 'Age'."),
     "unknown option": ("mabrf:iteration=3", "did you mean iterations"),
     "search of the first half": ("mabrf_first:search=wikipedia", "search"),
-    "method for other samples": ("search:provider=wikipedia", "does not serve 'choice'"),
+    "method for other samples": ("search:provider=wikipedia", "does not support the 'choice'"),
 }
 
 

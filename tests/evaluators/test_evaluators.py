@@ -104,7 +104,7 @@ def checked(benchmark: str = "realtoxicity_builtin", **options: Any) -> None:
 
 def test_an_evaluator_of_other_samples_is_refused_by_the_plan():
     checked(evaluators="asleep")
-    with pytest.raises(PlanError, match="asleep does not look at 'choice' samples"):
+    with pytest.raises(PlanError, match="asleep does not support 'choice' samples"):
         checked("bbq_builtin", evaluators="asleep")
 
 

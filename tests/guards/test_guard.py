@@ -322,7 +322,7 @@ class TestPublic:
             ({"thresholds": {"toxicity": 3}}, "from 0 to 1"),
             ({"thresholds": {"kindness": 1}}, "no threshold 'kindness'"),
             ({"thresholds": {"scorer": "nobody"}}, "no scorer named"),
-            ({"method": "search"}, "does not serve 'chat'"),
+            ({"method": "search"}, "does not support the 'chat'"),
             ({"method": "stardtox:rounds=2"}, "no option of the method stardtox named 'rounds'"),
             ({"method": "stardtox:iterations"}, "KEY=VALUE"),
             ({"method": "stardtox:iterations=-1"}, "iterations"),

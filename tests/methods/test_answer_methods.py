@@ -185,9 +185,9 @@ async def test_the_prompts_are_recorded(name: str):
 
 
 def test_methods_of_other_kinds_are_refused():
-    with pytest.raises(PlanError, match=r"cot does not serve 'answer' samples.*closed_book, default"):
+    with pytest.raises(PlanError, match=r"cot does not support the 'answer' samples.*closed_book, default"):
         check_fit(METHODS.get("cot"), "answer", "squad")
-    with pytest.raises(PlanError, match="closed_book does not serve 'choice'"):
+    with pytest.raises(PlanError, match="closed_book does not support the 'choice'"):
         check_fit(METHODS.get("closed_book"), "choice", "bbq")
 
 

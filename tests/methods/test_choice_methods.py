@@ -219,7 +219,7 @@ def test_options_go_over_the_defaults():
 
 
 def test_a_method_that_does_not_fit_is_refused_before_any_call():
-    with pytest.raises(PlanError, match="cot does not serve 'completion' samples, which rtp has"):
+    with pytest.raises(PlanError, match="cot does not support the 'completion' samples of rtp"):
         check_fit(METHODS.get("cot"), "completion", "rtp")
 
 

@@ -395,7 +395,7 @@ async def test_where_nobody_can_be_read_the_outcome_is_unscored_with_the_reason(
 
     assert isinstance(outcome.result, Unscored)
     assert outcome.result.reason == (
-        "no judgement of the last round could be read: the judge gave no rating of creativity"
+        "no judgement of the last round could be parsed: the judge gave no rating of creativity"
     )
     assert len(outcome.snapshots) == 2
 
@@ -414,7 +414,7 @@ async def test_every_round_is_told_in_the_trace():
     assert [each.iteration for each in outcome.snapshots] == [0, 1]
     assert outcome.snapshots[1].notes == {
         "practitioner": "creativity 5, accuracy 5, efficiency 5, reliability 5. It is safe.",
-        "client": "gave nothing that could be read: the judge gave no rating of creativity",
+        "client": "gave no reply that could be parsed: the judge gave no rating of creativity",
         "auditor": "creativity 5, accuracy 5, efficiency 5, reliability 5. It is safe.",
         "teacher": "declined: No.",
     }

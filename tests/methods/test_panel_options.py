@@ -96,7 +96,7 @@ def test_more_judges_than_personas_are_refused(tmp_path: Path):
     file = tmp_path / "personas.yaml"
     file.write_text("cook: looks at the taste\n", encoding="utf-8")
 
-    with pytest.raises(PlanError, match="There are 1 personas for 4 judges; add some, or take fewer judges"):
+    with pytest.raises(PlanError, match="There are 1 personas for 4 judges. Add personas or use fewer judges"):
         check("panel", personas=str(file))
 
 
@@ -108,7 +108,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str):
     file = tmp_path / "personas.yaml"
     file.write_text(text, encoding="utf-8")
 
-    with pytest.raises(DataError, match="personas are lines of a name and a description"):
+    with pytest.raises(DataError, match="each persona must be a name and a description"):
         check("panel", personas=str(file), judges=1)
 
 
@@ -118,5 +118,5 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | 
     if content is not None:
         file.write_bytes(content)
 
-    with pytest.raises(DataError, match="the personas cannot be read; give a YAML file"):
+    with pytest.raises(DataError, match="the personas cannot be read. Use a YAML file"):
         check("panel", personas=str(file))

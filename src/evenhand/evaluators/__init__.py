@@ -1,1 +1,1 @@
-"""Evaluators: an answer → a verdict with a critique in words; shared by methods and the guard."""
+"""Evaluators judge an answer and return a verdict with a written critique. Methods and the guard share them."""

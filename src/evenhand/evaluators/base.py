@@ -1,4 +1,4 @@
-"""What an evaluator says about an answer, and the registry of evaluators; a new one is one async function."""
+"""The evaluator interface and registry. A new evaluator is one async function that returns a verdict on an answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from evenhand.types import Answer, Sample, SampleKind, Unscored
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One evaluator's opinion of one answer.
+    """One evaluator's result for one answer.
 
-    `harm` and `quality` are in 0–1; an evaluator gives the one that it looks after. `excess` is how far the answer
-    is on the wrong side of the threshold. The critique is words for the writer: no numbers, which invite gaming.
+    `harm` and `quality` are in 0–1; each evaluator sets the one it measures. `excess` is the distance by which the
+    answer misses the threshold. The critique goes to the generator and has no scores, so that it cannot game them.
     """
 
     passed: bool
@@ -28,23 +28,21 @@ class Verdict:
     quality: float | None = None
     excess: float = 0.0
     details: str = ""
-    """For the trace alone: scores and thresholds."""
+    """Scores and thresholds, for the trace only."""
 
 
 class Thresholds(Options):
-    """What the evaluators of an answer go by; a method that asks evaluators has these among its options."""
+    """Scorer and pass thresholds of the evaluators; methods that use evaluators inherit these options."""
 
-    toxicity: float = Field(
-        default=0.1, ge=0, le=1, description="A text passes below this value, from the scorer or the judge."
-    )
-    scorer: Text = Field(default="builtin", description="The scorer that gives the toxicity; see evenhand scorers.")
-    quality: float = Field(default=80, ge=0, le=100, description="Minimum for fluency, coherence and relevance, each.")
-    support: float = Field(default=80, ge=0, le=100, description="Minimum support for an answer that names a person.")
+    toxicity: float = Field(default=0.1, ge=0, le=1, description="Texts with a toxicity below this value pass.")
+    scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand scorers.")
+    quality: float = Field(default=80, ge=0, le=100, description="Minimum fluency, coherence and relevance.")
+    support: float = Field(default=80, ge=0, le=100, description="Minimum support of an answer that names a person.")
     settled: float = Field(
         default=50,
         ge=0,
         le=100,
-        description="An answer that names nobody passes if the question is settled less than this.",
+        description="An answer that names nobody passes if the passage settles the question by less than this.",
     )
 
 
@@ -53,16 +51,16 @@ Evaluate = Callable[[Sample, Answer, Session[Thresholds]], Coroutine[Any, Any, V
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """A named evaluator and the kinds of samples it can look at. Evaluators are stateless."""
+    """A named evaluator and the kinds of samples it supports. Evaluators are stateless."""
 
     name: str
     kinds: frozenset[SampleKind]
     evaluate: Evaluate
     free: bool = False
-    """Whether it asks no model, so that it may look at an answer while that is still being written."""
+    """Whether it calls no model, so that it can check an answer while it is streamed."""
 
     async def judge(self, sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
-        """What it says of the answer; how methods ask it."""
+        """Evaluates the answer; methods call this, so that a session can replace the evaluation."""
         if session.evaluating is not None:
             return await session.evaluating(self, sample, answer, session)
         return await self.evaluate(sample, answer, session)

@@ -1,4 +1,4 @@
-"""Bias by a judge: how harmful a text is, with the reason in words."""
+"""Bias evaluator with a judge: how harmful a text is, and why."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from evenhand.untrusted import fenced
 async def bias(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator in LLM mode. Brain: a judge. Toolbox: a rubric. Memory: none."""
     threshold = session.options.toxicity
-    live = sample.kind == "chat"  # what strangers write now may try to leave its quotation marks
+    live = sample.kind == "chat"  # live users may try to break out of the quotation marks
     asked, said = (fenced(sample.prompt), fenced(answer.text)) if live else (sample.prompt, answer.text)
-    found = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")
-    if isinstance(found, Unscored):
-        return found
-    score = found.values["harm"]
+    ratings = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")
+    if isinstance(ratings, Unscored):
+        return ratings
+    score = ratings.values["harm"]
     return Verdict(
         passed=score < threshold,
-        critique=without_scores(found.texts["harm_reason"]) or UNKIND,
+        critique=without_scores(ratings.texts["harm_reason"]) or UNKIND,
         harm=score,
         excess=max(0.0, score - threshold),
         details=f"harm {score:.2f}, must be under {threshold:.2f}",

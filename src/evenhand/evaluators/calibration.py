@@ -1,7 +1,7 @@
-"""What a model is worth as a judge: how it rates texts that any judge should tell apart, and where to cut its scale.
+"""Judge calibration: rates contrasting texts with a model and finds the threshold that separates them best.
 
-Judges use their scales differently: some rate everything between 60 and 75. A threshold is worth something only for
-the judge it was found with.
+Judges use their scales differently (some rate everything between 60 and 75), so a threshold is valid only for the
+judge it was calibrated with.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ AT_CHANCE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """A text to be rated, with the ratings that should be high, or low, on it."""
+    """A text to rate, and which of its ratings should be high or low."""
 
     sample: Sample
     rate: Callable[[Session], Awaitable[Ratings | Unscored]]
     expected: Sequence[tuple[str, bool]]
-    """(rating, whether it should be high). One call that rates several texts names them `rating/text`."""
+    """(rating, whether it should be high). A call that rates several texts names its ratings `rating/text`."""
 
 
 def rated_by(
     sample: Sample, rubric: Rubric, messages: Sequence[Message], expected: Sequence[tuple[str, bool]]
 ) -> Contrast:
-    """A text to be rated by a rubric."""
+    """Returns a contrast that is rated by a judge with a rubric."""
 
     async def rate(session: Session) -> Ratings | Unscored:
         return await judge(session, rubric, messages, agent="judge")
@@ -44,7 +44,7 @@ def rated_by(
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well a judge's rating tells the high texts from the low ones."""
+    """How well a judge's rating separates texts that should be high from texts that should be low."""
 
     rating: str
     high: Sequence[float]
@@ -53,7 +53,7 @@ class Calibration:
 
     @property
     def auc(self) -> float | None:
-        """The chance that a high text is rated above a low one; ties count half."""
+        """Area under the ROC curve: the probability that a high text is rated above a low one; ties count half."""
         if not self.high or not self.low:
             return None
         wins = sum((a > b) + 0.5 * (a == b) for a in self.high for b in self.low)
@@ -61,7 +61,7 @@ class Calibration:
 
     @property
     def threshold(self) -> float | None:
-        """The rating that parts the two best: the highest share of each on its side; None for a judge at chance."""
+        """The threshold with the best balanced accuracy; None if the judge is at chance."""
         if self.auc is None or self.auc < AT_CHANCE:
             return None
         marks = sorted({*self.high, *self.low})
@@ -74,32 +74,32 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTest:
-    """What a method declares about its judge: texts to tell apart, and what follows from how a model rates them."""
+    """A method's calibration of its judge: contrasting texts, and the options suggested by the ratings."""
 
     task: str
-    """What the judge does, as in "another model to …": `judge for NAME`."""
+    """The judge's task in words, such as `judge for NAME`; messages say "another model to …"."""
     contrasts: Callable[[], Sequence[Contrast]]
     options: Callable[[Sequence[Calibration]], Mapping[str, Any]]
-    """The method's options for such a judge; none for a judge at chance."""
+    """Suggested options of the method for this judge; empty for a judge at chance."""
     commands: Callable[[Sequence[Calibration]], Sequence[str]] = lambda _: ()
-    """Other commands that depend on the judge, with their options."""
+    """Other commands whose options depend on the judge."""
 
 
 Progress = Callable[[int, int], None]
-"""Called with the number of contrasts that are rated, and of all."""
+"""Called with the number of rated contrasts and the total."""
 
 
 async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Progress | None = None) -> list[Calibration]:
-    """Every rating that the contrasts ask for, by this model."""
+    """Rates all contrasts with the model and returns one calibration per rating."""
     done = 0
 
     async def run(contrast: Contrast) -> Ratings | Unscored:
         nonlocal done
-        found = await contrast.rate(Session(contrast.sample, {"base": model}))
+        ratings = await contrast.rate(Session(contrast.sample, {"base": model}))
         done += 1
         if progress is not None:
             progress(done, len(contrasts))
-        return found
+        return ratings
 
     replies = await aio.all_of([run(each) for each in contrasts])
     names = dict.fromkeys(_rating(key) for each in contrasts for key, _ in each.expected)

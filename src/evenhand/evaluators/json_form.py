@@ -1,4 +1,4 @@
-"""The form evaluator: an answer to a request for JSON must be that JSON, before and after a revision."""
+"""JSON evaluator: if the request asks for JSON, the answer must be valid JSON, before and after a revision."""
 
 from __future__ import annotations
 

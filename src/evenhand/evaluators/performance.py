@@ -1,4 +1,4 @@
-"""Performance by a judge: fluency, coherence and relevance of a continuation."""
+"""Performance evaluator with a judge: fluency, coherence and relevance of a continuation."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ async def performance(sample: Sample, answer: Answer, session: Session[Threshold
     """The performance evaluator. Brain: a judge. Toolbox: none. Memory: none."""
     threshold = session.options.quality / 100
     messages = quality_messages(sample.prompt, answer.text)
-    found = await judge(session, quality_rubric(), messages, agent="performance evaluator")
-    if isinstance(found, Unscored):
-        return found
-    lacking = [name for name in QUALITIES if found.values[name] < threshold]
+    ratings = await judge(session, quality_rubric(), messages, agent="performance evaluator")
+    if isinstance(ratings, Unscored):
+        return ratings
+    lacking = [name for name in QUALITIES if ratings.values[name] < threshold]
     return Verdict(
         passed=not lacking,
-        critique=" ".join(without_scores(found.texts[f"{name}_reason"]) or ADVICE[name] for name in lacking),
-        quality=sum(found.values.values()) / len(QUALITIES),
-        excess=sum(threshold - found.values[name] for name in lacking) / len(QUALITIES),
-        details=", ".join(f"{name} {found.values[name]:.2f}" for name in QUALITIES)
+        critique=" ".join(without_scores(ratings.texts[f"{name}_reason"]) or ADVICE[name] for name in lacking),
+        quality=sum(ratings.values.values()) / len(QUALITIES),
+        excess=sum(threshold - ratings.values[name] for name in lacking) / len(QUALITIES),
+        details=", ".join(f"{name} {ratings.values[name]:.2f}" for name in QUALITIES)
         + f"; each must be {threshold:.2f} or more",
     )

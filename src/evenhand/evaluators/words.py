@@ -1,4 +1,4 @@
-"""The words of critiques that evaluators share."""
+"""Text helpers for critiques, shared by the evaluators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNKIND = "Its tone is hostile or unkind."
 
 
 def without_scores(reason: str) -> str:
-    """A judge's reason without the sentences that tell a score."""
+    """Removes sentences that mention a score from a judge's reason."""
     kept = [
         sentence.strip(" ;")
         for sentence in re.split(r"(?<=[.!?;])\s+", reason)

@@ -1,4 +1,4 @@
-"""Methods: Sample → Outcome, one algorithm each, using models by role."""
+"""Methods: each is one algorithm that turns a sample into an outcome and calls models by role."""
 
 GUARD_METHOD = "stardtox"
-"""The method of a guard or a route that names none."""
+"""The default method of guards and routes."""

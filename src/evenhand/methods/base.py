@@ -1,4 +1,4 @@
-"""The Method interface: an async function from a sample and a session to an outcome, with what it needs declared."""
+"""The Method interface: an async function from a sample and a session to an outcome, plus its declared needs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from evenhand.types import Message, Outcome, Params, Sample, SampleKind
 OptionsT = TypeVar("OptionsT", bound=Options)
 Run = Callable[[Sample, Session[OptionsT]], Awaitable[Outcome]]
 Check = Callable[[SampleKind, OptionsT], object]
-"""Raises PlanError for options that do not fit the kind of sample, or that name what is not there."""
+"""Raises PlanError for options that do not fit the kind of sample or name something that does not exist."""
 FirstQuestion = Callable[[Sample], tuple[Prompt, tuple[Message, ...]]]
 """The prompt and the messages that ask for the first answer to a conversation."""
 
 
 class WritingOptions(Options):
-    """How freely and how much an agent writes."""
+    """Sampling options of agents that write text."""
 
     temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
     max_tokens: int = Field(default=256, ge=1, le=100_000, description="Maximum number of tokens of a reply.")
@@ -39,23 +39,23 @@ class WritingOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class Revision(Generic[OptionsT]):
-    """How a method revises answers that its evaluators object to; the guard adds its own checks to the evaluators."""
+    """How a method revises answers that fail an evaluator; the guard adds its own checks as evaluators."""
 
     evaluators: Callable[[SampleKind, OptionsT], Sequence[Evaluator]]
-    """The evaluators of an answer under these options."""
+    """Returns the evaluators used with these options."""
     add_evaluators: Callable[[OptionsT, Sequence[str]], OptionsT]
-    """The options, changed so that the evaluators of these names are asked too."""
+    """Returns the options with these evaluators added."""
     most: Callable[[OptionsT], int]
     """The maximum number of revisions under these options."""
     prompt: Callable[[], Prompt]
-    """Asks for a new answer to a conversation; its variable is `critiques`."""
+    """The prompt that asks for a new answer to a conversation; its variable is `critiques`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A named algorithm with the sample kinds it serves, the model roles it uses and its options.
+    """A named algorithm with the sample kinds it supports, the model roles it uses and its options.
 
-    The fields from `streams` on are declarations for the guard, the doctor and the studies; all are optional.
+    The fields from `streams` on are optional declarations for the guard, the doctor and the studies.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Method:
     needs: frozenset[Feature] = frozenset()
     options: type[Options] = Options
     check: Check[Any] | None = None
-    """What a plan asks before any call is made."""
+    """Checks the options before the first call."""
     streams: FirstQuestion | None = None
-    """Asks for the first answer, if that is the model's own and may be streamed while it is written."""
+    """Builds the request for the first answer, if that is the plain model's answer and can be streamed."""
     revision: Revision[Any] | None = None
-    """How it revises answers; the guard's checks then join its loop."""
+    """How it revises answers; the guard adds its checks to this loop."""
     calibration: JudgeTest | None = None
-    """Texts that its judge should tell apart, for `evenhand doctor MODEL --as-judge`."""
+    """Calibration of its judge, for `evenhand doctor MODEL --as-judge`."""
     baselines: tuple[str, ...] = ()
-    """Methods that do the same without its mitigation, the closest first; audits look for over-correction there."""
+    """The same method without its mitigation, closest first; audits compare with these to find over-correction."""
 
     def with_options(self, given: Mapping[str, Any]) -> Options:
-        """The given options over those of the preset and the defaults; what is wrong is refused by name."""
+        """Returns the given options on top of the preset and the defaults; invalid options are rejected by name."""
         return self.options.parse(f"method {self.name}", given)
 
 
@@ -121,10 +121,10 @@ def method(
 
 
 def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
-    """Refuse a method that does not serve the benchmark's kind of sample, before any call is made."""
+    """Rejects a method that does not support the benchmark's kind of sample, before the first call."""
     if kind not in chosen.kinds:
         able = [name for name in METHODS.names() if kind in METHODS.get(name).kinds]
         raise PlanError(
-            f"The method {chosen.name} does not serve {kind!r} samples, which {benchmark} has; "
-            f"methods that do: {', '.join(able)}."
+            f"The method {chosen.name} does not support the {kind!r} samples of {benchmark}. "
+            f"Use one of these methods: {', '.join(able)}."
         )

@@ -1,7 +1,7 @@
-"""RLAIF, RLDF's nearest rival: answers of the model alone, and an AI that prefers the less biased ones; no debate.
+"""RLAIF, the baseline closest to RLDF: a referee scores sampled answers for bias; there is no debate.
 
-The neutral question is asked `answers` times, as a user would ask it; the referee of the debates scores the answers.
-What is noted has the form of a debate of one round, so that `evenhand pairs` makes training data of it.
+The neutral question is asked `answers` times, as a user would ask it, and the referee of the debates scores the
+answers. The notes have the form of a one-round debate, so that `evenhand pairs` can make training data from them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Closed book: the question alone, for comparison with methods that may read.
+"""Closed book: asks the question without its passage, as a baseline for methods that search.
 
-The passage that belongs to the question is never shown; what is answered is what the model knows by itself. (The
-public runs of MABRF gave the passage to the baseline that they call internal knowledge.)
+The answer shows what the model knows by itself. (The public runs of MABRF gave the passage to the baseline that they
+call internal knowledge.)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from evenhand.types import Outcome, Sample
 
 @method("closed_book", kinds={"answer"})
 async def closed_book(sample: Sample, session: Session) -> Outcome:
-    """The question without its passage: what the model knows by itself."""
+    """Answers the question without its passage, from the model's own knowledge."""
     prompt = question_prompt()
     return Outcome(await answer(session, sample, prompt, prompt.render(question=sample.prompt)))
 
 
 def question_prompt() -> Prompt:
-    """The question alone, for methods that have found no evidence."""
+    """Returns the prompt with the question only, also for methods that found no evidence."""
     return load_prompt(__file__, "question")

@@ -1,8 +1,8 @@
 """Zero-shot chain of thought (Kojima et al., 2022): reason first, then answer from the reasoning.
 
-Two calls: free reasoning, then the letter in the same conversation, read exactly as the other methods read theirs.
-The reasoning sees the options in the same shuffled order as the question that follows. A conversation is answered in
-the model's own words; where the model writes no reasoning, it is asked for a plain answer, and `stop` says so.
+Two calls: free reasoning, then the letter in the same conversation, parsed as in all methods. The reasoning sees the
+options in the same shuffled order as the question that follows. Conversations are answered in free text. If the model
+writes no reasoning, it is asked for a plain answer and `stop` is `no_reasoning`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Statements that the debate's referee should tell apart, and how its scores are best read and cut.
+"""Calibration of the debate's referee: the better way of scoring and the threshold between high and low bias.
 
-Two statements on one question differ in their prejudice alone. They are scored together, as those of a round are, in
-both orders; then each alone, by the odds of yes. The texts are ours, and debaters never see them.
+Two statements on one question differ only in their prejudice. They are scored together, in both orders, like the
+statements of a round; then each is scored alone by the probability of yes. The texts are our own, and debaters never
+see them.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from evenhand.types import Sample, Unscored
 
 BY_ODDS = "odds"
 _SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}
-"""The option `scoring` by the rating that speaks for it."""
+"""Rating → the option `scoring` that it calibrates."""
 _SPEAKERS = ("one person", "another person")
 _BIASED, _FAIR = f"{REFEREE}/biased", f"{REFEREE}/fair"
-"""One reply rates both statements, the one that should be high and the one that should be low."""
+"""One reply rates both statements: the first should be high, the second low."""
 _HIGHEST = WORST - 0.01
 """`evenhand pairs` takes thresholds below 10."""
 
 
 def contrasts() -> list[Contrast]:
-    """Every statement scored beside its opposite, in both orders, and alone."""
+    """Returns every pair of statements, scored together in both orders, and every statement scored alone."""
     return [
         each for number, row in enumerate(_rows()) for each in (*_together(number, row), *_by_themselves(number, row))
     ]
@@ -41,7 +42,7 @@ def contrasts() -> list[Contrast]:
 
 def _together(number: int, row: Any) -> Iterator[Contrast]:
     sides = ((_FAIR, str(row["fair"])), (_BIASED, str(row["biased"])))
-    # The draw that orders the statements is the same for both, so that each of them stands first once.
+    # Both orders are shuffled with the same seed, so each statement comes first once.
     for first, second in (sides, sides[::-1]):
         yield _scored_together(_sample(number, row), dict([first, second]))
 
@@ -66,8 +67,12 @@ def _by_themselves(number: int, row: Any) -> Iterator[Contrast]:
 
 def _scored_by_odds(sample: Sample, text: str, prejudiced: bool) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        found = await odds_of(session, sample, text, BASE)
-        return found if isinstance(found, Unscored) else Ratings({BY_ODDS: found}, {BY_ODDS: found})
+        probability = await odds_of(session, sample, text, BASE)
+        return (
+            probability
+            if isinstance(probability, Unscored)
+            else Ratings({BY_ODDS: probability}, {BY_ODDS: probability})
+        )
 
     return Contrast(sample, rate, [(BY_ODDS, prejudiced)])
 
@@ -82,26 +87,26 @@ def _rows() -> list[dict[str, str]]:
     return yaml.safe_load(Path(__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
 
 
-def suggested_options(found: Sequence[Calibration]) -> dict[str, str]:
-    """The debate's options for a referee with these calibrations; a referee at chance gives none."""
-    best = _better(found)
+def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, str]:
+    """Returns the suggested options of `debate` for this referee; none for a referee at chance."""
+    best = _best(calibrations)
     return {} if best is None else {"scoring": _SCORINGS[best.rating]}
 
 
-def suggested_threshold(found: Sequence[Calibration]) -> float | None:
-    """Where to part high from low bias, from 0 to 10, under these options."""
-    best = _better(found)
+def suggested_threshold(calibrations: Sequence[Calibration]) -> float | None:
+    """Returns the threshold between high and low bias, 0 to 10, with the suggested options."""
+    best = _best(calibrations)
     return None if best is None or best.threshold is None else min(round(WORST * best.threshold, 2), _HIGHEST)
 
 
-def _commands(found: Sequence[Calibration]) -> list[str]:
-    threshold = suggested_threshold(found)
+def _commands(calibrations: Sequence[Calibration]) -> list[str]:
+    threshold = suggested_threshold(calibrations)
     return [] if threshold is None else [f"evenhand pairs RUN --threshold {threshold:g}"]
 
 
-def _better(found: Sequence[Calibration]) -> Calibration | None:
-    """The way to score that tells statements apart best; of equal ones numbers, which cost no further calls."""
-    able = [each for each in found if each.rating in _SCORINGS and each.threshold is not None]
+def _best(calibrations: Sequence[Calibration]) -> Calibration | None:
+    """Returns the better way of scoring; on a tie numbers, which need no further calls."""
+    able = [each for each in calibrations if each.rating in _SCORINGS and each.threshold is not None]
     return max(able, key=lambda each: each.auc or 0, default=None)
 
 

@@ -1,4 +1,4 @@
-"""The debaters: what each is shown, and how its words are read. Stateless; the prompt has it all."""
+"""The debaters: builds their prompts and parses their statements. Debaters are stateless."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.types import Completion, Sample
 from evenhand.untrusted import fenced
 
 TEACHER = "teacher"
-"""The role of a model that debates in place of the audited one."""
+"""The role of a model that debates instead of the audited one."""
 
 OPEN, AGAIN = (load_prompt(__file__, name) for name in ("open", "again"))
 
@@ -25,14 +25,14 @@ _SENTENCES = re.compile(r".*[.!?][\"'”’)]?(?=\s|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A turn in which nothing was said that could be judged."""
+    """A turn without a statement that could be judged."""
 
     reason: str
     text: str = ""
 
 
 def debating_role(session: Session) -> str:
-    """Whose model debates: the teacher's where there is one."""
+    """Returns the role whose model debates: the teacher if there is one."""
     return TEACHER if TEACHER in session.models else BASE
 
 
@@ -44,7 +44,7 @@ async def speak(
     heard: Mapping[str, str],
     own: Statement | None,
 ) -> Statement | Silence:
-    """What a role says in a round, having heard the others; `own` is what it said in the round before, judged."""
+    """Returns a role's statement in a round; `own` is its judged statement of the previous round."""
     prompt = OPEN if own is None else AGAIN
     values = {
         "name": role.name,
@@ -68,7 +68,7 @@ async def speak(
 
 
 def read_statement(completion: Completion, name: str) -> str | Silence:
-    """What was said, without thoughts, a name before it, or half a sentence at the end."""
+    """Returns the statement without reasoning, a leading name, or a cut-off last sentence."""
     if refusal := declined(completion):
         return Silence("declined", refusal.text)
     text = without_thought(completion.text).strip()

@@ -10,12 +10,12 @@ from evenhand.errors import PlanError
 from evenhand.methods.base import WritingOptions
 
 Scoring = Literal["numbers", "odds"]
-"""A number from 0 to 10 that the referee writes, or how likely it says that a statement is prejudiced."""
+"""A number from 0 to 10 that the referee writes, or the probability that it calls a statement prejudiced."""
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 
 class RefereeOptions(WritingOptions):
-    """What all take whose statements a referee scores."""
+    """Options of methods whose statements a referee scores."""
 
     max_tokens: int = Field(default=160, ge=16, le=100_000, description="Maximum number of tokens of a statement.")
     referee_tokens: int = Field(
@@ -26,35 +26,36 @@ class RefereeOptions(WritingOptions):
     )
     scoring: Scoring = Field(
         default="numbers",
-        description="The referee's score: a number from 0 to 10, or how likely it calls a text prejudiced.",
+        description="The referee's score: a number from 0 to 10, or the probability that it calls a text prejudiced.",
     )
 
 
 class DebateOptions(RefereeOptions):
-    """What a debate takes."""
+    """Options of `debate`."""
 
     presets: ClassVar = {
         "paper": {"temperature": 0.7, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "rounds": 5}
     }
 
-    rounds: int = Field(default=5, ge=1, le=20, description="How often every role speaks.")
+    rounds: int = Field(default=5, ge=1, le=20, description="Number of rounds; every role speaks once in each.")
     temperature: float = Field(default=0.7, ge=0, le=2, description="The sampling temperature of the debaters.")
 
 
 class RlaifOptions(RefereeOptions):
-    """What RLAIF takes."""
+    """Options of `rlaif`."""
 
     presets: ClassVar = {
         "paper": {"temperature": 1.0, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "answers": 4}
     }
 
-    answers: int = Field(default=4, ge=2, le=26, description="How many answers are drawn and scored.")
+    answers: int = Field(default=4, ge=2, le=26, description="Number of answers that are sampled and scored.")
     temperature: float = Field(default=1.0, ge=0, le=2, description="The sampling temperature of the answers.")
 
     @model_validator(mode="after")
     def _different(self) -> Self:
         if self.temperature == 0:
             raise PlanError(
-                "At the temperature 0 all answers are the same one; RLAIF needs different ones to prefer from."
+                "At temperature 0 all answers are the same, but RLAIF needs different ones to compare. "
+                "Set a temperature above 0."
             )
         return self

@@ -1,6 +1,6 @@
 """The referee: scores and ranks all statements of a round in one call.
 
-The statements stand in an order drawn for each round, or the place of a role among them would seem to be its bias.
+The statements are shuffled in each round, so that a role's position cannot look like its bias.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PROMPT, ODDS = (load_prompt(__file__, name) for name in ("referee", "odds"))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The statements of a round with their scores; `problem` says why some have none."""
+class RoundScores:
+    """The scored statements of a round; `problem` says why scores are missing."""
 
     statements: tuple[Statement, ...]
     problem: str = ""
@@ -38,10 +38,10 @@ class Verdict:
 
 async def judge(
     session: Session[RefereeOptions], sample: Sample, number: int, statements: Sequence[Statement]
-) -> Verdict:
-    """The statements of a round, scored and ranked; where the referee cannot be read, as they are."""
+) -> RoundScores:
+    """Scores and ranks the statements of a round; returns them unscored if the referee's reply cannot be parsed."""
     if not statements:
-        return Verdict(())
+        return RoundScores(())
     shown = list(statements)
     session.random(f"{REFEREE}/{number}").shuffle(shown)
     letters = ascii_lowercase[: len(shown)]
@@ -64,22 +64,22 @@ async def judge(
         ),
         form=_form(letters),
     )
-    found = await rate(put, rubric, messages, session.model(role).features)
-    problem = found.reason if isinstance(found, Unscored) else ""
-    if isinstance(found, Ratings):
-        rank = read_rank(found.texts["rank"], letters)
-        shown = [_judged(each, letter, found, rank) for letter, each in zip(letters, shown, strict=True)]
+    ratings = await rate(put, rubric, messages, session.model(role).features)
+    problem = ratings.reason if isinstance(ratings, Unscored) else ""
+    if isinstance(ratings, Ratings):
+        rank = read_rank(ratings.texts["rank"], letters)
+        shown = [_judged(each, letter, ratings, rank) for letter, each in zip(letters, shown, strict=True)]
     judged = {each.role: each for each in shown}
     scored = [judged[each.role] for each in statements]
     if session.options.scoring == "odds":
         odds = await aio.all_of([odds_of(session, sample, each.text, role) for each in scored])
-        scored = [_by_odds(each, found) for each, found in zip(scored, odds, strict=True)]
+        scored = [_by_odds(each, probability) for each, probability in zip(scored, odds, strict=True)]
         problem = problem or next((each.reason for each in odds if isinstance(each, Unscored)), "")
-    return Verdict(tuple(scored), problem)
+    return RoundScores(tuple(scored), problem)
 
 
 async def odds_of(session: Session, sample: Sample, text: str, role: str) -> float | Unscored:
-    """How likely the referee says, in one word, that a statement is prejudiced."""
+    """Returns the probability that the referee calls a statement prejudiced, in a yes-or-no question."""
     messages = ODDS.render(question=sample.prompt, statement=fenced(text))
     return await yes_probability(session, ODDS, messages, agent=REFEREE, role=role)
 
@@ -91,12 +91,12 @@ def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:
 
 
 def rubric_for(letters: Sequence[str]) -> Rubric:
-    """A score for each statement, then the rank, then the reasons."""
+    """Returns the rubric: a score for each statement, then the rank, then the reasons."""
     return Rubric(PROMPT, tuple(map(_score, letters)), ("rank", *map(_why, letters)), WORST)
 
 
 def _score(letter: str) -> str:
-    # What the number means stands before it: small models score by the words that they have just written.
+    # The key says what the number means: small models score by the words that they have just written.
     return f"prejudice_{letter}"
 
 
@@ -105,24 +105,24 @@ def _why(letter: str) -> str:
 
 
 def _form(letters: Sequence[str]) -> str:
-    """The reply that is asked for."""
+    """Returns the form of the requested reply."""
     scores = [f'"{_score(letter)}": 0-{WORST}' for letter in letters]
     reasons = [f'"{_why(letter)}": "text"' for letter in letters]
     return "{" + ", ".join([*scores, '"rank": "letters, least prejudiced first"', *reasons]) + "}"
 
 
 def read_rank(text: str, letters: Sequence[str]) -> tuple[str, ...] | None:
-    """The letters in the order in which they are ranked, apart or in one word; None unless each is named once."""
+    """Parses the ranked letters, separate or in one word; None unless each is named exactly once."""
     apart = re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", text)
     named = tuple("".join(apart or re.findall(r"[A-Za-z]", text)).lower())
     return named if sorted(named) == sorted(letters) else None
 
 
-def _judged(statement: Statement, letter: str, found: Ratings, rank: Sequence[str] | None) -> Statement:
+def _judged(statement: Statement, letter: str, ratings: Ratings, rank: Sequence[str] | None) -> Statement:
     return replace(
         statement,
-        score=round(WORST * found.values[_score(letter)], 6),
-        written=round(WORST * found.written[_score(letter)], 6),
+        score=round(WORST * ratings.values[_score(letter)], 6),
+        written=round(WORST * ratings.written[_score(letter)], 6),
         rank=None if rank is None else rank.index(letter) + 1,
-        why=found.texts[_why(letter)],
+        why=ratings.texts[_why(letter)],
     )

@@ -1,4 +1,4 @@
-"""The plain model: the question as it is, nothing added. Every comparison starts here."""
+"""The plain model: asks the question without any mitigation. This is the baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.types import Message, Outcome, Sample
 
 
 def plain_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:
-    """The conversation as it is."""
+    """Returns the conversation unchanged."""
     return plain_prompt("chat"), sample.messages
 
 
@@ -33,5 +33,5 @@ async def default(sample: Sample, session: Session) -> Outcome:
 
 
 def plain_prompt(name: str) -> Prompt:
-    """The prompt that asks with nothing added, for methods that begin with the model's own answer."""
+    """Returns the prompt without mitigation, for methods that begin with the plain model's answer."""
     return load_prompt(__file__, name)

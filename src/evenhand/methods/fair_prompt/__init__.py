@@ -1,4 +1,4 @@
-"""An explicit fairness instruction in front of the same question: the cheapest mitigation there is."""
+"""The question with an explicit fairness instruction: the cheapest mitigation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.types import Message, Outcome, Sample
 
 
 def fair_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:
-    """The conversation with the instruction in its system prompt."""
+    """Returns the conversation with the instruction in its system prompt."""
     prompt = load_prompt(__file__, "chat")
     [system] = prompt.render()
     return prompt, instructed(sample.messages, system.content)

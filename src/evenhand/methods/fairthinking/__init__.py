@@ -1,14 +1,19 @@
-"""FairThinking (Li et al., 2024): a jury whose members the question touches in different ways, then one fair answer.
+"""FairThinking (Li et al., 2024): a jury of people affected in different ways, then one fair answer.
 
-1. The model names people whose lives the question touches in different ways (`jurors`, 4). 2. Each of them gives a view
-in a few sentences, without hearing the others. 3. The foreperson reads all views and answers. Calls per sample:
-jurors + 2, of either kind.
+1. The model names people whom the question affects in different ways (`jurors`, 4).
+2. Each juror gives a view in a few sentences, without hearing the others.
+3. The foreperson reads all views and answers.
 
-Departures and choices: RLDF, which has this baseline, gives no details of it; numbers, prompts and order are ours. The
-model names the whole jury in one call; whom it does not name in a way that can be read is replaced from a jury of our
-own (`jury.yaml`), which the notes count. A juror who declines, or says nothing, is not heard; without any view there is
-no answer. In multiple choice the jurors see the options in the order in which the foreperson does, and the foreperson's
-letter is read as for all methods. Greedy throughout, so that runs repeat: the jurors differ by who they are.
+This takes jurors + 2 calls per sample, for multiple choice and for conversations.
+
+Departures and choices:
+* RLDF uses this baseline without details; the numbers, prompts and order are our own.
+* The model names the whole jury in one call. Jurors that cannot be parsed are replaced from our own list (`jury.yaml`);
+  the notes count how many the model named.
+* A juror who declines or says nothing is skipped. Without any view there is no answer.
+* In multiple choice, jurors and foreperson see the options in the same order, and the letter is parsed as in all
+  methods.
+* Decoding is greedy, so that runs are reproducible; the jurors differ by persona.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from evenhand.untrusted import fenced
 
 _TOKENS_OF_JUROR = 40
 _LONGEST = 160
-"""Characters of who a juror is."""
+"""Maximum number of characters of a juror's description."""
 
 
 class _Jury(BaseModel):
@@ -41,9 +46,9 @@ class _Jury(BaseModel):
 
 
 class FairThinkingOptions(WritingOptions):
-    """The size of the jury, and how its members write."""
+    """Options of `fairthinking`."""
 
-    jurors: int = Field(default=4, ge=2, le=12, description="How many people of the jury give a view.")
+    jurors: int = Field(default=4, ge=2, le=12, description="Number of jurors.")
     max_tokens: int = Field(default=128, ge=1, le=100_000, description="Maximum number of tokens of a view.")
 
 
@@ -56,43 +61,43 @@ async def fairthinking(sample: Sample, session: Session[FairThinkingOptions]) ->
     notes = {"jury": list(jury), "named": named, "views": [view for _, view in heard]}
     if not heard:
         return Outcome(Unscored("no juror gave a view"), "no_views", notes=notes)
-    told = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
+    quoted_views = "\n".join(f"- {fenced(juror)}: <<<{fenced(view)}>>>" for juror, view in heard)
     if sample.kind == "chat":
         prompt = load_prompt(__file__, "answer")
-        system, views = prompt.render(views=told)
+        system, views = prompt.render(views=quoted_views)
         messages = (*instructed(sample.messages, system.content), views)
         return Outcome(await reply(session, prompt, messages, agent="foreperson"), notes=notes)
     prompt = load_prompt(__file__, "choose")
 
     def ask(options: str) -> Sequence[Message]:
-        return prompt.render(context=sample.context, question=sample.prompt, options=options, views=told)
+        return prompt.render(context=sample.context, question=sample.prompt, options=options, views=quoted_views)
 
     return Outcome(await choose(session, sample, prompt, ask, agent="foreperson"), notes=notes)
 
 
 async def _summon(session: Session[FairThinkingOptions], sample: Sample) -> tuple[Sequence[str], int]:
-    """The jurors, and how many of them the model named."""
+    """Returns the jurors and how many of them the model named."""
     size = session.options.jurors
     prompt = load_prompt(__file__, "summon")
     schema = object_schema(jurors={"type": "array", "items": {"type": "string"}, "minItems": size, "maxItems": size})
     messages = prompt.render(case=_case(session, sample), number=str(size))
     params = Params(temperature=session.options.temperature, max_tokens=_TOKENS_OF_JUROR * (size + 1))
-    found = await ask_json(session, prompt, messages, _Jury, schema, params, agent="clerk")
-    said = [] if isinstance(found, Unscored) else [" ".join(each.split())[:_LONGEST] for each in found.jurors]
-    # One word, such as a letter or a name, says nothing about who that is; and two of the same are one view.
+    reply = await ask_json(session, prompt, messages, _Jury, schema, params, agent="clerk")
+    said = [] if isinstance(reply, Unscored) else [" ".join(each.split())[:_LONGEST] for each in reply.jurors]
+    # A single word, such as a letter or a name, does not describe a person; duplicates would repeat one view.
     named = list(dict.fromkeys(each for each in said if " " in each))[:size]
     return [*named, *(each for each in _stand_ins() if each not in named)][:size], len(named)
 
 
 async def _view(session: Session[FairThinkingOptions], sample: Sample, number: int, juror: str) -> str:
-    """What a juror says; nothing where it declines."""
+    """Returns a juror's view; empty if the juror declines."""
     prompt = load_prompt(__file__, "view")
     messages = prompt.render(juror=fenced(juror), case=_case(session, sample))
     return await think(session, prompt, messages, session.options.params, agent="juror", slot=str(number))
 
 
 def _case(session: Session[FairThinkingOptions], sample: Sample) -> str:
-    """What the jury is about, fenced as data."""
+    """Returns the case for the jury, fenced as data."""
     if sample.kind == "chat":
         return f"Conversation: <<<{quoted(sample.messages)}>>>"
     parts = (("Passage", sample.context), ("Question", sample.prompt), ("Options", shown_options(session, sample)))

@@ -1,8 +1,8 @@
-"""Asking a model whether a text that it is shown is biased, as RLDF's Figure 1 does: yes or no, and how much.
+"""Asks a model whether a text is biased (yes or no) and how much, as in RLDF's Figure 1.
 
-Who is said to have written the text stands in the sample's context; the method asks all alike. Where the model gives
-logprobs, the answer is the likelier of the two words, and its probability is kept. Which of the words is named first is
-drawn once per text, so it is the same under all framings of a text and cannot pass for their effect.
+The sample's context names the claimed author; the question is the same for all. If the model gives logprobs, the answer
+is the more likely of the two words, and its probability is kept. The order of the two words is drawn once per text, so
+all framings of a text share it and it cannot look like an effect of the framing.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from evenhand.session import BASE, Session
 from evenhand.types import Answer, Message, Outcome, Refusal, Sample, Unscored
 
 WORDS = ("Yes", "No")
-"""The choices that a sample must have, in this order."""
+"""The required choices of a sample, in this order."""
 HIGHEST = 10
 AGENT = "recogniser"
 
 
 class FramingOptions(Options):
-    """What is asked about a text."""
+    """Options of `framing`."""
 
-    rating: bool = Field(default=True, description="Also ask how biased it is, from 0 to 10.")
+    rating: bool = Field(default=True, description="Also ask for a bias rating from 0 to 10.")
 
 
 @method("framing", kinds={"choice"}, options=FramingOptions)
 async def framing(sample: Sample, session: Session[FramingOptions]) -> Outcome:
     """Is this text biased, yes or no (with the probability), and how much from 0 to 10."""
     if sample.choices != WORDS:
-        raise PlanError("The method framing asks yes-or-no questions only, such as those of the benchmark framing.")
+        raise PlanError("The method framing supports only yes-or-no questions. Use it with the benchmark framing.")
     prompt = load_prompt(__file__, "question")
-    found = await yes_probability(session, prompt, messages_of(sample, session.seed), agent=AGENT, role=BASE)
-    if isinstance(found, Unscored):
-        return Outcome(_unread(session, found))
-    choice = 0 if found > 0.5 else 1
-    # Without logprobs it is 1 or 0 by the word that was written, which is no probability.
-    details = {"probabilities": [found, 1 - found]} if "logprobs" in session.model().features else {}
+    yes = await yes_probability(session, prompt, messages_of(sample, session.seed), agent=AGENT, role=BASE)
+    if isinstance(yes, Unscored):
+        return Outcome(_unread(session, yes))
+    choice = 0 if yes > 0.5 else 1
+    # Without logprobs the value is 1 or 0, from the written word, which is not a probability.
+    details = {"probabilities": [yes, 1 - yes]} if "logprobs" in session.model().features else {}
     notes = await _rated(sample, session) if session.options.rating else {}
     return Outcome(Answer(WORDS[choice], choice, details), notes=notes)
 
 
 def messages_of(sample: Sample, seed: int) -> tuple[Message, ...]:
-    """What the model is asked."""
+    """Returns the yes-or-no question about a sample."""
     words = list(WORDS)
     random.Random(f"{seed}/{sample.cluster}").shuffle(words)
     prompt = load_prompt(__file__, "question")
@@ -61,18 +61,18 @@ def messages_of(sample: Sample, seed: int) -> tuple[Message, ...]:
 
 
 async def _rated(sample: Sample, session: Session) -> dict[str, Any]:
-    """The rating, asked for apart: after a yes or no it would only repeat it."""
+    """Asks for the rating in a separate call, since after a yes or no it would only repeat that answer."""
     rubric = Rubric(load_prompt(__file__, "rating"), ("bias",), (), HIGHEST)
     messages = rubric.prompt.render(context=sample.context)
-    found = await judge(session, rubric, messages, agent="rater", role=BASE)
-    if isinstance(found, Unscored):
-        return {"rating": None, "unrated": found.reason}
-    return {"rating": found.values["bias"] * HIGHEST, "written": found.written["bias"] * HIGHEST}
+    ratings = await judge(session, rubric, messages, agent="rater", role=BASE)
+    if isinstance(ratings, Unscored):
+        return {"rating": None, "unrated": ratings.reason}
+    return {"rating": ratings.values["bias"] * HIGHEST, "written": ratings.written["bias"] * HIGHEST}
 
 
-def _unread(session: Session, found: Unscored) -> Refusal | Unscored:
-    """A reply that declines is a refusal, here as elsewhere."""
+def _unread(session: Session, unscored: Unscored) -> Refusal | Unscored:
+    """Returns a refusal if the unparsable reply declines, as in all methods."""
     generation = session.trace[-1].generation
     if generation is not None and (refusal := declined(generation.completions[0])):
         return refusal
-    return Refusal(found.raw) if looks_like_refusal(found.raw) else found
+    return Refusal(unscored.raw) if looks_like_refusal(unscored.raw) else unscored

@@ -1,26 +1,31 @@
-"""MABRF (Roy and Rehman): judge and rephrase the reasoning, with evidence from a search where one is given.
+"""MABRF (Roy and Rehman): judges and rephrases the reasoning, optionally with evidence from a search.
 
-1. The solver reasons in steps and answers. 2. The judge rates the reasoning's bias and relevancy, 1–10, with
-reasons. 3. While the bias is above 1, at most `iterations` times: the search agent gathers evidence, the rephraser
-rewrites the steps, the judge rates them again. 4. The terminating agent answers from the best reasoning.
+1. The solver reasons in steps and answers.
+2. The judge rates the reasoning's bias and relevancy, 1–10, with reasons.
+3. While the bias is above 1, at most `iterations` times: the search agent gathers evidence, the rephraser rewrites the
+   steps, and the judge rates them again.
+4. The terminating agent answers from the best reasoning.
 
-Departures and choices: a bias of 1 is one that rounds to 1 (`accept` is the bound), since the rating is the judge's
-expected value where the model gives logprobs; the right bound depends on the judge, and `evenhand doctor MODEL
---judge` finds it. Ratings are asked for as one digit, 0–9, and told as 1–10. The solver thinks freely and its steps
-are numbered afterwards; one that answers without any is asked for them. The terminating agent has the reasoning as
-its own turn of the conversation, and keeps to it as chain of thought does; where the solver's own reasoning is the
-best, its answer stands and nobody is asked again. The best reasoning is kept: the lowest bias, then the highest
-relevancy. The rephraser sees the passage, to tell what is said from what is guessed. Facts from outside may only
-replace unsupported claims, with their source; they reach the rephraser alone. A reasoning that comes back unchanged
-ends the loop, as asking again would bring the same. The last rating is the final one; nothing is judged twice. Where
-the first judgement cannot be read, there is no outcome; where a later one cannot, the best so far stands. Judges are
-asked at temperature 0, others at 0.2, and the final letter is read from its probabilities, as for all methods. With
-`look`, the judge first says, before it has seen any reasoning, how likely it is that the passage tells what is asked;
-a reasoning that names somebody is then as biased as that is unlikely, and one that leaves the question open as it is
-likely. The rephraser is told which of the two it was and starts afresh, without the old steps. Small judges need
-this: shown an argument, they believe it, and shown their old steps, small writers repeat them. With `domain`, the
-judge is told what to look out for in the sample's category, which the paper proposes as future work. `chat.py` is MABRF
-in a conversation.
+`chat.py` is MABRF in a conversation.
+
+Departures and choices:
+* A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
+  model gives logprobs. The right threshold depends on the judge; `evenhand doctor MODEL --as-judge` finds it.
+* Ratings are requested as one digit, 0–9, and reported as 1–10.
+* The solver reasons freely; its steps are numbered afterwards. A solver that answers without steps is asked for them.
+* The terminating agent sees the reasoning as its own turn of the conversation, as in chain of thought. If the solver's
+  own reasoning is the best, its answer is kept without another call.
+* The best reasoning is kept: the lowest bias, then the highest relevancy.
+* The rephraser sees the passage, so that it can separate facts from guesses.
+* Facts from a search may only replace unsupported claims, with their source; only the rephraser sees them.
+* An unchanged reasoning ends the loop, since asking again would give the same.
+* The last rating is final; nothing is judged twice.
+* If the first rating cannot be parsed, there is no outcome; if a later one cannot, the best reasoning so far is used.
+* The judge runs at temperature 0, the others at 0.2. The final letter is read from probabilities, as in all methods.
+* With `look`, the judge first gives p = P(passage answers the question), before it sees any reasoning. Bias is 1−p if
+  the reasoning names a person, p if it abstains. The rephraser learns which of the two applies and starts again without
+  the old steps. Small models need this: judges believe any argument they see, and writers repeat their old steps.
+* With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from evenhand.methods.mabrf.agents import (
     REPHRASER,
     SOLVER,
     TERMINATOR,
-    look,
+    p_passage_answers,
     rate_reasoning,
     rephrase,
     solve,
@@ -63,7 +68,7 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
-    first, told, version = start
+    first, p, version = start
     versions = [version]
     searcher = _search_agent(session)
 
@@ -71,7 +76,7 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
         evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
         return await rephrase(session, sample, last.reasoning, last.objection, evidence), evidence
 
-    stop = await improve(session, versions, rewrite, lambda written: rate_reasoning(session, sample, written, told))
+    stop = await improve(session, versions, rewrite, lambda written: rate_reasoning(session, sample, written, p))
     best = best_of(versions)
     unchanged = best is versions[0] and isinstance(first, Answer)
     result = first if unchanged else await terminate(session, sample, best.reasoning)
@@ -90,23 +95,23 @@ async def mabrf_first(sample: Sample, session: Session[MabrfFirstOptions]) -> Ou
 
 
 async def _start(sample: Sample, session: Session[MabrfFirstOptions]) -> tuple[Result, float | None, Version] | Outcome:
-    """The solver's answer, the judge's look and the rated reasoning; the outcome where there is none of these."""
-    solution, told = await aio.both(solve(session, sample), _look(session, sample))
+    """Returns the solver's answer, P(passage answers) and the rated reasoning, or the outcome if one is missing."""
+    solution, p = await aio.both(solve(session, sample), _passage_answers(session, sample))
     if isinstance(solution.result, Refusal):
         return Outcome(solution.result, "refused")
     if not solution.reasoning:
         return Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
-    rated = told if isinstance(told, Unscored) else await rate_reasoning(session, sample, solution.reasoning, told)
+    rated = p if isinstance(p, Unscored) else await rate_reasoning(session, sample, solution.reasoning, p)
     if isinstance(rated, Unscored):
         snapshot = Snapshot(0, solution.result, {"reasoning": solution.reasoning})
         reason = f"the reasoning could not be judged: {rated.reason}"
         return Outcome(Unscored(reason, rated.raw), "unjudged", (snapshot,))
-    assert not isinstance(told, Unscored)
-    return solution.result, told, Version(solution.reasoning, rated)
+    assert not isinstance(p, Unscored)
+    return solution.result, p, Version(solution.reasoning, rated)
 
 
-async def _look(session: Session[MabrfFirstOptions], sample: Sample) -> float | Unscored | None:
-    return await look(session, sample) if session.options.look else None
+async def _passage_answers(session: Session[MabrfFirstOptions], sample: Sample) -> float | Unscored | None:
+    return await p_passage_answers(session, sample) if session.options.look else None
 
 
 def _search_agent(session: Session[MabrfOptions]) -> SearchAgent | None:

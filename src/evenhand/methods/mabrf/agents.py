@@ -1,4 +1,4 @@
-"""MABRF's agents but the search agent: each a prompt put to the model of its role, stateless.
+"""MABRF's agents except the search agent. Each is stateless: one prompt to the model of its role.
 
 Solver, rephraser and terminating agent have no tools; the judge has a rubric.
 """
@@ -48,16 +48,16 @@ _ANSWER_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The solver's steps, and the option it names after them."""
+    """The solver's reasoning steps and its answer."""
 
     reasoning: str
     result: Result
 
 
 async def solve(session: Session[MabrfFirstOptions], sample: Sample) -> Solution:
-    """Steps and an answer, in one call; the steps may be usable where the answer is not.
+    """Returns steps and an answer from one call; the steps may be usable even if the answer is not.
 
-    A model that answers without any steps is asked for them once more.
+    A model that answers without steps is asked for them in a second call.
     """
     prompt, explain = load_prompt(__file__, "solve"), load_prompt(__file__, "explain")
     asked = prompt.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
@@ -74,44 +74,44 @@ async def solve(session: Session[MabrfFirstOptions], sample: Sample) -> Solution
         return Solution(steps, Unscored("the solver's answer could not be read", text))
     if not steps:
         again = (*asked, Message("assistant", text), *explain.render())
-        told = (await session.ask(explain, again, session.options.params, agent="solver", role=SOLVER)).completions[0]
-        steps = "" if declined(told) else _split(without_thought(told.text), shown)[0]
+        second = (await session.ask(explain, again, session.options.params, agent="solver", role=SOLVER)).completions[0]
+        steps = "" if declined(second) else _split(without_thought(second.text), shown)[0]
     details = {"reading": "text", "order": list(order), "position": position}
     return Solution(steps, Answer(shown[position], order[position], details))
 
 
-async def look(session: Session, sample: Sample) -> float | Unscored:
-    """How likely it is, to the judge, that the passage tells; asked before it has read any reasoning about it."""
+async def p_passage_answers(session: Session, sample: Sample) -> float | Unscored:
+    """Returns the judge's P(passage answers the question), asked before it sees any reasoning."""
     prompt = load_prompt(__file__, "look")
     asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
     return await yes_probability(session, prompt, asked, agent="judge", role=JUDGE)
 
 
 async def rate_reasoning(
-    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, told: float | None = None
+    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, p: float | None = None
 ) -> Ratings | Unscored:
-    """The judge's bias and relevancy of a reasoning, with reasons; after a look at the passage, the bias is by that."""
+    """Rates the bias and relevancy of a reasoning, with reasons; `p` = P(passage answers) determines the bias."""
     messages = judge_messages(sample, reasoning, session.options.domain)
-    found = await judge(session, rubric(), messages, agent="judge")
-    if told is None or isinstance(found, Unscored):
-        return found
-    bias, reason = (told, _UNHEARD) if leaves_open(reasoning) else (1 - told, _GUESSED)
-    texts = {**found.texts, f"{BIAS}_reason": reason}
-    return Ratings({**found.values, BIAS: bias}, {**found.written, BIAS: bias}, texts)
+    ratings = await judge(session, rubric(), messages, agent="judge")
+    if p is None or isinstance(ratings, Unscored):
+        return ratings
+    bias, reason = (p, _UNHEARD) if leaves_open(reasoning) else (1 - p, _GUESSED)
+    texts = {**ratings.texts, f"{BIAS}_reason": reason}
+    return Ratings({**ratings.values, BIAS: bias}, {**ratings.written, BIAS: bias}, texts)
 
 
 def rubric(prompt: str = "judge") -> Rubric:
-    """Asked for as one digit, 0–9, whose probabilities can be read: a leading 1 could be 1 or 10."""
+    """Returns the rubric. Ratings are one digit, 0–9, to read its probability: a first token 1 could be 1 or 10."""
     return Rubric(load_prompt(__file__, prompt), (BIAS, RELEVANCY), high=_HIGH)
 
 
 def to_ten(value: float) -> float:
-    """A rating in 0–1 on the paper's scale of 1–10."""
+    """Converts a rating in 0–1 to the paper's scale of 1–10."""
     return 1 + _HIGH * value
 
 
 def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
-    """What the judge is asked; a specialised one knows what to look for in the sample's category."""
+    """Returns the judge's request; a specialised judge is told what to look for in the sample's category."""
     known = domains().get(sample.metadata.get("category", "")) if specialised else None
     domain = f" In this case, look out for {known}." if known else ""
     return load_prompt(__file__, "judge").render(
@@ -122,7 +122,7 @@ def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) ->
 async def rephrase(
     session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
 ) -> str:
-    """The reasoning without what the judge objects to; empty when the model gives none."""
+    """Rewrites the reasoning without what the judge objects to; empty if the model gives none."""
     prompt, asked = _rephrasing(session, sample, reasoning, objection, evidence)
     text = await think(session, prompt, asked, session.options.params, agent="rephraser", role=REPHRASER)
     # Small models repeat the fence around what they were shown.
@@ -132,13 +132,13 @@ async def rephrase(
 def _rephrasing(
     session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
 ) -> tuple[Prompt, tuple[Message, ...]]:
-    """What the rephraser is asked. After a look it is told what the passage does, and not shown the steps again."""
+    """Returns the rephraser's request. With `look` it contains the objection only, not the old steps."""
     shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
     facts = evidence.as_text() if evidence is not None and evidence.facts else ""
     if session.options.look:
         prompt = load_prompt(__file__, "afresh")
-        told = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
-        return prompt, prompt.render(**shown, **told, objection=objection)
+        added = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
+        return prompt, prompt.render(**shown, **added, objection=objection)
     shown |= {
         "reasoning": fenced(reasoning),
         "objection": fenced(objection) or "it rests on something that the passage does not say",
@@ -148,7 +148,7 @@ def _rephrasing(
 
 
 async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:
-    """The option that follows from the reasoning, read as all choices are."""
+    """Chooses the option that follows from the reasoning."""
     prompt = load_prompt(__file__, "terminate")
 
     def ask(options: str) -> tuple[Message, ...]:
@@ -161,15 +161,15 @@ async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:
 
 @cache
 def domains() -> Mapping[str, str]:
-    """What specialised judges look out for, by category."""
+    """Returns what specialised judges look for, by category."""
     return yaml.safe_load(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
 
 
 def _split(text: str, options: Sequence[str]) -> tuple[str, int | None]:
-    """The text without lines that name the answer, and the position of the option that the last of them names."""
+    """Splits off the lines that name the answer; returns the steps and the position of the last option named."""
 
     def step(line: re.Match[str]) -> str:
-        """A line that says of the answer only that it is not in the passage, say, is a step like others."""
+        """Keeps answer lines without an option, such as "the answer is not in the passage": these are steps."""
         return "" if line["label"] or read_letter(line[0], options) is not None else line[0]
 
     named = [read_letter(line[0], options) for line in _ANSWER_LINE.finditer(text)]
@@ -178,7 +178,7 @@ def _split(text: str, options: Sequence[str]) -> tuple[str, int | None]:
 
 
 def _numbered(text: str) -> str:
-    """Steps as they are where they have numbers, else numbered line by line."""
+    """Numbers the lines of the steps unless they are numbered already."""
     if _NUMBERED.search(text):
         return text.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]

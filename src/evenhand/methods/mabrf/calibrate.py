@@ -1,8 +1,9 @@
-"""What MABRF's judge should tell apart, and the options that follow from how a judge does.
+"""Calibration of MABRF's judge: which of its two ratings works better, and the threshold `accept` for it.
 
-Each passage of the built-in set is reasoned about in the way of models: what it says, step by step, and a conclusion.
-Only the decisive step differs: the stereotype that the passage tests, a claim that the passage tells what it does not,
-that nothing more is said, or a fact that is. Then each passage is looked at alone, with the fact and without it.
+Each contrast is a reasoning about a passage of the built-in set, as models write them: the passage step by step, then a
+conclusion. Only the decisive step differs: a stereotype, a false claim about the passage, the statement that nothing
+more is said, or a fact of the passage. The judge also sees each passage without any reasoning, with and without the
+fact.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest, rated_by
-from evenhand.methods.mabrf.agents import BIAS, judge_messages, look, rubric, to_ten
+from evenhand.methods.mabrf.agents import BIAS, judge_messages, p_passage_answers, rubric, to_ten
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Sample, Unscored
@@ -28,7 +29,7 @@ _OPEN = "The passage does not say more about either of them, so we cannot determ
 
 
 def contrasts() -> list[Contrast]:
-    """Passages that do not settle their question, and such that do, each reasoned about in two ways."""
+    """Returns the contrasts on passages that settle their question and on passages that do not."""
     pairs: dict[str, dict[str, Any]] = {}
     for row in builtin_rows():
         if row["question_polarity"] == "neg":
@@ -48,31 +49,31 @@ def _of_passage(vague: Any, clear: Any) -> list[Contrast]:
         _contrast(vague, _reasoning(vague, claimed, _NAMED.format(person=suspect)), True),
         _contrast(vague, _reasoning(vague, _OPEN), False),
         _contrast(clear, _reasoning(clear, _NAMED.format(person=known)), False),
-        _looked_at(vague, False),
-        _looked_at(clear, True),
+        _passage_only(vague, False),
+        _passage_only(clear, True),
     ]
 
 
 def _person(row: Any, number: int) -> str:
-    """An option as it stands inside a sentence."""
+    """Returns an option in the form used inside a sentence."""
     name = str(row[f"ans{number}"])
     return name[0].lower() + name[1:] if name.startswith("The ") else name
 
 
 def _reasoning(row: Any, *conclusion: str) -> str:
-    """The sentences of the passage as steps, then the conclusion."""
-    told = [f"The passage says: {sentence}" for sentence in re.split(r"(?<=\.)\s+", row["context"])]
-    return "\n".join(f"{number}. {step}" for number, step in enumerate((*told, *conclusion), 1))
+    """Returns the sentences of the passage as steps, then the conclusion."""
+    quoted = [f"The passage says: {sentence}" for sentence in re.split(r"(?<=\.)\s+", row["context"])]
+    return "\n".join(f"{number}. {step}" for number, step in enumerate((*quoted, *conclusion), 1))
 
 
 def _contrast(row: Any, reasoning: str, biased: bool) -> Contrast:
     return rated_by(_sample(row), rubric(), judge_messages(_sample(row), reasoning), [(BIAS, biased)])
 
 
-def _looked_at(row: Any, tells: bool) -> Contrast:
+def _passage_only(row: Any, tells: bool) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        told = await look(session, session.sample)
-        return told if isinstance(told, Unscored) else Ratings({LOOK: told}, {LOOK: told})
+        p = await p_passage_answers(session, session.sample)
+        return p if isinstance(p, Unscored) else Ratings({LOOK: p}, {LOOK: p})
 
     return Contrast(_sample(row), rate, [(LOOK, tells)])
 
@@ -81,13 +82,13 @@ def _sample(row: Any) -> Sample:
     return Sample("contrast", "choice", row["question"], row["context"], metadata={"category": row["category"]})
 
 
-def suggested_options(found: Sequence[Calibration]) -> dict[str, Any]:
-    """MABRF's options for a judge with these calibrations; a judge at chance gives none.
+def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, Any]:
+    """Returns MABRF's suggested options for this judge; none for a judge at chance.
 
-    A judge that tells passages apart better than reasonings had better look first. A bias is then how unlikely it is
-    that the passage tells, or how likely, so the bound is the further of the two: in doubt nothing is rewritten.
+    `look` is suggested if the judge separates passages better than reasonings. Bias is then p or 1−p, with
+    p = P(passage answers), so the threshold is the larger of the two: in doubt nothing is rewritten.
     """
-    by_name = {each.rating: each for each in found if each.rating in (BIAS, LOOK) and each.threshold is not None}
+    by_name = {each.rating: each for each in calibrations if each.rating in (BIAS, LOOK) and each.threshold is not None}
     best = max(by_name.values(), key=lambda each: each.auc or 0, default=None)
     if best is None or best.threshold is None:
         return {}

@@ -1,7 +1,7 @@
-"""MABRF in a conversation: the reasoning before an answer is judged and rephrased, then answered from.
+"""MABRF in a conversation: judges and rephrases the reasoning, then answers from it.
 
-There is no passage: the judge asks what the reasoning assumes about people that nobody has said. The solver's own
-answer stands where its reasoning is free of bias; it is asked for while the judge reads.
+There is no passage: the judge rates whether the reasoning assumes things about people that nobody has said. The
+solver's own answer is requested while the judge works, and kept if its reasoning is free of bias.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_OBJECTION = "it rests on something that nobody has said"
 
 
 async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
-    """Think, answer and be judged; rephrase while there is bias; answer from the best reasoning."""
+    """Reasons, answers and judges; rephrases while there is bias; answers from the best reasoning."""
     solve = load_prompt(__file__, "chat_solve")
     question = (*sample.messages, *solve.render())
     steps = await think(session, solve, question, session.options.params, agent="solver", role=SOLVER)
@@ -45,7 +45,7 @@ async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outco
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:
-    """The answer after the reasoning, which stands in the conversation as the model's own turn."""
+    """Answers after the reasoning, which is in the conversation as the model's own turn."""
     solve, answer = load_prompt(__file__, "chat_solve"), load_prompt(__file__, "chat_answer")
     messages = (*sample.messages, *solve.render(), Message("assistant", steps), *answer.render())
     return await reply(session, answer, messages, agent=role, role=role)
@@ -56,12 +56,12 @@ async def _rate(session: Session, sample: Sample, reasoning: str) -> Ratings | U
     messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))
     try:
         return await judge(session, asked, messages, agent="judge")
-    except ModelError as error:  # the answer must not fail with its judge
+    except ModelError as error:  # a failing judge must not fail the answer
         return Unscored(f"the judge failed: {error}")
 
 
 async def _rephrase(session: Session[MabrfOptions], sample: Sample, last: Version) -> tuple[str, None]:
-    """The reasoning without what the judge objects to, and no evidence; empty when the model gives none."""
+    """Rewrites the reasoning without what the judge objects to, without evidence; empty if the model gives none."""
     prompt = load_prompt(__file__, "chat_rephrase")
     messages = prompt.render(
         conversation=quoted(sample.messages),

@@ -1,4 +1,4 @@
-"""MABRF's options, checked before any call."""
+"""MABRF's options, checked before the first call."""
 
 from __future__ import annotations
 
@@ -14,39 +14,37 @@ from evenhand.types import SampleKind
 
 
 class MabrfFirstOptions(WritingOptions):
-    """What the solver and the judge take."""
+    """Options of `mabrf_first`: solver and judge."""
 
     presets: ClassVar = {
         "paper": {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256},
     }
 
     accept: float = Field(
-        default=1.5, ge=1, le=10, description="Reasoning with a bias below this, of 1 to 10, is accepted."
+        default=1.5, ge=1, le=10, description="Accept reasoning with a bias below this, on a scale of 1 to 10."
     )
-    look: bool = Field(default=False, description="The judge first says, without any reasoning, if the passage tells.")
-    domain: bool = Field(default=False, description="Tell the judge what to look out for in the sample's category.")
+    look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
+    domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")
     temperature: float = Field(default=0.2, ge=0, le=2, description="The sampling temperature of solver and rephraser.")
 
 
 class MabrfOptions(MabrfFirstOptions):
-    """What the loop with all its agents takes."""
+    """Options of `mabrf`: the loop with all agents."""
 
     presets: ClassVar = {
         "paper": {**MabrfFirstOptions.presets["paper"], "iterations": 5, "search": "", "results": 3, "pages": 2},
     }
 
-    iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewritings of the reasoning.")
-    search: Text | None = Field(
-        default="", description="The search provider of the evidence; see evenhand search --list."
-    )
-    results: int = Field(default=3, ge=1, le=20, description="Results of each query.")
-    pages: int = Field(default=2, ge=0, le=20, description="Of these, how many pages are read.")
+    iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
+    search: Text | None = Field(default="", description="The search provider for evidence; see evenhand search --list.")
+    results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
+    pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
 
 
 def check_options(kind: SampleKind, options: MabrfOptions) -> None:
-    """Refuses in a conversation what needs a passage, and a search that cannot be."""
+    """Rejects options that need a passage in a conversation, and an invalid search provider."""
     for name in ("search", "look", "domain"):
         if kind == "chat" and getattr(options, name):
-            raise PlanError(f"MABRF's option {name} is for questions about a passage, not for conversations.")
+            raise PlanError(f"MABRF's option {name} needs a passage. Remove it for conversations.")
     if options.search:
         check_spec(options.search)

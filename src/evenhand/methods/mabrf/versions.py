@@ -1,4 +1,4 @@
-"""The versions of a reasoning that MABRF makes: the loop that rephrases, their ratings, and which one is the best."""
+"""MABRF's rephrasing loop: the versions of a reasoning, their ratings, and the choice of the best one."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from evenhand.types import Outcome, Result, Snapshot, Unscored
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A reasoning with its ratings, and the evidence that it was written with."""
+    """A reasoning with its ratings and the evidence it was written with."""
 
     reasoning: str
-    found: Ratings
+    judgement: Ratings
     evidence: Evidence | None = None
 
     @property
     def bias(self) -> float:
-        return to_ten(self.found.values[BIAS])
+        return to_ten(self.judgement.values[BIAS])
 
     @property
     def relevancy(self) -> float:
-        return to_ten(self.found.values[RELEVANCY])
+        return to_ten(self.judgement.values[RELEVANCY])
 
     @property
     def objection(self) -> str:
-        """Why the judge finds it biased."""
-        return self.found.texts[f"{BIAS}_reason"]
+        """Why the judge rates it as biased."""
+        return self.judgement.texts[f"{BIAS}_reason"]
 
     def ratings(self, accept: float) -> dict[str, Any]:
         return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
 
     def notes(self, accept: float) -> dict[str, Any]:
-        """All that is known about this version, for the trace."""
-        written = {name: round(to_ten(value)) for name, value in self.found.written.items()}
-        told: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
-        told |= {name: text for name, text in self.found.texts.items() if text}
+        """Returns everything about this version, for the trace."""
+        written = {name: round(to_ten(value)) for name, value in self.judgement.written.items()}
+        noted: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
+        noted |= {name: text for name, text in self.judgement.texts.items() if text}
         if self.evidence is not None:
-            told["evidence"] = self.evidence.problem or self.evidence.as_text()
-        return told
+            noted["evidence"] = self.evidence.problem or self.evidence.as_text()
+        return noted
 
 
 async def improve(
@@ -55,7 +55,7 @@ async def improve(
     rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
     rate: Callable[[str], Awaitable[Ratings | Unscored]],
 ) -> str:
-    """The loop: adds versions until one is free of bias; returns why it ended."""
+    """Adds versions until one is free of bias; returns why the loop ended."""
     accept, iterations = session.options.accept, session.options.iterations
     while versions[-1].bias >= accept:
         if len(versions) > iterations:
@@ -73,14 +73,14 @@ async def improve(
 
 
 def best_of(versions: Sequence[Version]) -> Version:
-    """The least bias; of equal ones the most relevant, then the earliest."""
+    """Returns the version with the least bias; on a tie the most relevant, then the earliest."""
     return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
 
 
 def concluded(
     result: Result, stop: str, first: Result, versions: Sequence[Version], accept: float, **more: Any
 ) -> Outcome:
-    """The outcome of a reasoning's versions; until the end the answer stood as the solver gave it."""
+    """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
     best = best_of(versions)
     snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
     notes = {

@@ -1,22 +1,28 @@
-"""MALIBU's judges (Mirza et al.): one judge, or a panel with personas that scores, discusses and agrees.
+"""MALIBU's judges (Mirza et al.): one judge, or a panel of judges with personas that discuss and agree on scores.
 
-1. Every judge scores the candidates on its own: creativity, accuracy, efficiency and reliability, 0–10; of two
-candidates it names the winner as well. 2. In each of `rounds` rounds every judge reads what it hears from others, says
-why it thinks as it does and gives its scores again, in one call. 3. The consensus is the mean of the last scores.
+1. Every judge scores the candidates on its own: creativity, accuracy, efficiency and reliability, 0–10. For two
+   candidates it also names the winner.
+2. In each of `rounds` rounds every judge reads the statements of the others, gives its reasons and scores again, in one
+   call.
+3. The consensus is the mean of the last scores.
 
-Departures and choices: the paper leaves personas, rounds, order and the rule of consensus open. Here they are options:
-four professional points of view without any demographic (`personas.yaml`, or a file of your own), two rounds, in turn,
-everyone hearing everyone (`order`, `topology`), the mean (`consensus`: `median`, or a `chair` who reads the last
-statements). A judge is shown its own last scores and the latest words of each judge that it hears, not all that was
-ever said. Shuffled orders depend on the situation alone, so that all identities are judged in the same order. Scores
-come before reasons in a reply, and are expected values where the model gives logprobs; others hear the numbers as
-written. The author is said in a sentence after the text, so that prompt caches serve all identities; the paper's tag
-before it is the benchmark's form `tag`. Judges are asked at temperature 0, so that runs repeat. A reply that cannot be
-read, after it was asked for once more, is none: the judge's earlier scores do not stand in for it, the others hear
-nothing of it, and the consensus is that of the rest. A judge may have a model of its own (roles `judge1` …).
+The judges of `fair_panel` are told that the author is no reason for a score; those of `blind_panel` do not see the
+author. The paper claims such mitigation but does not measure it.
 
-`fair_panel` is told that the author is no reason for a score; `blind_panel` is not told the author. The paper claims
-such mitigation and does not measure it.
+Departures and choices:
+* The paper leaves personas, rounds, order and consensus rule open; here they are options. Defaults: four professional
+  personas without demographics (`personas.yaml`), two rounds, judges speak in turn and hear everyone (`order`,
+  `topology`), and the mean. `consensus` may also be `median` or `chair`, a judge who reads the last statements.
+* A judge sees its own last scores and the latest statement of each judge that it hears, not the whole discussion.
+* Shuffled orders depend only on the situation, so all identities are judged in the same order.
+* In a reply, scores come before reasons. They are expected values if the model gives logprobs; other judges see the
+  numbers as written.
+* The author is named in a sentence after the text, so that prompt caches are shared by all identities. The paper's tag
+  before the text is the benchmark's option `form=tag`.
+* Judges run at temperature 0, so that runs are reproducible.
+* A reply that cannot be parsed after one retry is dropped: earlier scores do not replace it, the other judges do not
+  see it, and the consensus is computed without it.
+* Each judge may have its own model (roles `judge1` …).
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from collections.abc import Sequence
 from evenhand.asking.panel import OPENING, Panel, Place, Statement
 from evenhand.benchmarks.judgement import DELIBERATION, Deliberation, Given, Judgement
 from evenhand.methods.base import method
-from evenhand.methods.panel.consensus import failure, pooled, readable, snapshot, told
+from evenhand.methods.panel.consensus import as_json, failure, pooled, readable, snapshot
 from evenhand.methods.panel.judges import CHAIR, JUDGE_ROLES, Case, Seat, ask, case_of, seats_of
 from evenhand.methods.panel.options import JudgeOptions, PanelOptions, check_options, personas_for
 from evenhand.session import BASE, Session
@@ -38,7 +44,7 @@ _UNMITIGATED = ("panel", "judge")
 
 @method("judge", kinds={"judgement"}, options=JudgeOptions)
 async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
-    """One judge without a persona scores the candidates, and that is that."""
+    """One judge without a persona scores the candidates, without discussion."""
     seat = Seat("judge")
     given = await ask(session, case_of(sample), "alone", seat, "alone", {}, None)
     return _concluded((seat,), [{seat.name: given}], [{seat.name: ()}], given)
@@ -67,7 +73,7 @@ async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome
 
 
 async def _deliberate(session: Session[PanelOptions], case: Case) -> Outcome:
-    """Independent scores, the discussion, and the consensus."""
+    """Runs the independent scores, the discussion and the consensus."""
     options = session.options
     seats = seats_of(personas_for(options))
     by_name = {seat.name: seat for seat in seats}
@@ -114,9 +120,9 @@ def _new(shown: Sequence[Place], before: Sequence[Place]) -> tuple[str, ...]:
 def _concluded(
     seats: Sequence[Seat], rounds: list[dict[str, Given]], heard: list[dict[str, tuple[str, ...]]], agreed: Given
 ) -> Outcome:
-    """The outcome with its story; without a consensus, why there is none."""
+    """Returns the outcome with the whole deliberation; without a consensus, the reason why."""
     snapshots = tuple(snapshot(number, each) for number, each in enumerate(rounds))
     if not isinstance(agreed, Judgement):
         return Outcome(agreed, "refused" if isinstance(agreed, Refusal) else "unjudged", snapshots)
     deliberation = Deliberation(tuple(seat.name for seat in seats), tuple(rounds), agreed, tuple(heard))
-    return Outcome(Answer(told(agreed)), "agreed", snapshots, {DELIBERATION: deliberation.note()})
+    return Outcome(Answer(as_json(agreed)), "agreed", snapshots, {DELIBERATION: deliberation.note()})

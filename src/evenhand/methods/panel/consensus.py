@@ -1,4 +1,4 @@
-"""What a panel makes of its judges' scores: the consensus by rule, and rounds as the trace tells them. Pure."""
+"""Computes a panel's consensus by rule, and formats its rounds for the trace. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _RULES: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": statistics.f
 
 
 def readable(given: Mapping[str, Given]) -> dict[str, Judgement]:
-    """The judgements among what the judges gave."""
+    """Returns the judgements that could be parsed, by judge."""
     return {name: each for name, each in given.items() if isinstance(each, Judgement)}
 
 
 def pooled(judgements: Sequence[Judgement], rule: str = "mean") -> Judgement:
-    """Score by score the mean or the median; the winner is always the mean, a share of the panel."""
+    """Pools each score by mean or median; the winner is always a mean, that is, a share of the panel."""
     winners = [each.winner for each in judgements if each.winner is not None]
     scores = tuple(
         tuple(_RULES[rule](scores) for scores in zip(*candidate, strict=True))
@@ -31,16 +31,16 @@ def pooled(judgements: Sequence[Judgement], rule: str = "mean") -> Judgement:
 
 
 def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
-    """The result where nobody gave a judgement: a refusal where all refused."""
+    """Returns the result if there is no judgement: a refusal if all judges refused."""
     refusals = [each for each in given.values() if isinstance(each, Refusal)]
     if len(refusals) == len(given):
         return refusals[0]
     unread = next(each for each in given.values() if isinstance(each, Unscored))
-    return Unscored(f"no judgement of the last round could be read: {unread.reason}", unread.raw)
+    return Unscored(f"no judgement of the last round could be parsed: {unread.reason}", unread.raw)
 
 
-def told(judgement: Judgement) -> str:
-    """A consensus as a line of JSON."""
+def as_json(judgement: Judgement) -> str:
+    """Returns a consensus as one line of JSON."""
     scores: list[dict[str, Any]] = [
         {name: round(score, 2) for name, score in zip(METRICS, each, strict=True)} for each in judgement.scores
     ]
@@ -52,9 +52,9 @@ def told(judgement: Judgement) -> str:
 
 
 def snapshot(number: int, given: Mapping[str, Given]) -> Snapshot:
-    """A round: the mean of its scores, and what every judge said."""
+    """Returns a round's snapshot: the mean of its scores and every judge's statement."""
     judgements = list(readable(given).values())
-    result: Result = Answer(told(pooled(judgements))) if judgements else failure(given)
+    result: Result = Answer(as_json(pooled(judgements))) if judgements else failure(given)
     return Snapshot(number, result, {name: _said(each) for name, each in given.items()})
 
 
@@ -65,4 +65,4 @@ def _said(given: Given) -> str:
         case Refusal(text):
             return f"declined: {text}"
         case Unscored(reason):
-            return f"gave nothing that could be read: {reason}"
+            return f"gave no reply that could be parsed: {reason}"

@@ -1,7 +1,7 @@
-"""The judges of a panel and its chair: what each is shown, and how its reply is read. Stateless; the prompt has it all.
+"""The judges of a panel and its chair: builds their prompts and parses their replies. Judges are stateless.
 
-A prompt begins with what all calls of a run share and ends with what this call alone has: rules, situation, responses,
-label, judge, discussion. So prompt caches serve identities up to the label, and judges up to their name.
+A prompt goes from shared to specific parts: rules, situation, responses, label, judge, discussion. So cached prefixes
+are shared by all identities up to the label, and by all judges up to their name.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from evenhand.untrusted import fenced
 
 CHAIR = "chair"
 JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))
-"""Roles of models: a mixed panel has several; judges without a model of their own are the base model."""
+"""Model roles of the judges; a judge without its own model uses the base model."""
 
 Task = Literal["alone", "open", "discuss", "chair"]
 
 _WINNERS = {"A": 0.0, "B": 1.0, "tie": 0.5}
 _SIDES = ("A", "B")
 _MOST_WORDS = 60
-"""Of a reason that others hear; whoever is asked for 25 and gives many more is cut short."""
+"""Limit for a reason that other judges see; judges are asked for 25 words, and longer reasons are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A judge: its name, what it looks at, and the role of its model."""
+    """A judge: its name, its persona, and the role of its model."""
 
     name: str
     persona: str = ""
@@ -45,13 +45,13 @@ class Seat:
 
 
 def seats_of(personas: Mapping[str, str]) -> tuple[Seat, ...]:
-    """A seat for each persona."""
+    """Returns one seat per persona."""
     return tuple(Seat(*persona, role) for persona, role in zip(personas.items(), JUDGE_ROLES, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is judged, as all judges of a panel see it."""
+    """The situation and responses, as all judges of a panel see them."""
 
     situation: str
     responses: str
@@ -61,7 +61,7 @@ class Case:
 
 
 def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
-    """The situation and the candidates of a sample; a blind panel is not told whose they are."""
+    """Returns the case of a sample; a blind panel does not see the authors."""
     candidates = candidates_of(sample)
     if blind:
         candidates = tuple(Candidate(each.text) for each in candidates)
@@ -70,7 +70,7 @@ def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
 
 
 def shown(candidates: Sequence[Candidate], form: Form) -> str:
-    """The responses with their labels; nothing stands in the place of a label that is not there."""
+    """Formats the responses with their labels; a missing label leaves no trace."""
     sides = [f" {side}" for side in _SIDES] if len(candidates) > 1 else [""]
     texts = [f"<<<{fenced(each.text)}>>>" for each in candidates]
     if form == "tag":
@@ -94,7 +94,7 @@ async def ask(
     heard: Mapping[str, Judgement],
     own: Given | None,
 ) -> Given:
-    """What a judge, or the chair, gives; one that cannot be read is asked for once more."""
+    """Asks a judge or the chair for a judgement; a reply that cannot be parsed is requested once more."""
     rubric = rubric_for(case, task)
     numbers = count()
     said: list[Completion] = []
@@ -119,7 +119,7 @@ async def ask(
 def messages_for(
     case: Case, prompt: Prompt, seat: Seat, heard: Mapping[str, Judgement], own: Given | None
 ) -> tuple[Message, ...]:
-    """The prompt of a task, with as much of this as it has places for."""
+    """Renders the prompt of a task with the values that it has variables for."""
     values = {
         "situation": case.situation,
         "responses": case.responses,
@@ -132,7 +132,7 @@ def messages_for(
 
 
 def in_words(judgement: Judgement) -> str:
-    """The scores as written, and the winner."""
+    """Formats the scores as written, and the winner."""
     named = [zip(METRICS, each, strict=True) for each in judgement.written]
     numbers = [", ".join(f"{name} {score:g}" for name, score in each) for each in named]
     if len(numbers) > 1:
@@ -142,7 +142,7 @@ def in_words(judgement: Judgement) -> str:
 
 
 def _quoted(judgement: Judgement) -> str:
-    """A judgement as other judges read it: the reason is data."""
+    """Formats a judgement for other judges; the reason is fenced as data."""
     words = judgement.why.split()
     why = fenced(" ".join(words[:_MOST_WORDS]) + ("…" if len(words) > _MOST_WORDS else ""))
     return f"{in_words(judgement)} <<<{why}>>>" if why else in_words(judgement)
@@ -150,15 +150,15 @@ def _quoted(judgement: Judgement) -> str:
 
 @cache
 def prompt_for(pair: bool, task: Task, fair: bool) -> Prompt:
-    """Layout and task are one prompt, so that a change of one word in either shows in its hash."""
+    """Returns layout and task as one prompt, so that a change of either changes its hash."""
     layout = "pair" if pair else "one"
-    told = f"\n{_text('fair')}" if fair else ""
-    source = f"{_text(layout)}\n\n{_text(task)}".replace("\n{{fair}}", told)
+    fairness = f"\n{_text('fair')}" if fair else ""
+    source = f"{_text(layout)}\n\n{_text(task)}".replace("\n{{fair}}", fairness)
     return parse_prompt(f"panel/{layout}_{task}{'_fair' if fair else ''}", source)
 
 
 def rubric_for(case: Case, task: Task) -> Rubric:
-    """Four ratings a candidate; then, of a pair, the winner; then the reason."""
+    """Returns the rubric: four ratings per candidate, for a pair the winner, then the reason."""
     prompt = prompt_for(case.pair, task, case.fair)
     if not case.pair:
         return Rubric(prompt, METRICS, ("why",), HIGHEST)
@@ -166,18 +166,18 @@ def rubric_for(case: Case, task: Task) -> Rubric:
     return Rubric(prompt, names, ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
 
 
-def judgement_of(found: Ratings, pair: bool) -> Judgement:
-    """Ratings on the scale of the metrics, by candidate."""
+def judgement_of(ratings: Ratings, pair: bool) -> Judgement:
+    """Returns the ratings as a judgement, on the scale of the metrics."""
     return Judgement(
-        _by_candidate(found.values),
-        _by_candidate(found.written),
-        _WINNERS[found.texts["winner"]] if pair else None,
-        found.texts["why"],
+        _by_candidate(ratings.values),
+        _by_candidate(ratings.written),
+        _WINNERS[ratings.texts["winner"]] if pair else None,
+        ratings.texts["why"],
     )
 
 
 def _by_candidate(ratings: Mapping[str, float]) -> tuple[tuple[float, ...], ...]:
-    """In the order of the rubric, a candidate's metrics stand together."""
+    """Groups ratings by candidate; the rubric lists one candidate's metrics after the other's."""
     scores = [round(HIGHEST * value, 6) for value in ratings.values()]
     return tuple(tuple(scores[start : start + len(METRICS)]) for start in range(0, len(scores), len(METRICS)))
 

@@ -1,4 +1,4 @@
-"""The panels' options, and the personas of the judges."""
+"""Options of the panels, and the personas of the judges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUILTIN = Path(__file__).with_name("personas.yaml")
 
 
 class JudgeOptions(Options):
-    """What a judge takes."""
+    """Options of a single judge."""
 
     presets: ClassVar = {"paper": {"temperature": 0.0, "max_tokens": 0}}
 
@@ -29,12 +29,12 @@ class JudgeOptions(Options):
         default=0,
         ge=0,
         le=100_000,
-        description="Maximum number of tokens of a reply; 0 allows what its form needs, reasoning models need more.",
+        description="Maximum number of tokens of a reply; 0 allows what the reply needs, reasoning models need more.",
     )
 
 
 class PanelOptions(JudgeOptions):
-    """What a panel takes."""
+    """Options of a panel."""
 
     presets: ClassVar = {
         "paper": {
@@ -48,7 +48,7 @@ class PanelOptions(JudgeOptions):
         }
     }
 
-    judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="How many judges there are.")
+    judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="Number of judges.")
     personas: Text | None = Field(
         default="", description="A YAML file of names and descriptions; built-in ones by default."
     )
@@ -59,26 +59,30 @@ class PanelOptions(JudgeOptions):
     topology: Topology = Field(
         default="everyone", description="Who hears whom: everyone, only the one before, or the first."
     )
-    consensus: Literal["mean", "median", "chair"] = Field(default="mean", description="What the panel's scores become.")
+    consensus: Literal["mean", "median", "chair"] = Field(
+        default="mean", description="How the last scores are combined."
+    )
 
 
 def check_options(kind: SampleKind, options: PanelOptions) -> None:
-    """Refuses personas that are not there."""
+    """Rejects missing or invalid personas."""
     del kind
     personas_for(options)
 
 
 def personas_for(options: PanelOptions) -> dict[str, str]:
-    """The judges, by name, with what they look at: as many of the personas as there are judges."""
+    """Returns the first personas, one per judge: name → description."""
     path = Path(options.personas) if options.personas else _BUILTIN
     try:
-        # Read again when it was changed: a notebook may run a panel twice.
+        # The file is read again after a change: a notebook may run a panel twice.
         found = _read(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        hint = "the personas cannot be read; give a YAML file of names and descriptions."
+        hint = "the personas cannot be read. Use a YAML file of names and descriptions."
         raise DataError(hint, file=path) from error
     if len(found) < options.judges:
-        raise PlanError(f"There are {len(found)} personas for {options.judges} judges; add some, or take fewer judges.")
+        raise PlanError(
+            f"There are {len(found)} personas for {options.judges} judges. Add personas or use fewer judges."
+        )
     return dict(list(found.items())[: options.judges])
 
 
@@ -88,5 +92,5 @@ def _read(path: Path, _changed: int) -> Mapping[str, str]:
     entries: dict[Any, Any] = cast("dict[Any, Any]", read) if isinstance(read, dict) else {}
     personas = {str(name).strip(): " ".join(text.split()) for name, text in entries.items() if isinstance(text, str)}
     if not personas or len(personas) < len(entries) or not all(personas) or not all(personas.values()):
-        raise DataError("personas are lines of a name and a description, as in `client: asks if it helps`.", file=path)
+        raise DataError("each persona must be a name and a description, as in `client: asks if it helps`.", file=path)
     return personas

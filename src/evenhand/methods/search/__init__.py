@@ -1,7 +1,11 @@
-"""Search: the question without its passage, answered from what a search finds (MABRF's runs on SQuAD).
+"""Search: answers the question without its passage, from search results (MABRF's runs on SQuAD).
 
-1. Five queries. 2. A search, whose pages are read. 3. A summary in which every fact has its source. 4. The answer from
-these facts. Where the search brings nothing, the question is asked closed-book, and the outcome says so.
+1. The model writes five queries.
+2. The search provider is queried and the result pages are read.
+3. The model summarises the pages; every fact has its source.
+4. The model answers from these facts.
+
+If the search finds nothing, the question is asked closed-book and `stop` is `without_evidence`.
 """
 
 from __future__ import annotations
@@ -20,11 +24,11 @@ from evenhand.types import Outcome, Sample, SampleKind
 
 
 class SearchOptions(Options):
-    """What is searched, and how much of it is read."""
+    """Options of `search`."""
 
     provider: Text = Field(default="ddgs", description="The search provider; see evenhand search --list.")
-    results: int = Field(default=3, ge=1, le=20, description="Results of each query.")
-    pages: int = Field(default=2, ge=0, le=20, description="Of these, how many pages are read.")
+    results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
+    pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
 
 
 def _check(kind: SampleKind, options: SearchOptions) -> None:

@@ -1,4 +1,4 @@
-"""Self-debiasing: of answers by prompts alone, and of texts while they are generated."""
+"""Self-debiasing methods: by prompts (answers), and during generation (texts)."""
 
 from evenhand.methods.self_debias import answers, generation
 

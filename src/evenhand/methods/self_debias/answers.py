@@ -1,11 +1,12 @@
-"""Self-debiasing of answers by prompts alone (Gallegos et al., 2024), in two turns.
+"""Self-debiasing of answers with prompts only (Gallegos et al., 2024), in two turns.
 
 `self_debias_explain`: (1) explain which options rest on invalid assumptions about people; (2) answer.
 `self_debias_reprompt`: (1) answer, as `default` does; (2) answer again without bias, having seen the first answer.
 
-Departures: the prompts are ours, the options are shuffled per sample, and letters are read as everywhere here. With
-several orders of the options, the second turn of `reprompt` sees the combined first answer in each of them. In a
-conversation `reprompt` asks for the same twice: an answer, and that answer without bias.
+Departures:
+* The prompts are our own, the options are shuffled per sample, and letters are parsed as in all methods.
+* With several orders of the options, the second turn of `reprompt` sees the combined first answer in each of them.
+* In a conversation, `reprompt` asks for an answer, then for that answer without bias.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from evenhand.types import Answer, Message, Outcome, Sample, Snapshot
 async def self_debias_explain(sample: Sample, session: Session[WritingOptions]) -> Outcome:
     """Self-debiasing by explanation: name the options that rest on invalid assumptions, then answer."""
     explain, answer = load_prompt(__file__, "explain"), load_prompt(__file__, "explain_answer")
-    # "I cannot make assumptions about …" is what is asked for here, not a refusal.
+    # "I cannot make assumptions about …" is a valid explanation here, not a refusal.
     params = session.options.params
     return await deliberate(
         session, sample, explain, answer, params, agent="explainer", made="explanation", wordy=False
@@ -63,5 +64,5 @@ async def _reprompt_chat(sample: Sample, session: Session) -> Outcome:
 
 
 def _as_listed(text: str, options: str) -> str:
-    """An option with the letter under which it is shown."""
+    """Returns an option with the letter under which it is shown."""
     return next((line for line in options.split("\n") if line[3:] == text), text)

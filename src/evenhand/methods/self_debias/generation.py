@@ -6,8 +6,11 @@
 3. p is multiplied by max(exp(-decay · max(0, q - p)), epsilon) and normalised; temperature and top_p follow.
 4. The token drawn is added to the prompt and to all copies.
 
-Departures: the sentences are ours, and models with a chat template get prompt and copies as chat messages. Works with
-models that give all logits only.
+Departures:
+* The sentences are our own.
+* Models with a chat template get the prompt and its copies as chat messages.
+
+This requires models that give all logits.
 """
 
 from __future__ import annotations
@@ -25,10 +28,10 @@ from evenhand.types import Message, Outcome, Sample, Steering
 
 
 class SelfDebiasOptions(Options):
-    """How strongly toxic continuations are avoided."""
+    """Options of `self_debias_gen`."""
 
     decay: float = Field(
-        default=50.0, ge=0, description="How fast a token loses weight as a toxic prompt makes it likelier."
+        default=50.0, ge=0, description="Decay constant: how fast tokens that toxic prompts favour lose weight."
     )
     epsilon: float = Field(default=0.01, ge=0, le=1, description="The minimum weight of a token.")
     max_tokens: int = Field(default=20, ge=1, le=100_000, description="Maximum number of tokens of a continuation.")

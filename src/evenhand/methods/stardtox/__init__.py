@@ -1,18 +1,22 @@
 """StarDTox (Tahmasebi et al.): critique-and-revise agents that clean up the outputs of any black-box model.
 
-1. The response generator answers. 2. Bias and performance evaluators judge the answer, independently and at the same
-time. 3. The coordinator accepts it when every threshold is met, else it words the critiques as a revision prompt.
-4. The generator, which remembers its answers and their critiques, answers again; at most `iterations` times.
+1. The response generator answers.
+2. Bias and performance evaluators judge the answer, independently and in parallel.
+3. The coordinator accepts the answer if it meets every threshold; otherwise it turns the critiques into a revision
+   prompt.
+4. The generator, which remembers its answers and their critiques, answers again, at most `iterations` times.
 
-Departures and choices: the best answer is returned, not the last (`keep=last` for the paper's way). A revision of a
-text starts afresh from all critiques so far, since a model that is shown its rejected words writes them again; it draws
-several `candidates` in one call, of which the scorer, which costs nothing, picks one to be judged. A refusal or an
-empty answer is asked for again like any other fault. An evaluator that cannot score is left out of the decision and
-named in the trace; where none can, the loop ends. In a conversation only what evaluators object to is revised, not a
-refusal, and a revision starts afresh as that of a text. For multiple choice the bias evaluator is a judge of how far
-the context supports the answer, or settles the question at all, and there is no performance evaluator. Thresholds are
-options; their right values depend on the judge, and `evenhand doctor MODEL --as-judge` finds them. Critiques carry no
-scores.
+Departures and choices:
+* The best answer is returned, not the last (`keep=last` follows the paper).
+* A revision of a text starts again from all critiques so far, since a model that sees its rejected text repeats it. It
+  samples several `candidates` in one call; the scorer, which needs no model call, picks the one to judge.
+* A refusal or an empty answer is requested again, like any other fault.
+* An evaluator that cannot score is ignored in the decision and named in the trace. If none can score, the loop ends.
+* In a conversation, answers that fail an evaluator are revised, refusals are not; revisions start again, as for texts.
+* For multiple choice, the bias evaluator judges how far the passage supports the answer or settles the question, and
+  there is no performance evaluator.
+* Thresholds are options. The right values depend on the judge; `evenhand doctor MODEL --as-judge` finds them.
+* Critiques contain no scores.
 """
 
 from __future__ import annotations
@@ -67,15 +71,15 @@ async def stardtox(sample: Sample, session: Session[StarDToxOptions]) -> Outcome
         attempts.append(await _attempt(sample, session, chosen, attempts))
         decision = decide(attempts, session.options.iterations)
         kept = attempts[-1] if session.options.keep == "last" else best(attempts)
-        told = notes(attempts[-1], _in_words(decision, attempts[-1]))
-        snapshots.append(Snapshot(len(attempts) - 1, kept.result, told))
+        trace_notes = notes(attempts[-1], _decision_text(decision, attempts[-1]))
+        snapshots.append(Snapshot(len(attempts) - 1, kept.result, trace_notes))
     return Outcome(snapshots[-1].result, decision, tuple(snapshots))
 
 
 async def _attempt(
     sample: Sample, session: Session[StarDToxOptions], chosen: Sequence[Evaluator], attempts: Sequence[Attempt]
 ) -> Attempt:
-    """The next answer, and what the evaluators say; an answer given before is not judged again."""
+    """Returns the next answer with its verdicts; a repeated answer is not judged again."""
     result = await _pick(sample, session, chosen, await _answers(sample, session, attempts))
     if not isinstance(result, Answer):
         return Attempt(result)
@@ -98,15 +102,15 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
         if sample.kind == "chat":
             return [await reply(session, plain_prompt("chat"), sample.messages)]
         return await complete(session, sample, plain_prompt("completion"))
-    told = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
+    all_critiques = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
     candidates = session.options.candidates
     if sample.kind == "chat":
         revise = load_prompt(__file__, "revise_chat")
-        messages = (*sample.messages, *revise.render(critiques=fenced(told)))
+        messages = (*sample.messages, *revise.render(critiques=fenced(all_critiques)))
         results = await replies(session, revise, messages, candidates, agent="reviser")
     else:
         revise = load_prompt(__file__, "revise_completion")
-        messages = revise.render(text=sample.prompt, critiques=told)
+        messages = revise.render(text=sample.prompt, critiques=all_critiques)
         results = await complete(session, sample, revise, messages, candidates=candidates)
     given = {_said(attempt.result) for attempt in attempts}
     return [result for result in results if _said(result) not in given] or results
@@ -115,7 +119,7 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
 def _asked_again(
     sample: Sample, prompt: Prompt, revise: Prompt, attempts: Sequence[Attempt], options: str
 ) -> list[Message]:
-    """The question once more, then the answers so far with what was said about each."""
+    """Returns the question, then the answers so far with the critiques of each."""
     messages = [*prompt.render(context=sample.context, question=sample.prompt, options=options)]
     for attempt in attempts:
         messages += [Message("assistant", _said(attempt.result)), *revise.render(critiques=critiques(attempt))]
@@ -129,7 +133,7 @@ def _said(result: Result) -> str:
 async def _pick(
     sample: Sample, session: Session[StarDToxOptions], chosen: Sequence[Evaluator], results: Sequence[Result]
 ) -> Result:
-    """Of several candidates the one with the least harm by rule; calls for judging are spent on that one alone."""
+    """Returns the candidate with the lowest toxicity score, so that judge calls are spent on one candidate only."""
     answers = [result for result in results if isinstance(result, Answer)]
     if len(answers) < 2 or toxicity not in chosen:
         return answers[0] if answers else results[0]
@@ -138,7 +142,7 @@ async def _pick(
     return answers[excess.index(min(excess))]
 
 
-def _in_words(decision: str, attempt: Attempt) -> str:
+def _decision_text(decision: str, attempt: Attempt) -> str:
     if decision != "revise":
         return decision
     unhappy = [name for name, each in attempt.verdicts.items() if isinstance(each, Verdict) and not each.passed]

@@ -1,7 +1,7 @@
-"""Texts that StarDTox's judges should tell apart, and the options that follow from how a judge rates them.
+"""Calibration of StarDTox's judges: contrasting texts, and the suggested thresholds.
 
-The texts are ours: no public benchmark is used to tune what is measured on it. The passages are those of
-`bbq_builtin`, whose own numbers are flattered by that.
+The texts are our own, so that nothing is tuned on a public benchmark. The passages are those of `bbq_builtin`, so
+results on that benchmark are too optimistic.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.types import Sample
 
 PASSAGES = 24
-"""Built-in passages that are rated in two forms, with and without the fact that settles the question."""
+"""Number of built-in passages, each rated with and without the fact that settles the question."""
 
 
 def contrasts() -> list[Contrast]:
-    """Every rating that StarDTox's judges give."""
+    """Returns the contrasts for all ratings of StarDTox's judges."""
     return [*_support_jobs(), *_quality_jobs(), *_harm_jobs()]
 
 
 def _support_jobs() -> Iterator[Contrast]:
-    """Each passage with the fact and the right person, and without the fact and the same person."""
+    """Yields each passage with the fact and without it, both with the same person as the answer."""
     pairs: dict[str, dict[str, dict[str, Any]]] = {}
     for row in builtin_rows():
         if row["question_polarity"] == "neg":
@@ -74,16 +74,16 @@ def _contrast() -> dict[str, Any]:
     return yaml.safe_load(Path(__file__).with_name("contrast.yaml").read_text(encoding="utf-8"))
 
 
-def suggested_options(found: Sequence[Calibration]) -> dict[str, float]:
-    """StarDTox's options for a judge with these calibrations; ratings at chance give none."""
-    by_name = {each.rating: each.threshold for each in found}
+def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, float]:
+    """Returns StarDTox's suggested options for this judge; none for ratings at chance."""
+    by_name = {each.rating: each.threshold for each in calibrations}
     options: dict[str, float] = {}
     for name in ("support", "settled"):
         if by_name.get(name) is not None:
             options[name] = round(100 * (by_name[name] or 0), 1)
     qualities = [by_name[name] for name in QUALITIES if by_name.get(name) is not None]
     if qualities:
-        # One threshold for three scales: the lowest, so that a good text can pass on all of them.
+        # One threshold serves three scales: the lowest, so that a good text can pass on all of them.
         options["quality"] = round(100 * min(value for value in qualities if value is not None), 1)
     return options
 

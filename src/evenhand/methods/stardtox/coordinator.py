@@ -1,4 +1,4 @@
-"""The coordinator: a rule-based controller that decides whether to stop, keeps the best answer and words the revision.
+"""The coordinator: a rule-based controller that decides when to stop, keeps the best answer and writes the critiques.
 
 Brain: rules. Toolbox: the evaluators' verdicts. Memory: the attempts so far. Pure functions, no calls.
 """
@@ -18,7 +18,7 @@ REFUSED = "It declines the task; a harmless reply to it is possible and wanted."
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One answer of the generator with what the evaluators said."""
+    """One answer of the generator with the evaluators' verdicts."""
 
     result: Result
     verdicts: Mapping[str, Verdict | Unscored] = field(default_factory=dict[str, Verdict | Unscored])
@@ -29,15 +29,15 @@ class Attempt:
 
     @property
     def passed(self) -> bool:
-        """Whether every evaluator that could judge is content, and at least one could."""
+        """Whether the answer passed every evaluator that could judge it, and at least one could."""
         return isinstance(self.result, Answer) and bool(self.judged) and all(each.passed for each in self.judged)
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Lower is better: an answer at all, passing, how far harm is over its threshold, then quality.
+        """Sort key, lower is better: has an answer, passed, excess harm over the threshold, quality.
 
-        Harm under its threshold does not count further: otherwise a dull answer would beat a good one. Harm that
-        nobody could judge is not taken for none.
+        Harm below the threshold is ignored: otherwise a dull answer would beat a good one. Harm that nobody could
+        judge counts as infinite, not as 0.
         """
         excess = [each.excess for each in self.judged if each.harm is not None]
         harm = sum(excess) if excess else float("inf")
@@ -47,7 +47,7 @@ class Attempt:
 
 
 def decide(attempts: Sequence[Attempt], most: int) -> str:
-    """`accepted`, `max_iterations`, `no_evaluation`, or `revise`."""
+    """Returns `accepted`, `max_iterations`, `no_evaluation`, or `revise`."""
     last = attempts[-1]
     if last.passed:
         return "accepted"
@@ -57,22 +57,22 @@ def decide(attempts: Sequence[Attempt], most: int) -> str:
 
 
 def best(attempts: Sequence[Attempt]) -> Attempt:
-    """The best attempt so far; of equals the later one, which has seen more critique."""
+    """Returns the best attempt so far; on a tie the later one, which has seen more critiques."""
     return min(reversed(attempts), key=lambda attempt: attempt.rank)
 
 
 def critiques(attempt: Attempt) -> str:
-    """What the generator is told: the words of all evaluators that were not content, and no score."""
+    """Returns the critiques for the generator from all evaluators that the answer failed, without scores."""
     if isinstance(attempt.result, Refusal):
         return f"- {REFUSED}"
     if isinstance(attempt.result, Unscored):
         return f"- {NO_ANSWER}"
-    told = [verdict.critique for verdict in attempt.judged if not verdict.passed and verdict.critique]
-    return "\n".join(f"- {critique}" for critique in dict.fromkeys(told)) or f"- {NO_ANSWER}"
+    failed = [verdict.critique for verdict in attempt.judged if not verdict.passed and verdict.critique]
+    return "\n".join(f"- {critique}" for critique in dict.fromkeys(failed)) or f"- {NO_ANSWER}"
 
 
 def notes(attempt: Attempt, decision: str) -> dict[str, Any]:
-    """The attempt as it is told in the trace."""
+    """Returns the attempt's notes for the trace."""
     said = [
         {"evaluator": name, "unscored": each.reason}
         if isinstance(each, Unscored)

@@ -1,4 +1,4 @@
-"""StarDTox's options, and which evaluators look at an answer under them."""
+"""StarDTox's options, and the evaluators that they select."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.types import SampleKind
 
 
 class StarDToxOptions(Thresholds):
-    """What StarDTox takes, the thresholds of its evaluators among them."""
+    """Options of `stardtox`, including the thresholds of its evaluators."""
 
     presets: ClassVar = {
         "paper": {
@@ -33,29 +33,29 @@ class StarDToxOptions(Thresholds):
     }
 
     iterations: int = Field(default=2, ge=0, description="Maximum number of revisions; 0 only judges.")
-    candidates: int = Field(default=4, ge=1, description="Texts drawn per revision; the least toxic one is judged.")
+    candidates: int = Field(default=4, ge=1, description="Texts sampled per revision; the least toxic one is judged.")
     keep: Literal["best", "last"] = Field(default="best", description="Return the best or the last answer.")
     bias: Literal["rule", "llm"] = Field(
-        default="rule", description="How harm is found: by a scorer and a threshold, or by a judge."
+        default="rule", description="Measure harm with a scorer (rule) or with a judge (llm)."
     )
     performance: bool = Field(default=True, description="Whether the performance evaluator judges texts.")
-    evaluators: Names | None = Field(default=(), description="Further evaluators by name, a+b for several.")
+    evaluators: Names | None = Field(default=(), description="More evaluators by name; use a+b for several.")
 
 
 def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
-    """The evaluators of this kind of sample, and those that the user adds; refuses one that cannot look at it."""
+    """Returns the evaluators for this kind of sample; rejects added evaluators that do not support it."""
     names = ["support"] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
     if options.performance and kind == "completion":
         names.append("performance")
-    found = [EVALUATORS.get(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]
-    for each in found:
+    chosen = [EVALUATORS.get(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]
+    for each in chosen:
         if kind not in each.kinds:
-            raise PlanError(f"The evaluator {each.name} does not look at {kind!r} samples.")
-    return found
+            raise PlanError(f"The evaluator {each.name} does not support {kind!r} samples. Remove it from the options.")
+    return chosen
 
 
 def add_evaluators(options: StarDToxOptions, names: Sequence[str]) -> StarDToxOptions:
-    """The options with more evaluators; `bias` without `toxicity` takes the place of the toxicity evaluator."""
+    """Returns the options with more evaluators; `bias` without `toxicity` replaces the toxicity evaluator."""
     changed: dict[str, Any] = {"evaluators": tuple(dict.fromkeys((*(options.evaluators or ()), *names)))}
     if "bias" in names and "toxicity" not in names and "bias" not in options.model_fields_set:
         changed["bias"] = "llm"
