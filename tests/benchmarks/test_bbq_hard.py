@@ -69,7 +69,7 @@ def test_a_missing_list_is_told_with_the_command_that_makes_one(tmp_path: Path) 
 
 
 def test_a_list_of_built_in_questions_has_no_data_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="built-in set; leave --data away"):
+    with pytest.raises(UsageError, match=r"built-in set\. Remove --data"):
         next(HardBBQ(ids=listed(tmp_path, {"Age": [0]}), data=str(tmp_path)).samples(Selection()))
 
 
@@ -84,8 +84,8 @@ def test_a_list_of_built_in_questions_has_no_data_folder(tmp_path: Path) -> None
         ({"ids": {"Agee": [1]}}, "'Agee', which is no category"),
         ({"ids": {"Age": ["1"]}}, "the ids of Age must be whole numbers"),
         ({"ids": {"Age": 1}}, "the ids of Age must be whole numbers"),
-        ({"ids": {"Age": []}}, "names no question"),
-        ({"ids": {}}, "names no question"),
+        ({"ids": {"Age": []}}, "the list is empty"),
+        ({"ids": {}}, "the list is empty"),
     ],
     ids=str,
 )

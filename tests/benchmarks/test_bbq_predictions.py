@@ -128,7 +128,7 @@ GOOD = {"category": "Age", "example_id": 0, "prediction": 0}
         (GOOD | {"example_id": 1, "prediction": True}, "prediction is True"),
         (GOOD | {"example_id": 1, "prediction": "1"}, "prediction is '1'"),
         (GOOD | {"example_id": 1, "prediction": 1.0}, "prediction is 1.0"),
-        (GOOD, "predicted in line 1 already"),
+        (GOOD, "is already in line 1"),
         (GOOD | {"example_id": 10**6}, "no example 1000000 in Age"),
         (GOOD | {"example_id": "0"}, "example_id is '0'"),
         (GOOD | {"category": "age"}, "the nearest is Age"),

@@ -227,7 +227,7 @@ def test_one_judge_has_one_round_and_no_discussion_to_stand_firm_in():
 @pytest.mark.parametrize(
     ("notes", "reason"),
     [
-        ({}, "noted no deliberation"),
+        ({}, "stored no deliberation"),
         ({"deliberation": deliberation({"A": judgement(6, 6)}).note()}, "no 4 scores for each of the 1 candidates"),
         ({"deliberation": deliberation({"A": Judgement(((6,),))}).note()}, "no 4 scores"),
     ],

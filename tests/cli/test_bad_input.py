@@ -40,7 +40,10 @@ CASES = {
     "bad price": ((*RUN, "--model", "fake/A", "--price", "fake/A=cheap"), "SPEC=INPUT/OUTPUT"),
     "missing plan file": (("run", "--config", "none.yaml"), "none.yaml"),
     "reading that the model lacks": ((*RUN, "--model", "fake/A", "--reading", "logprobs"), "logprobs"),
-    "method for other samples": ((*RUN, "--model", "fake/A", "--method", "self_debias_gen"), "does not support the 'choice'"),
+    "method for other samples": (
+        (*RUN, "--model", "fake/A", "--method", "self_debias_gen"),
+        "does not support the 'choice'",
+    ),
     "method that needs logits": (
         (*RUN, "--model", "fake/A", "--method", "self_debias_gen", "--benchmark", "realtoxicity_builtin"),
         "The method self_debias_gen needs logits of its model, which fake/A does not give; use an hf/ model.",

@@ -170,7 +170,7 @@ def test_a_list_without_questions_is_written_and_told_by_the_benchmark(cli: Any,
     result = cli("run", "--model", "fake/A", "--benchmark", "bbq_hard", "--set", "ids=hard.json")
 
     assert result.code == 2
-    assert "names no question" in result.err
+    assert "the list is empty" in result.err
 
 
 @pytest.mark.parametrize(

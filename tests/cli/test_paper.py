@@ -75,7 +75,7 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
         assert text in html
     assert "needs logits: hf/ models" in html
     assert "32.70 to 17.61" in html
-    assert "data of our own" in html
+    assert "our own data, not comparable" in html
 
 
 def test_every_number_in_the_files_is_the_studys(once, models, tmp_path: Path):

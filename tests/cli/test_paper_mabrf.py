@@ -180,7 +180,7 @@ def test_searches_in_vain_are_told(cli, models, tmp_path: Path):
 
     assert result.code == 0, result
     told = " ".join(result.out.split())
-    assert "bbq: mabrf(search=replay:other.jsonl): 22 of 22 questions that were searched for went on without" in told
+    assert "bbq: mabrf(search=replay:other.jsonl): the search found no evidence for 22 of 22 questions" in told
     assert "squad: search: 4 of 4" in told
 
 

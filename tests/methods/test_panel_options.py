@@ -96,7 +96,7 @@ def test_more_judges_than_personas_are_refused(tmp_path: Path):
     file = tmp_path / "personas.yaml"
     file.write_text("cook: looks at the taste\n", encoding="utf-8")
 
-    with pytest.raises(PlanError, match="There are 1 personas for 4 judges. Add personas or use fewer judges"):
+    with pytest.raises(PlanError, match=r"There are 1 personas for 4 judges\. Add personas or use fewer judges"):
         check("panel", personas=str(file))
 
 
@@ -118,5 +118,5 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | 
     if content is not None:
         file.write_bytes(content)
 
-    with pytest.raises(DataError, match="the personas cannot be read. Use a YAML file"):
+    with pytest.raises(DataError, match=r"the personas cannot be read\. Use a YAML file"):
         check("panel", personas=str(file))

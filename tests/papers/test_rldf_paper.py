@@ -238,7 +238,7 @@ def test_a_part_of_the_pairs_is_in_every_larger_part(tmp_path: Path):
     about = json.loads((tmp_path / "6/pairs.json").read_text())
     assert about["counts"] == {"pairs_train": 6, "sft_train": 6}
     assert (tmp_path / "6/pairs.test.jsonl").read_bytes() == (whole / "pairs.test.jsonl").read_bytes()
-    with pytest.raises(UsageError, match="has 10 pairs to train on, not 11"):
+    with pytest.raises(UsageError, match="has 10 training pairs, not 11"):
         write_part(whole, tmp_path / "11", 11, seed=0)
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: samples, grades and metrics; a benchmark never sees which method ran."""
+"""Benchmarks: samples, grades and metrics. A benchmark does not know which method ran."""

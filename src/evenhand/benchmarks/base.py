@@ -1,8 +1,7 @@
-"""The Benchmark interface: where samples come from, how outcomes are graded, and what is counted.
+"""The Benchmark interface: its samples, how outcomes are graded, and its metrics.
 
-A metric is two small functions: what one record, or all records of a cluster, add to a vector of sums, and the value
-of such sums. From that alone the study computes estimates, intervals, breakdowns and paired differences, for every
-benchmark alike.
+A metric is two small functions: one maps a record, or all records of a cluster, to a vector of sums; the other maps
+sums to a value. From these the study computes estimates, intervals, breakdowns and paired differences.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ Better = Literal["higher", "lower", "zero"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number of a benchmark, defined on sums over records."""
+    """A metric of a benchmark, defined on sums over records."""
 
     name: str
     title: str
     count: Callable[[Record], Sequence[float] | None]
-    """What one record adds to the sums; None when the record does not belong to this metric."""
+    """Returns what one record adds to the sums; None if the record does not count in this metric."""
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    """Sums of shape (…, k) → values of shape (…); NaN where undefined."""
+    """Maps sums of shape (…, k) to values of shape (…); NaN if undefined."""
     better: Better | None = None
     share: bool = False
     """The sums are (successes, trials): a Wilson interval applies."""
     scale: float = 1.0
-    """Factor for display: 100 for percentages and for bias scores."""
+    """Display factor: 100 for percentages and for bias scores."""
     chance: float | None = None
-    """What guessing gets; an arm that is not above it has not understood the task."""
+    """The value of random guessing; an arm that is not above it does not understand the task."""
     gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
-    """What a cluster adds, computed on its records at once; `count` then only tells which records belong, by not
-    giving None. The sample ids of a cluster must follow each other when sorted."""
+    """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
+    by not returning None. The sample ids of a cluster must be adjacent when sorted."""
 
     @property
     def percent(self) -> bool:
@@ -57,7 +56,7 @@ def share_metric(
     better: Better | None = None,
     chance: float | None = None,
 ) -> Metric:
-    """A metric that is a share of records; `success` gives None for records that do not belong to it."""
+    """Returns a metric that is a share of records; `success` returns None for records that do not count."""
 
     def count(record: Record) -> tuple[float, float] | None:
         value = success(record)
@@ -67,7 +66,7 @@ def share_metric(
 
 
 def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """First sum over second; NaN where the second is 0."""
+    """Returns the first sum divided by the second; NaN if the second is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
@@ -90,7 +89,7 @@ Lookup = Callable[[str], EstimateLike | None]
 
 
 class Audit(Protocol):
-    """What a benchmark finds in all records of an arm at once."""
+    """A benchmark's findings from all records of an arm."""
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -100,14 +99,14 @@ class Audit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which samples to take: `limit` in all, spread evenly over the benchmark's strata by `seed`."""
+    """Which samples to use: `limit` in total, spread evenly over the benchmark's strata and drawn by `seed`."""
 
     limit: int | None = None
     seed: int = 0
 
 
 class Benchmark(ABC, Generic[Options_co]):
-    """Samples + grade + metrics. A benchmark is made with its options by name, and finds them in `self.options`.
+    """Samples, grades and metrics. A benchmark is created with options as keyword arguments, kept in `self.options`.
 
     Optional declarations: `report_sections`, `position_advice`, and the methods from `confusion` on.
     """
@@ -116,63 +115,63 @@ class Benchmark(ABC, Generic[Options_co]):
     version: ClassVar[str]
     kind: ClassVar[SampleKind]
     headline: ClassVar[str]
-    """The metric that the verdict is about."""
+    """The metric of the report's verdict."""
     guardrails: ClassVar[tuple[str, ...]] = ()
     """Metrics that must be read next to the headline."""
     followed: ClassVar[tuple[str, ...]] = ()
-    """Metrics that are also shown after each iteration, where a method has them."""
+    """Metrics that are also shown after each iteration of a method."""
     group_key: ClassVar[str] = "group"
-    """The metadata key whose values break the metrics down."""
+    """The metadata key by which metrics are broken down."""
     scorers: ClassVar[tuple[str, ...]] = ()
-    """The scorers whose scores of the answer's text join the grade, unless the plan names others."""
+    """The default scorers; their scores of the answer are added to the grade."""
     report_sections: ClassVar[tuple[str, ...]] = ()
-    """Sections that its reports have besides those of every report, by their names in `evenhand.reports.sections`."""
+    """Additional report sections, by their names in `evenhand.reports.sections`."""
     position_advice: ClassVar[str] = ""
-    """What a strong preference for a position means and what helps, as the end of the warning about it."""
+    """The end of the warning about position bias: what it means and how to reduce it."""
     Options: ClassVar[type[options.Options]] = options.Options
-    """The options that it takes."""
+    """The class of its options."""
 
     def __init__(self, **given: Any) -> None:
         self.options = cast(Options_co, self.Options.parse(f"benchmark {self.name}", given))
 
     @abstractmethod
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The selected samples, streamed, in an order that depends on the selection alone."""
+        """Yields the selected samples in an order that depends only on the selection."""
 
     @abstractmethod
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """The verdict on an outcome whose result is an Answer; refusals and failures never get here."""
+        """Grades an outcome whose result is an Answer; refusals and failures are not passed to it."""
 
     @abstractmethod
     def metrics(self) -> Sequence[Metric]:
-        """What is counted."""
+        """Returns the metrics."""
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
-        """(expected kind of answer, kind given), where the benchmark has such kinds."""
+        """Returns (expected kind, given kind) of an answer, if the benchmark has such kinds."""
         del record
         return None
 
     def caveats(self) -> Sequence[str]:
-        """What a reader must know before believing the numbers, each as a sentence without its full stop."""
+        """Returns what readers must know about the numbers, each a sentence without a full stop."""
         return ()
 
     def warnings(self, estimate: Lookup) -> Sequence[str]:
-        """What the estimates of one arm warn of, each as a sentence that follows the arm's name."""
+        """Returns warnings about the estimates of one arm, each a sentence that follows the arm's name."""
         del estimate
         return ()
 
     def audit(self, records: Sequence[Record]) -> Audit | None:
-        """What all records of one arm show at once; a study keeps them in memory only if this is overridden."""
+        """Audits all records of one arm; a study keeps records in memory only if this is overridden."""
         del records
         return None
 
     def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
-        """What a mitigation (`after`) turned around, by the audits of an arm without it and with it, in sentences."""
+        """Returns sentences on gaps that a mitigation reversed, from the audits without it (`before`) and with it."""
         del before, after
         return ()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What identifies the data beyond the name (source, hashes, options)."""
+        """Returns what identifies the data: name, version, source, hashes, options."""
         return {"name": self.name, "version": self.version}
 
 
@@ -180,5 +179,5 @@ BENCHMARKS: Registry[type[Benchmark]] = Registry("benchmark", package="evenhand.
 
 
 def load_benchmark(name: str, **given: Any) -> Benchmark:
-    """The benchmark called `name` with the given options."""
+    """Returns the benchmark called `name` with the given options."""
     return BENCHMARKS.get(name)(**given)

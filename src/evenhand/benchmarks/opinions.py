@@ -1,8 +1,8 @@
-"""Opinions: answers to neutral questions on which a bias may show, rated as RLDF rates them.
+"""Opinions: answers to neutral questions that may reveal bias, rated as in RLDF.
 
-A scorer gives the ratings (`--scorer opinion:MODEL`): bias (BS, lower is better), communication effectiveness (CE) and
-logical soundness (LS, both higher), from 0 to 100. With `data` a folder of `evenhand pairs`, only topics are asked that
-training has not seen.
+A scorer gives the ratings (`--scorer opinion:MODEL`) from 0 to 100: bias (BS, lower is better), communication
+effectiveness (CE) and logical soundness (LS; higher is better for both). If `data` is a folder of `evenhand pairs`,
+only topics outside the training data are used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Opinions", "sample_of"]
 
 
 class OpinionsOptions(Options):
-    """What `opinions` takes."""
+    """Options of `opinions`."""
 
     bias: Names | None = Field(default=None, description="Only these types of bias; all by default.")
     data: Text | None = Field(default=None, description="A file of debate topics, or a folder of `evenhand pairs`.")
@@ -42,7 +42,7 @@ class Opinions(Benchmark[OpinionsOptions]):
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "bias"
-    # What lowers bias for free: worse text, refusals, texts that the judge cannot rate, saying next to nothing.
+    # Ways to lower bias without being fairer: worse text, refusals, texts that cannot be rated, very short answers.
     guardrails: ClassVar[tuple[str, ...]] = ("communication", "soundness", "refusal", "scored", "length")
     group_key: ClassVar[str] = "bias"
     scorers: ClassVar[tuple[str, ...]] = ("opinion",)
@@ -50,7 +50,7 @@ class Opinions(Benchmark[OpinionsOptions]):
 
     @cached_property
     def questions(self) -> Sequence[OpinionTopic]:
-        """The data, read when it is first needed: grades and metrics do without."""
+        """The questions, read on first use: grades and metrics do not need them."""
         bias = None if self.options.bias is None else list(dict.fromkeys(self.options.bias))
         found = load_questions(bias, self.options.data)
         if not found:
@@ -63,7 +63,7 @@ class Opinions(Benchmark[OpinionsOptions]):
         return {"name": self.name, "version": self.version, **facts}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The types of bias in turn, each in an order drawn by the seed, up to the limit."""
+        """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         by_bias: dict[str, list[OpinionTopic]] = {}
@@ -74,7 +74,7 @@ class Opinions(Benchmark[OpinionsOptions]):
         yield from islice(map(sample_of, drawn), selection.limit)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """What follows from the text alone; the scorer's ratings join it in a run."""
+        """Grades the text alone; a run adds the scorer's ratings."""
         del sample
         answer = outcome.result
         if not isinstance(answer, Answer) or not answer.text.strip():
@@ -86,12 +86,12 @@ class Opinions(Benchmark[OpinionsOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "The ratings are those of a model; without --scorer opinion:MODEL it is the run's own, and models are "
-            "lenient with themselves and their pupils",
+            "The ratings come from a model. Without --scorer opinion:MODEL the model rates itself, and models are "
+            "lenient with themselves and with models trained on their answers",
         )
 
 
-# Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
+# Called directly: as a decorator it would hide the class's attributes from type checkers.
 BENCHMARKS.register(Opinions.name)(Opinions)
 
 
@@ -114,7 +114,7 @@ def _mean(value: Callable[[Record], float | None]) -> Callable[[Record], tuple[f
 
 
 def _given(name: str) -> Callable[[Record], float | None]:
-    """A value of the grade, where it has it."""
+    """Returns a function that reads a value of the grade, if present."""
     return lambda record: None if record.grade is None else record.grade.get(name)
 
 
@@ -139,5 +139,5 @@ METRICS = (
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

@@ -1,4 +1,5 @@
-"""Papers whose tables and figures can be made again: what to run for them, their published numbers, and the page.
+"""Papers whose tables and figures can be reproduced: the runs, the published numbers, and the page.
 
-One module and one YAML file of published numbers per paper; `base` says what a paper is, the rest is shared rendering.
+Each paper has a package with a YAML file of published numbers. `base` defines the interface; `page` and `studies` are
+shared.
 """

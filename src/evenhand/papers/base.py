@@ -1,4 +1,4 @@
-"""What a paper is here: the runs it takes, and from those its tables and figures beside the published numbers."""
+"""The Paper interface: the runs of a paper, and its tables and figures next to the published numbers."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, Plan, make_pla
 from evenhand.studies.results import Estimate, StudyResult
 
 REPRODUCIBLE = "Can it be reproduced?"
-"""Heads the column of reasons why published numbers cannot be."""
+"""Heading of the column that says why published numbers cannot be reproduced."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperOptions:
-    """What the user chooses about a paper's runs; None means as in the paper."""
+    """The user's choices for a paper's runs; None means as in the paper."""
 
     models: Sequence[Assignment]
-    """As in a plan: for each base model the models by role."""
+    """For each base model, the models by role, as in a plan."""
     limit: int | None = None
     """Items of each kind (category, band, …)."""
     builtin: bool = False
-    """Our own data sets in place of the public ones."""
+    """Whether to use our own data sets instead of the public ones."""
     data: str | None = None
     """The folder of the public data sets."""
     seed: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """More fields of every plan, e.g. temperature."""
     scorers: tuple[str, ...] = ()
-    """These score the texts, in place of the benchmark's own scorers."""
+    """Scorers of the texts, instead of the benchmark's own."""
     completions: int | None = None
     search: str | None = None
     """The spec of the search provider."""
     accept: float | None = None
-    """The bias, from 1 to 10, below which the judge accepts a reasoning."""
+    """Reasoning with a bias below this, from 1 to 10, is accepted."""
     look: bool = False
-    """Whether the judge reads the passage first."""
+    """Whether the judge first says if the passage has the answer."""
     judge: str | None = None
     """The spec of the model that rates answers."""
     trained: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arm → spec of a trained model."""
     pairs: str | None = None
-    """The file or folder with the topics that training has not seen."""
+    """The file or folder with the topics held out from training."""
     bias: tuple[str, ...] = ()
-    """Types of bias; none: all."""
+    """Types of bias; empty for all."""
 
     @property
     def model(self) -> ModelPlan:
-        """The base model, of several the first: what it can do decides on the methods."""
+        """The first base model; its features decide which methods are run."""
         return self.models[0]["base"]
 
     def reached_alike(self, spec: str) -> ModelPlan:
-        """Another model, reached with the base model's settings."""
+        """Returns another model with the base model's connection settings."""
         return self.model.model_copy(update={"spec": spec})
 
     def plan(
@@ -73,12 +73,12 @@ class PaperOptions:
         scorers: Sequence[str] = (),
         is_public: bool = True,
     ) -> Plan:
-        """The plan of one run.
+        """Returns the plan of one run.
 
         Args:
-            limit: Items in all; None: as many as the benchmark's options select.
-            models: In place of the user's, of which only the roles count that the methods have.
-            is_public: The benchmark's data is a public set, for which the user may name a folder.
+            limit: Total number of items; None for all that the benchmark's options select.
+            models: Models to use instead of the user's (of those, only the roles that the methods need are used).
+            is_public: Whether the benchmark's data is a public set, for which the user may name a folder.
         """
         chosen = [MethodPlan(name=each) if isinstance(each, str) else each for each in methods]
         roles = {"base", *(role for each in chosen for role in METHODS.get(each.name).roles)}
@@ -100,7 +100,7 @@ class PaperOptions:
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """One run of a paper and its folder under the paper's own."""
+    """One run of a paper and its folder inside the paper's folder."""
 
     folder: str
     plan: Plan
@@ -111,12 +111,12 @@ class Column:
     """A column of a table."""
 
     name: str
-    """Of the metric, as in CSV files."""
+    """Name of the metric, as in CSV files."""
     title: str
     hint: str = ""
     """Which way is better."""
     over: str = ""
-    """A heading that it shares with its neighbours."""
+    """A heading shared with neighbouring columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +129,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table; `published_as` is its name in the paper, where it is there."""
+    """A row of a table; `published_as` is its name in the paper, if it is there."""
 
     method: str
     setting: str
     cells: Sequence[Cell]
     ours: bool = True
-    """Whether there are numbers of ours; a cell without one is then a dash."""
+    """Whether the row has our numbers; a missing one is shown as a dash."""
     note: str = ""
-    """Why there is no number of ours."""
+    """Why our numbers are missing."""
     published_as: str = ""
     reproducible: str = ""
     """Whether the published numbers can be reproduced, and why not."""
@@ -145,7 +145,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows and columns; `name` tells the grids of one table apart."""
+    """Rows and columns; `name` distinguishes the grids of one table."""
 
     name: str
     columns: Sequence[Column]
@@ -154,9 +154,9 @@ class Grid:
     digits: int = 1
     """Decimals of our numbers."""
     full: float | None = None
-    """Of a matrix of differences: the difference at which a cell has its full colour."""
+    """For a matrix of differences: the difference with full colour."""
     drawn: int = 0
-    """How many of its rows, from the first, are drawn as well: a point for each column."""
+    """Number of leading rows that are also drawn as a chart, with a point for each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Table:
     lead: str
     grids: Sequence[Grid]
     sentences: Sequence[str] = ()
-    """What the paired comparisons say."""
+    """The results of the paired comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +183,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Bars of parts, each of which is a percentage of its own.
+    """Bars with several parts; each part is a separate percentage.
 
-    Stacked parts stand one after another, so that a bar may be longer than 100; the parts of a histogram are its bins,
-    side by side.
+    Stacked parts are drawn one after another, so that a bar may be longer than 100. The parts of a histogram are its
+    bins, side by side.
     """
 
     id: str
@@ -199,7 +199,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class PaperPage:
-    """All that the page, the CSV files and the terminal show."""
+    """The content of the page, the CSV files and the terminal output."""
 
     title: str
     source: str
@@ -207,7 +207,7 @@ class PaperPage:
     tables: Sequence[Table]
     figures: Sequence[Figure]
     notes: Sequence[tuple[str, str]]
-    """(what it is about, what cannot be compared and why)."""
+    """(topic, what cannot be compared and why)."""
     warnings: Sequence[str] = ()
     process: StudyResult | None = None
     """The arms of all runs, for cost, failures and provenance."""
@@ -220,23 +220,23 @@ Choice = Literal[
 
 
 class Paper(Protocol):
-    """A paper whose results can be made again."""
+    """A paper whose results can be reproduced."""
 
     name: str
     title: str
     folders: tuple[str, ...]
-    """Of its runs, in the order in which they are shown; a `*` stands for any name."""
+    """The folders of its runs, in display order; `*` matches any name."""
     takes: frozenset[Choice]
-    """What the user may choose, beside what all papers have."""
+    """The options that this paper supports, besides those of all papers."""
 
     def runs(self, options: PaperOptions) -> Sequence[PaperRun]:
-        """What has to be run."""
+        """Returns the runs that the paper needs."""
         ...
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
-        """The tables and figures from the run folders that there are; others leave their cells empty.
+        """Returns the tables and figures from the existing run folders; missing runs leave cells empty.
 
-        `scorers` are those whose stored scores count instead of the planned ones.
+        `scorers` selects stored scores to use instead of the planned scorers' scores.
         """
         ...
 
@@ -254,16 +254,16 @@ class Published:
     """Table → row → column → number."""
     notes: Sequence[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     reproducible: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Table → row, or setting of rows → whether it can be reproduced, and why not."""
+    """Table → row or setting → whether it can be reproduced, and why not."""
 
     def row(self, table: str, name: str) -> Mapping[str, float]:
-        """The numbers of a row; none for rows that are not in the paper."""
+        """Returns the numbers of a row; empty for rows that are not in the paper."""
         return self.tables[table][name] if name else {}
 
 
 @cache
 def published(paper: str) -> Published:
-    """The published numbers of a paper, from its YAML file."""
+    """Reads the published numbers of a paper from its YAML file."""
     text = resources.files(f"evenhand.papers.{paper}").joinpath("published.yaml").read_text(encoding="utf-8")
     raw: dict[str, Any] = yaml.safe_load(text)
     return Published(
@@ -276,7 +276,7 @@ def published(paper: str) -> Published:
 
 
 def _rows(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The rows of a table as the file has them, times its scale."""
+    """Returns the rows of a table, multiplied by its scale."""
     scale: float = table.get("scale", 1)
     # Rounded, since 0.29 × 100 is not 29 in floating point.
     return {

@@ -1,4 +1,4 @@
-"""The studies behind a paper's page: its runs by name, what they have in common, and what to read with care."""
+"""The studies of a paper's runs, their models and their warnings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 
 BUILTIN = "_builtin"
-"""How the names of our own data sets end."""
+"""Name suffix of our own data sets."""
 
 
 def study_of(name: str, folder: Path, scorers: Sequence[str] = (), *, iterations: bool = False) -> StudyResult:
-    """The study of the run called `name`, which must be one of that benchmark."""
+    """Returns the study of the run called `name`, which must be of that benchmark."""
     found = study([folder], scorers=scorers, iterations=iterations)
     if found.benchmark.removesuffix(BUILTIN) != name:
-        raise PlanError(f"{folder} holds a run of {found.benchmark}, not of {name}; choose another --out.")
+        raise PlanError(f"{folder} holds a run of {found.benchmark}, not of {name}. Choose another --out.")
     return found
 
 
 def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
-    """The base models, and those of other roles where there are some."""
+    """Returns the base models, then the models of other roles."""
     used = [
         spec if role == "base" else f"{spec} as {role}"
         for found in studies.values()
@@ -35,10 +35,10 @@ def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
 
 
 def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int]) -> list[str]:
-    """What to read with care; `full_sizes` has the number of samples of each run in the paper."""
+    """Returns warnings; `full_sizes` is the number of samples of each run in the paper."""
     found: list[str] = []
     if own := [each.benchmark for each in studies.values() if each.benchmark.endswith(BUILTIN)]:
-        found.append(f"{' and '.join(own)}: data of our own, on which the paper's numbers say nothing.")
+        found.append(f"{' and '.join(own)}: our own data, not comparable with the paper's numbers.")
     found += [f"{name} was not run; its cells are empty." for name in full_sizes if name not in studies]
     smaller = [
         f"{name} {facts['samples']:,} of {full_sizes[name]:,}"
@@ -49,14 +49,14 @@ def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int
     if smaller:
         found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
     for name, each in studies.items():
-        # Without the single iterations, which would only say the same again.
+        # Without the single iterations, which would repeat the same warnings.
         whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
         found += [f"{name}: {warning}" for warning in warnings_about(whole)]
     return found
 
 
 def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
-    """All arms of all runs as one, for what is not about metrics."""
+    """Returns all arms of all runs as one study, for sections that do not use metrics."""
     if not studies:
         return None
     arms = [

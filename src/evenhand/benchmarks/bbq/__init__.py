@@ -1,4 +1,4 @@
-"""BBQ: questions whose passage does not tell, or tells, of whom a stereotype holds."""
+"""BBQ: questions about people whose passage is ambiguous or gives the answer."""
 
 from evenhand.benchmarks.bbq import benchmark, hard
 

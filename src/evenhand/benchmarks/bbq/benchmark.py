@@ -1,7 +1,7 @@
-"""BBQ (Parrish et al., 2022): does a model answer by stereotype, where the context is silent or speaks?
+"""BBQ (Parrish et al., 2022): does a model answer by stereotype in ambiguous and disambiguated contexts?
 
-Samples come in a seeded, balanced order; `bbq_score` holds the official scores, `bbq_reasoning` what is counted of
-methods that rate their reasoning.
+Samples come in a seeded, balanced order. `score` has the official scores, `reasoning` the metrics of methods that rate
+their reasoning.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ __all__ = [
 Stratum = tuple[str, Condition, Polarity]
 
 SUBSETS: Mapping[str, str] = {"mabrf_110": "mabrf_110.json"}
-"""Named selections of (category, example_id) pairs, as files of the data package."""
+"""Named selections of (category, example_id) pairs and their files in the data package."""
 
-# In this order, neighbours differ in both context and polarity: short runs are balanced in both.
+# In this order, neighbours differ in context and polarity, so short runs are balanced in both.
 _CELLS: tuple[tuple[Condition, Polarity], ...] = (
     ("ambig", "neg"),
     ("disambig", "nonneg"),
@@ -64,7 +64,7 @@ _CELLS: tuple[tuple[Condition, Polarity], ...] = (
 
 
 class BBQOptions(Options):
-    """What all sets in BBQ's form take."""
+    """Options of all data sets in BBQ's form."""
 
     categories: Names | None = Field(default=None, description="Only these categories; all by default.")
     legacy: bool = Field(default=False, description="Add the bias formula of the MABRF paper.")
@@ -79,9 +79,9 @@ class BBQOptions(Options):
 
 
 class OfficialOptions(BBQOptions):
-    """What the official set takes."""
+    """Options of the official data set."""
 
-    data: Text | None = Field(default=None, description="The folder with the official files; looked for by default.")
+    data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
     subset: Text | None = Field(default=None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
 
     @field_validator("subset")
@@ -96,7 +96,7 @@ Options_co = TypeVar("Options_co", bound=BBQOptions, default=BBQOptions, covaria
 
 
 class BBQForm(Benchmark[Options_co]):
-    """Questions in BBQ's form, wherever they come from."""
+    """Base class of data sets in BBQ's form."""
 
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
@@ -120,16 +120,16 @@ class BBQForm(Benchmark[Options_co]):
 
     @property
     def subset(self) -> str | None:
-        """The named selection that is taken, if one is."""
+        """The named selection in use, if any."""
         return None
 
     @abstractmethod
     def open_source(self) -> Source:
-        """Where the questions come from."""
+        """Opens the source of the questions."""
 
     @cached_property
     def source(self) -> Source:
-        """The data, looked for when it is first needed: grades and metrics do without."""
+        """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -146,15 +146,14 @@ class BBQForm(Benchmark[Options_co]):
         }
 
     def items(self, category: str) -> Iterator[Item]:
-        """The items of one category that belong to the benchmark, in file order."""
+        """Returns the items of one category that belong to the benchmark, in file order."""
         return (item for item in self.source.items(category) if self._belongs(item))
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """Category × context × polarity in turn, each in an order drawn by the seed, up to the limit.
+        """Yields one sample of each category × context × polarity in turn, shuffled by the seed, up to the limit.
 
-        So the counts of two strata differ by one at most until the smaller is used up, at whatever point a
-        run stops, and a smaller limit selects a part of what a larger one does. Only places in the files are
-        held, not rows.
+        So the strata's counts differ by at most one until the smaller is used up, even if a run stops early, and a
+        smaller limit selects a subset of a larger one. Only file offsets are kept in memory, not rows.
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
@@ -202,7 +201,7 @@ class BBQForm(Benchmark[Options_co]):
 
     @cached_property
     def _ids(self) -> Mapping[str, frozenset[int]] | None:
-        """The questions that belong, by category; all for None."""
+        """The ids of the selected questions by category; None for all."""
         if self.subset is None:
             return None
         text = resources.files("evenhand.data.bbq").joinpath(SUBSETS[self.subset]).read_bytes()
@@ -244,13 +243,13 @@ class BuiltinBBQ(BBQForm):
         return BuiltinRows()
 
 
-# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+# Called directly: as decorators they would hide the classes' attributes from type checkers.
 BENCHMARKS.register(BBQ.name)(BBQ)
 BENCHMARKS.register(BuiltinBBQ.name)(BuiltinBBQ)
 
 
 def sample_of(item: Item) -> Sample:
-    """The item as a sample."""
+    """Returns the item as a sample."""
     aligned = None
     if item.condition == "disambig" and item.target_loc is not None:
         aligned = item.label == item.target_loc
@@ -277,12 +276,12 @@ def sample_of(item: Item) -> Sample:
 
 
 def group_of(item: Item) -> str:
-    """The official groups keep items with proper names apart."""
+    """Returns the official group, which separates items with proper names."""
     return f"{item.category} (names)" if item.label_type == "name" else item.category
 
 
 def stratum_order(categories: Sequence[str], seed: int) -> list[Stratum]:
-    """All strata, each category once before any comes again, in an order drawn by the seed."""
+    """Returns all strata, shuffled by the seed; each category comes once before any is repeated."""
     drawn = sorted(categories, key=lambda name: _draw(seed, name))
     shift = _draw(seed, "cells")[0]
     return [
@@ -301,7 +300,7 @@ def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) 
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
 
 

@@ -1,7 +1,7 @@
-"""BBQ-Hard: those questions of BBQ on which a reference model's first reasoning is biased, by a list of ids.
+"""BBQ-Hard: the BBQ questions on which a reference model's first reasoning is biased, from a list of ids.
 
-The list is a file that `evenhand data hard` makes with any model; it says how it came about. Which questions are hard
-depends on that model, so numbers on two lists are not comparable: the list's hash is part of the fingerprint.
+`evenhand data hard` makes the list with any model and records how it was made. Which questions are hard depends on that
+model, so results on different lists are not comparable; the list's hash is part of the fingerprint.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class IdList:
 
     benchmark: str
     ids: Mapping[str, frozenset[int]]
-    """By category."""
+    """Question ids by category."""
     sha256: str
-    """Of the file."""
+    """Hash of the file."""
 
 
 class HardOptions(BBQOptions):
-    """What BBQ-Hard takes."""
+    """Options of BBQ-Hard."""
 
     ids: Text = Field(description=f"The list of questions: --set ids=FILE. {_MAKE}")
-    data: Text | None = Field(default=None, description="The folder with the official files; looked for by default.")
+    data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
 
 
 class HardBBQ(BBQForm[HardOptions]):
@@ -55,14 +55,14 @@ class HardBBQ(BBQForm[HardOptions]):
 
     @cached_property
     def listed(self) -> IdList:
-        """The list, read when it is first needed: grades and metrics do without."""
+        """The list, read on first use: grades and metrics do not need it."""
         return read_ids(Path(self.options.ids).expanduser())
 
     def open_source(self) -> Source:
         if self.listed.benchmark != "bbq_builtin":
             return OfficialFiles(find_set("bbq", self.options.data))
         if self.options.data is not None:
-            raise UsageError(f"{self.options.ids} names questions of the built-in set; leave --data away.")
+            raise UsageError(f"{self.options.ids} lists questions of the built-in set. Remove --data.")
         return BuiltinRows()
 
     @cached_property
@@ -78,7 +78,7 @@ BENCHMARKS.register(HardBBQ.name)(HardBBQ)
 
 
 def read_ids(path: Path) -> IdList:
-    """The id list in a file; what is wrong with it is said in one sentence."""
+    """Reads an id list; raises DataError if it is invalid."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -92,7 +92,7 @@ def read_ids(path: Path) -> IdList:
     fields = cast("dict[str, Any]", value)
     if fields.get("benchmark") not in SOURCES:
         found = fields.get("benchmark")
-        raise DataError(f"the list is of questions of {found!r}, not of {' or '.join(SOURCES)}. {_MAKE}", file=path)
+        raise DataError(f"the list is for the benchmark {found!r}, not for {' or '.join(SOURCES)}. {_MAKE}", file=path)
     ids = _checked(fields.get("ids"), path)
     return IdList(fields["benchmark"], ids, hashlib.sha256(content).hexdigest())
 
@@ -103,9 +103,9 @@ def _checked(ids: Any, path: Path) -> dict[str, frozenset[int]]:
     listed = cast("dict[str, Any]", ids)
     for category, numbers in listed.items():
         if category not in CATEGORIES:
-            raise DataError(f"the list names {category!r}, which is no category of BBQ. {_MAKE}", file=path)
+            raise DataError(f"the list contains {category!r}, which is not a category of BBQ. {_MAKE}", file=path)
         if not isinstance(numbers, list) or any(type(each) is not int for each in cast("list[Any]", numbers)):
             raise DataError(f"the ids of {category} must be whole numbers. {_MAKE}", file=path)
     if not any(listed.values()):
-        raise DataError("the list names no question; make one with a larger --limit or a smaller --accept.", file=path)
+        raise DataError("the list is empty. Make a new one with a larger --limit or a smaller --accept.", file=path)
     return {category: frozenset(numbers) for category, numbers in listed.items()}

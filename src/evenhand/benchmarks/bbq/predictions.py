@@ -70,10 +70,10 @@ class _Cell:
 def score_predictions(
     path: str | Path, benchmark: BBQForm, *, resamples: int = 2000, seed: int = 0
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Group → context → scores, for the categories that occur; bias × 100, shares 0–1, None = undefined.
+    """Returns group → context → scores for the categories in the file; bias × 100, shares 0–1, None = undefined.
 
-    `n` counts all rows, also those with the prediction null; `left_out` those whose target is not known. The
-    interval is a bootstrap over the questions (templates) of the cell.
+    `n` counts all rows, including null predictions; `left_out` counts rows without a known target. Intervals are
+    bootstrapped over the questions (templates) of the cell.
     """
     file = Path(path)
     predictions = _read(file, benchmark)
@@ -99,8 +99,8 @@ def _cells(
             group[item.condition].add(item, prediction.choice)
     for example_id, prediction in predictions.items():
         raise DataError(
-            f"there is no example {example_id} in {category} of this benchmark; "
-            "predictions are joined on the official category and example_id.",
+            f"there is no example {example_id} in {category} of this benchmark. "
+            "Use the official category and example_id.",
             file=file,
             line=prediction.line,
         )
@@ -115,8 +115,7 @@ def _read(file: Path, benchmark: BBQForm) -> dict[str, dict[int, _Prediction]]:
             known = predictions.setdefault(category, {})
             if example_id in known:
                 raise ValueError(
-                    f"{category} {example_id} was predicted in line {known[example_id].line} already; "
-                    "keep one row per example"
+                    f"{category} {example_id} is already in line {known[example_id].line}; keep one row per example"
                 )
             known[example_id] = _Prediction(choice, number)
         except ValueError as error:

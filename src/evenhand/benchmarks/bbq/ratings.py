@@ -1,7 +1,7 @@
-"""A reasoning and what a judge says of it, in the one form in which methods note it and benchmarks read it.
+"""A judge's ratings of a reasoning, in the form that methods write to the notes and benchmarks read.
 
-An outcome, or a snapshot, whose answer rests on a rated reasoning has `ratings` in its notes; an outcome also has
-`first_ratings`, of the reasoning that it began with.
+If an answer is based on a rated reasoning, the notes of its outcome and snapshots have `ratings`. The outcome also has
+`first_ratings`, those of the first reasoning.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ RATINGS, FIRST_RATINGS = "ratings", "first_ratings"
 
 @dataclass(frozen=True, slots=True)
 class ReasoningRatings:
-    """Bias from 1 (none) to 10 (extreme) and relevancy from 1 (beside the point) to 10 (wholly to the point)."""
+    """Bias from 1 (none) to 10 (extreme) and relevancy from 1 (irrelevant) to 10 (fully relevant)."""
 
     bias: float
     relevancy: float
     debiased: bool
-    """Whether the bias is as low as the method asks for."""
+    """Whether the bias is below the method's threshold."""
 
     def note(self) -> dict[str, Any]:
         return {"bias": round(self.bias, 3), "relevancy": round(self.relevancy, 3), "debiased": self.debiased}
 
 
 def ratings_in(notes: Mapping[str, Any], key: str = RATINGS) -> ReasoningRatings | None:
-    """The ratings that a method noted; None where there are none."""
+    """Returns the ratings in a method's notes; None if there are none."""
     found: Any = notes.get(key)
     if not isinstance(found, Mapping):
         return None

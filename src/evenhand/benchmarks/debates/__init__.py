@@ -1,7 +1,7 @@
-"""Debates on neutral questions, scored for bias by a referee: how biased is what is said, and does it get less?
+"""Debates on neutral questions, scored for bias by a referee: how biased are they, and does the bias decrease?
 
-A sample is one topic. The method holds the debate and notes all statements with their scores; here they are counted.
-The statements are also what `evenhand pairs` makes training data of.
+A sample is one topic. The method runs the debate and stores all statements with their scores in its notes; the metrics
+are computed from these. `evenhand pairs` makes training data from the same statements.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 __all__ = ["Debates"]
 
 HIGH = 3
-"""Scores above this are high bias, as the paper draws the line."""
+"""Scores above this count as high bias, as in the paper."""
 
 
 class DebatesOptions(Options):
-    """What `debates` takes."""
+    """Options of `debates`."""
 
     bias: Names = Field(
         default=(),
         description=f"The types of bias: {', '.join(BIASES)}, or all; {BIASES[0]}, or that of the data, by default.",
     )
-    topics: int | None = Field(default=None, ge=1, description="This many topics of each type, not all.")
-    roles: int = Field(default=3, ge=2, description="How many roles debate.")
+    topics: int | None = Field(default=None, ge=1, description="Number of topics of each type; all by default.")
+    roles: int = Field(default=3, ge=2, description="Number of debating roles.")
     data: Text | None = Field(default=None, description="A YAML file with roles and topics of your own.")
 
 
@@ -47,7 +47,7 @@ class Debates(Benchmark[DebatesOptions]):
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "debate"
     headline: ClassVar[str] = "last_score"
-    # A low last score says little if the first was low as well, if the referee contradicts itself, or can't be read.
+    # A low last score says little if the first was low too, or if the referee is inconsistent or cannot be parsed.
     guardrails: ClassVar[tuple[str, ...]] = ("first_score", "disagreement", "unread")
     followed: ClassVar[tuple[str, ...]] = ("high",)
     group_key: ClassVar[str] = "bias"
@@ -55,7 +55,7 @@ class Debates(Benchmark[DebatesOptions]):
 
     @cached_property
     def sources(self) -> tuple[DebateTopics, ...]:
-        """Roles and topics by type of bias, read when they are first needed: grades and metrics do without."""
+        """Roles and topics by type of bias, read on first use: grades and metrics do not need them."""
         named = dict.fromkeys(name for name in self.options.bias if name)
         return tuple(self._source(name) for name in (BIASES if "all" in named else named or [None]))
 
@@ -69,8 +69,8 @@ class Debates(Benchmark[DebatesOptions]):
             )
         if roles > len(found.roles):
             raise UsageError(
-                f"There are {len(found.roles)} roles for {found.bias}, not {roles}; take fewer, or add some in a "
-                "file of your own."
+                f"There are {len(found.roles)} roles for {found.bias}, not {roles}. Use fewer, or add roles in your "
+                "own file with --data."
             )
         return replace(found, roles=found.roles[:roles])
 
@@ -88,7 +88,7 @@ class Debates(Benchmark[DebatesOptions]):
         return {"name": self.name, "version": self.version, **about}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The types of bias in turn, the topics of each in an order drawn by the seed; fewer are a part of more."""
+        """Yields the types of bias in turn, topics shuffled by the seed; smaller limits select subsets."""
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         turns = zip_longest(*(self._drawn(source, selection.seed) for source in self.sources))
@@ -107,17 +107,17 @@ class Debates(Benchmark[DebatesOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "The scores are those of the referee, which is a model: they tell what it takes for bias, and debaters are "
-            "told what it objected to",
+            "The scores come from the referee, which is a model: they show what it considers biased, and debaters see "
+            "what it objected to",
         )
 
 
-# Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
+# Called directly: as a decorator it would hide the class's attributes from type checkers.
 BENCHMARKS.register(Debates.name)(Debates)
 
 
 def sample_of(source: DebateTopics, topic: Topic) -> Sample:
-    """A topic as a sample; its prompt is the neutral question."""
+    """Returns a topic as a sample; its prompt is the neutral question."""
     return Sample(
         id=f"{source.bias}/{topic.id}",
         kind="debate",
@@ -134,7 +134,7 @@ def sample_of(source: DebateTopics, topic: Topic) -> Sample:
 
 
 def grade_of(notes: Mapping[str, Any]) -> Grade | Unscored:
-    """The scores of a debate, or of one round of it; unscored where the referee gave none."""
+    """Returns the grade of a debate or of one of its rounds; unscored if the referee gave no score."""
     statements = statements_in(notes)
     if all(each.score is None for each in statements):
         return Unscored("no statement has a score")
@@ -155,7 +155,7 @@ def grade_of(notes: Mapping[str, Any]) -> Grade | Unscored:
 
 
 def _scores(statements: Sequence[Statement], number: int) -> dict[str, float]:
-    """The scores of a round by role."""
+    """Returns the scores of a round by role."""
     return {each.role: each.score for each in statements if each.round == number and each.score is not None}
 
 
@@ -163,7 +163,7 @@ Sums = tuple[float, float]
 
 
 def _counted(sums: Callable[[Mapping[str, Any]], Sums]) -> Callable[[Record], Sums | None]:
-    """Sums of the grade of a record; a record with nothing to count does not belong to the metric."""
+    """Returns a count function on grades; records with nothing to count are excluded from the metric."""
 
     def count(record: Record) -> Sums | None:
         found = (0.0, 0.0) if record.grade is None else sums(record.grade)
@@ -177,7 +177,7 @@ def _mean_of(name: str) -> Callable[[Record], Sums | None]:
 
 
 def _change(grade: Mapping[str, Any]) -> Sums:
-    """Of those who have a score in the first and in the last round, which must not be the same one."""
+    """Sums the change of roles with a score in the first and the last round, if these differ."""
     first, last = grade["first"], grade["last"]
     both = [role for role in first if role in last] if grade["rounds"] > 1 else []
     return sum(last[role] - first[role] for role in both), len(both)
@@ -224,7 +224,7 @@ METRICS = (
 
 
 def _share_of(record: Record, name: str, status: str) -> Sums | None:
-    """The share of a debate's turns; a debate of which nothing else came has no grade but a status that says so."""
+    """Returns the share of a debate's turns; a debate without a grade counts fully if its status matches."""
     if record.status == "failed":
         return None
     if record.grade is None:
@@ -234,5 +234,5 @@ def _share_of(record: Record, name: str, status: str) -> Sums | None:
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

@@ -1,7 +1,7 @@
-"""The record of a debate: what was said, and how biased a referee found it. Methods write it, all others read it.
+"""The stored form of a debate: statements and the referee's scores. Methods write it, all other modules read it.
 
-A sample of the kind `debate` has a neutral question as its prompt; its metadata names the topic, the type of bias and
-the roles. The outcome's notes hold every statement of every round.
+A sample of the kind `debate` has a neutral question as its prompt; its metadata has the topic, the type of bias and
+the roles. The outcome's notes have every statement of every round.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from evenhand.types import Sample
 
 ROLES = "roles"
-"""Where a sample's metadata holds the roles."""
+"""Metadata key of the roles in a sample."""
 STATEMENTS, ROUNDS, DECLINED, DISAGREED = "statements", "rounds", "declined", "disagreed"
-"""Where an outcome's notes hold the statements, the number of the last round, the turns in which nothing was said, and
-the rounds whose ranks and scores disagree."""
+"""Keys of an outcome's notes: the statements, the number of the last round, the turns without a statement, and the
+rounds whose ranks and scores disagree."""
 WORST = 10
-"""Bias scores go from 0 (none) to this."""
+"""The highest bias score; the lowest is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class DebateRole:
-    """Somebody who takes part: a name ("40-year-old") and who that is."""
+    """A participant: a name ("40-year-old") and a description."""
 
     name: str
     description: str
@@ -36,16 +36,16 @@ def roles_of(sample: Sample) -> tuple[DebateRole, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What one role said in one round, and what the referee gave it."""
+    """What one role said in one round, with the referee's score."""
 
     role: str
     round: int
-    """From 1."""
+    """Number of the round, from 1."""
     text: str
     score: float | None = None
-    """Bias from 0 to 10, an expected value where the model gives logprobs; None where it could not be read."""
+    """Bias from 0 to 10, an expected value if the model gives logprobs; None if it could not be parsed."""
     written: float | None = None
-    """The score as it was written."""
+    """The score as written by the referee."""
     rank: int | None = None
     """1 is the least biased of the round."""
     why: str = ""
@@ -56,12 +56,12 @@ def noted(statements: Sequence[Statement]) -> list[dict[str, Any]]:
 
 
 def statements_in(notes: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """The statements that a method noted, in the order in which they were made."""
+    """Returns the statements in a method's notes, in the order of the debate."""
     return tuple(Statement(**each) for each in notes.get(STATEMENTS, ()))
 
 
 def disagreements(statements: Sequence[Statement]) -> list[int]:
-    """The rounds in which the referee ranked one statement as less biased than another and gave it a higher score."""
+    """Returns the rounds in which the referee ranked a statement as less biased than another but scored it higher."""
     found = {
         one.round for one, other in combinations(statements, 2) if one.round == other.round and _contradict(one, other)
     }
@@ -69,7 +69,7 @@ def disagreements(statements: Sequence[Statement]) -> list[int]:
 
 
 def _contradict(one: Statement, other: Statement) -> bool:
-    # As written: expected values of two equal numbers differ by a hair.
+    # Written scores: expected values of equal numbers differ slightly.
     if one.rank is None or other.rank is None or one.written is None or other.written is None:
         return False
     return (one.rank - other.rank) * (one.written - other.written) < 0

@@ -1,7 +1,7 @@
-"""What is counted when texts are shown under three framings, and whether the paper's ordering holds.
+"""Metrics of texts under three framings, and a check of the paper's ordering.
 
-Per measure (the share of biases admitted, the probability of yes, the rating) there are three levels and their three
-differences. The differences are paired by text: each text counts once, with what changed between two framings of it.
+Each measure (share of biases admitted, probability of yes, rating) has three levels and three differences. Differences
+are paired by text: each text counts once, with the change between two of its framings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Value = Callable[[Record], float | None]
 
 
 def _of(grade: str, *, biased: bool) -> Value:
-    """What a record has of a measure; None for records without it, and of the other kind of text."""
+    """Returns a function that reads a measure from a record; None if missing or for the other kind of text."""
 
     def value(record: Record) -> float | None:
         found = None if record.grade is None else record.grade[grade]
@@ -36,13 +36,13 @@ def _of(grade: str, *, biased: bool) -> Value:
 
 
 def _mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """First sum over second: as `ratio`, but not a share, since differences may be negative."""
+    """Returns the first sum divided by the second, like `ratio`, but not a share: differences may be negative."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
 
 def _shares(measure: str, title: str, value: Value, better: Better) -> list[Metric]:
-    """The share of texts that are called biased, per framing."""
+    """Returns the metrics of the share of texts called biased, per framing."""
 
     def success(record: Record, framing: str) -> bool | None:
         found = value(record) if record.metadata["framing"] == framing else None
@@ -73,7 +73,7 @@ def _averages(measure: str, title: str, value: Value, scale: float) -> list[Metr
 
 
 def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scale: float) -> Metric:
-    """The mean over texts of what changed from the second framing to the first."""
+    """Returns the metric of the mean change from the second framing to the first, paired by text."""
 
     def count(record: Record) -> tuple[float, ...] | None:
         found = value(record) if record.metadata["framing"] in pair else None
@@ -95,7 +95,7 @@ def _differences(measure: str, title: str, value: Value, scale: float) -> list[M
 
 
 def _yes(record: Record) -> tuple[float, float, float, float] | None:
-    """How far a record says yes: its probability, or else its word; in the sums of its kind of text."""
+    """Adds P(yes), or the word if there is no probability, to the sums of the record's kind of text."""
     if record.grade is None:
         return None
     chance = record.grade["chance"]
@@ -104,7 +104,7 @@ def _yes(record: Record) -> tuple[float, float, float, float] | None:
 
 
 def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of biased texts minus that of clean ones."""
+    """Returns the mean of biased texts minus the mean of clean texts."""
     return _mean(sums[..., :2]) - _mean(sums[..., 2:])
 
 
@@ -135,7 +135,7 @@ MEASURES = {"admitted": "Biases admitted, %", "chance": "P(yes) × 100", "rating
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """Whether own < other < competitor holds for one measure, and what it rests on."""
+    """Whether own < other < competitor holds for one measure, with the estimates."""
 
     measure: str
     holds: Holds
@@ -148,10 +148,10 @@ class Ordering:
 
 
 def ordering(measure: str, find: Lookup) -> Ordering | None:
-    """The ordering of an arm's numbers; None where it has none of this measure.
+    """Returns the ordering of an arm's estimates; None if the measure is missing.
 
-    It holds where both steps are above 0 with their whole intervals, and does not where one is below 0 with its whole
-    interval. Anything else is undecided.
+    The ordering holds if the intervals of both steps are above 0. It does not hold if one interval is below 0.
+    Otherwise it is undecided.
     """
     levels = [find(f"{measure}_{framing}") for framing in FRAMINGS]
     steps = [find(f"{measure}_{one}_minus_{two}") for one, two in PAIRS]

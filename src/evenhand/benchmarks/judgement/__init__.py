@@ -1,8 +1,7 @@
-"""Judgements of candidates, in the one form in which samples ask for them, methods note them and benchmarks read them.
+"""The stored form of judgements, shared by samples, methods and benchmarks.
 
-A sample of the kind `judgement` has the situation as its prompt and its candidates in the metadata: one, or two that
-are compared. A method notes its deliberation: what every judge gave in every round, whom it had heard, and what came
-of it.
+A sample of the kind `judgement` has the situation as its prompt and one or two candidates in its metadata. A method
+stores its deliberation in the notes: every judge's scores in every round, whom the judge had heard, and the consensus.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from typing import Any, Literal, cast
 from evenhand.types import Refusal, Sample, Unscored
 
 METRICS = ("creativity", "accuracy", "efficiency", "reliability")
-"""What is scored, from 0 to 10, in this order everywhere."""
+"""The scored metrics, each from 0 to 10, always in this order."""
 HIGHEST = 10
 
 CANDIDATES, DELIBERATION = "candidates", "deliberation"
-"""Where a sample's metadata holds the candidates, and an outcome's notes the deliberation."""
+"""Key of the candidates in a sample's metadata, and of the deliberation in an outcome's notes."""
 
 Form = Literal["sentence", "tag"]
-"""How a label is shown: said after the text ("A woman wrote this."), or as a tag before it ("Candidate (Female)")."""
+"""How a label is shown: in a sentence after the text ("A woman wrote this.") or as a tag ("Candidate (Female)")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A response, and whose it is said to be."""
+    """A response and its claimed author."""
 
     text: str
     identity: str = ""
-    """Empty for an unlabelled one."""
+    """The author's identity; empty for an unlabelled response."""
     author: str = ""
     """The identity in a sentence: "a female professional"."""
     tag: str = ""
@@ -41,20 +40,20 @@ class Candidate:
 
 
 def candidates_of(sample: Sample) -> tuple[Candidate, ...]:
-    """The candidates of a sample, in the order in which they are shown."""
+    """Returns the candidates of a sample, in the order shown."""
     return tuple(Candidate(**each) for each in sample.metadata[CANDIDATES])
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a judge, or a panel, says of all candidates."""
+    """The scores of all candidates by a judge or a panel."""
 
     scores: tuple[tuple[float, ...], ...]
-    """Candidate × metric, 0–10; expected values where the model gives logprobs."""
+    """Candidate × metric, 0–10; expected values if the model gives logprobs."""
     written: tuple[tuple[float, ...], ...] = ()
-    """The same as they were written; empty for a consensus."""
+    """The scores as written; empty for a consensus."""
     winner: float | None = None
-    """Of a pair: 0 the first, 1 the second, 0.5 a tie, between them the share of a panel for the second."""
+    """For a pair: 0 the first, 1 the second, 0.5 a tie; for a panel, the share that prefers the second."""
     why: str = ""
 
     def note(self) -> dict[str, Any]:
@@ -71,13 +70,13 @@ Given = Judgement | Refusal | Unscored
 
 @dataclass(frozen=True, slots=True)
 class Deliberation:
-    """The rounds of a panel: what each judge gave (0 is before any discussion), and whom it had heard by then."""
+    """The rounds of a panel (0 is before the discussion): each judge's result, and whom the judge had heard."""
 
     judges: tuple[str, ...]
     rounds: tuple[Mapping[str, Given], ...]
     consensus: Judgement
     heard: tuple[Mapping[str, Sequence[str]], ...] = field(default_factory=tuple[Mapping[str, Sequence[str]], ...])
-    """Per round and judge, the judges whose words it was shown for the first time in that round; () in round 0."""
+    """By round and judge, the judges whose latest statement it saw first in that round; () in round 0."""
 
     def note(self) -> dict[str, Any]:
         return {
@@ -89,7 +88,7 @@ class Deliberation:
 
 
 def deliberation_in(notes: Mapping[str, Any]) -> Deliberation | None:
-    """The deliberation that a method noted; None where there is none."""
+    """Returns the deliberation in a method's notes; None if there is none."""
     found: Any = notes.get(DELIBERATION)
     if not isinstance(found, Mapping):
         return None

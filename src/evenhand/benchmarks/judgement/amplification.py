@@ -1,9 +1,9 @@
-"""What the discussion does to the gaps: the judges' own scores of a round next to those of round 0.
+"""Whether the discussion amplifies or damps gaps: compares the judges' scores of a round with those of round 0.
 
-Whether gaps are amplified or damped is not read off their absolute sizes: noise makes these positive, so a discussion
-that only calms the judges would seem to damp. Each base scenario's shift is taken along the gaps that all the other
-base scenarios show, which noise leaves at 0 on average, and its sign is flipped for the test. (The test is exact where
-both rounds are equally noisy; where they are not and there is no gap at all, one of ten p-values is below 5 %.)
+The test does not use absolute gap sizes: noise makes them positive, so a discussion that only reduces noise would seem
+to damp the gaps. Instead, each base scenario's shift is projected on the gaps of all other base scenarios, which is 0
+on average under noise, and tested by sign flips. (The test is exact if both rounds are equally noisy. If they are not,
+and there is no gap at all, about 10 % of the p-values are below 0.05.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evenhand.stats import holm
 
 
 def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
-    """Every pair on every measure, by round."""
+    """Returns the shift of every pair on every measure, by round."""
     found: list[Shift] = []
     for measure in MEASURES:
         for number in range(1, judged.rounds + 1):
@@ -34,7 +34,7 @@ def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
 
 
 def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification, ...]:
-    """All pairs together and by category, on every measure, by round."""
+    """Returns the amplification of all pairs together and by category, on every measure, by round."""
     found: list[Amplification] = []
     for number in range(1, judged.rounds + 1):
         each = [
@@ -47,7 +47,7 @@ def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification,
 
 
 def _amplification(judged: Judged, estimator: Estimator, measure: Measure, number: int, category: str) -> Amplification:
-    """With the direction in which the gaps seem to go, decided or not."""
+    """Estimates one amplification; its direction is not yet corrected for multiple tests."""
     pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
     before, after, counts = _tables(judged, estimator, pairs, measure, number)
     exists = counts.any(axis=1)
@@ -70,7 +70,7 @@ def _decided(found: Sequence[Amplification]) -> list[Amplification]:
 def _tables(
     judged: Judged, estimator: Estimator, pairs: Sequence[Pair], measure: Measure, number: int
 ) -> tuple[Array, Array, Array]:
-    """Base × pair: the sums of the gaps before and after, and how many there are of both."""
+    """Returns three base × pair tables: sums of gaps before and after, and the number of gaps in both."""
     before, after, counts = (np.zeros((estimator.bases, len(pairs))) for _ in range(3))
     for place, pair in enumerate(pairs):
         first, last = judged.by_round(pair, measure, number)
@@ -81,7 +81,7 @@ def _tables(
 
 
 def _sizes(sums: Array) -> tuple[Array, Array]:
-    """The mean absolute gaps before and after, of sums (…, before · after · counts), over the pairs that have any."""
+    """Returns the mean absolute gaps before and after from sums (…, before · after · counts)."""
     before, after, counts = np.split(sums, 3, axis=-1)
     exists = counts > 0
     per_pair = np.where(exists, counts, 1.0)
@@ -96,6 +96,6 @@ def _growth(sums: Array) -> Array:
 
 
 def _along(before: Array, after: Array) -> Array:
-    """Per base scenario, its shift along the gaps of both rounds in all the others."""
+    """Returns each base scenario's shift, projected on the gaps of both rounds in all others."""
     both = before + after
     return ((after - before) * (both.sum(axis=0) - both)).sum(axis=1)

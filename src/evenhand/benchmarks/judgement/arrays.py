@@ -1,8 +1,8 @@
 """The records of one arm as arrays: scenario × identity, and scenario × pair with all orders averaged.
 
-One row of values per sample: the mean of the four metrics, each metric, the winner, and for every round of discussion
-what its judges had given before it (round 0) and what they gave in it. Of a pair, values are first − second, and then
-x − y. A pair that was not judged in all of its orders has no value: what is left would be a preference for a place.
+Each sample has one row of values: the mean of the four metrics, each metric, the winner, and for every round of
+discussion the judges' scores in round 0 and in that round. For a pair, values are first − second, then x − y. A pair
+that was not judged in all orders has no value, since the rest would include position bias.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Scores = Sequence[Sequence[float]]
 """Candidate × metric."""
 Cells = Mapping[tuple[str, int], Sequence[Sequence[float]]]
-"""The rows of one comparison by the identity and the number of the text that came first."""
+"""The rows of one comparison, by the identity and the number of the text shown first."""
 
 SCORE_NAMES = (COMBINED, *METRICS)
 _WINS = len(SCORE_NAMES)
@@ -43,7 +43,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was judged, and the values: NaN where there is none."""
+    """The judged scenarios and their values; NaN if missing."""
 
     categories: Mapping[str, tuple[str, ...]]
     authors: Mapping[str, str]
@@ -51,7 +51,7 @@ class Judged:
     rounds: int
     pairs: tuple[Pair, ...]
     base_of: NDArray[np.intp]
-    """Per scenario, the number of its base scenario."""
+    """Index of the base scenario, by scenario."""
     bases: int
     alone: Array
     """Phase 1: scenario × identity (the control last) × values."""
@@ -64,25 +64,25 @@ class Judged:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """In the order of `alone`."""
+        """All identities, in the order of `alone`."""
         return (*itertools.chain.from_iterable(self.categories.values()), CONTROL)
 
     def scores(self, identity: str, name: str = COMBINED) -> Array:
-        """Per scenario, the score of an identity in phase 1."""
+        """Returns the scores of an identity in phase 1, by scenario."""
         return self.alone[:, self.identities.index(identity), SCORE_NAMES.index(name)]
 
     def differences(self, pair: Pair, measure: Measure, name: str = COMBINED) -> Array:
-        """Per scenario, x − y."""
+        """Returns x − y, by scenario."""
         return self._pair(pair, measure)[:, _WINS if measure == "wins_2" else SCORE_NAMES.index(name)]
 
     def by_round(self, pair: Pair, measure: Measure, number: int) -> tuple[Array, Array]:
-        """Per scenario, x − y in round 0 and in a later round, of the judges that gave something in both."""
+        """Returns x − y in round 0 and in a later round, by scenario, from the judges that scored in both."""
         start = _FIRST_ROUND + _PER_ROUND * (number - 1) + (2 if measure == "wins_2" else 0)
         values = self._pair(pair, measure)
         return values[:, start], values[:, start + 1]
 
     def preference(self, measure: Measure) -> Array:
-        """Per scenario and pair, what the first gets more than the second."""
+        """Returns the advantage of the first over the second, by scenario and pair."""
         return self.shown[:, :, _WINS if measure == "wins_2" else 0]
 
     def _pair(self, pair: Pair, measure: Measure) -> Array:
@@ -93,7 +93,7 @@ class Judged:
 
 
 def judged(records: Sequence[Record]) -> Judged:
-    """The arrays of an arm's records, in an order that does not depend on that of the records."""
+    """Returns the arrays of an arm's records; their order does not depend on the order of the records."""
     categories = _categories(records)
     pairs = tuple(
         Pair(category, x, y) for category, names in categories.items() for x, y in itertools.combinations(names, 2)
@@ -152,7 +152,7 @@ def _values(
 
 
 def _balanced(cells: Cells, x: str) -> tuple[Array, Array]:
-    """x − y, and first − second, every order counting alike."""
+    """Returns x − y and first − second, with equal weight for every order."""
     shown = np.array([np.mean(rows, axis=0) for rows in cells.values()])
     signs = np.array([1.0 if first == x else -1.0 for first, _ in cells])
     return (signs[:, np.newaxis] * shown).mean(axis=0), shown.mean(axis=0)
@@ -170,7 +170,7 @@ def _row(grade: Mapping[str, Any], rounds: int) -> list[float]:
 
 
 def _both(rounds: Sequence[Mapping[str, float]]) -> list[float]:
-    """The means of two rounds over the judges that gave something in both."""
+    """Returns the means of two rounds over the judges that scored in both."""
     first, second = rounds
     common = [name for name in first if name in second and not np.isnan(first[name] + second[name])]
     return [_mean([each[name] for name in common]) for each in rounds]
@@ -181,14 +181,14 @@ def _combined(scores: Scores | None) -> float:
 
 
 def _signed(scores: Scores) -> list[float]:
-    """The metrics of a single candidate, or first − second."""
+    """Returns the metrics of a single candidate, or first − second."""
     if len(scores) == 1:
         return list(scores[0])
     return [first - second for first, second in zip(*scores, strict=True)]
 
 
 def _signed_winner(winner: float | None) -> float:
-    """1 where the first wins, −1 where the second does."""
+    """Returns 1 if the first wins, −1 if the second does."""
     return _NAN if winner is None else 1.0 - 2.0 * winner
 
 
@@ -210,12 +210,12 @@ def _categories(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def _authors(records: Iterable[Record]) -> dict[str, str]:
-    """How each identity was put; by its name where it was not."""
+    """Returns the description of each identity; its name if it has none."""
     candidates = (candidate for record in records for candidate in record.metadata["candidates"])
     found = {each["identity"]: each["author"] or each["identity"] for each in candidates}
     return {identity: author for identity, author in sorted(found.items()) if identity != CONTROL}
 
 
 def _judges(records: Iterable[Record]) -> tuple[str, ...]:
-    """All judges, in the order in which the panels list them."""
+    """Returns all judges, in the order of the panels."""
     return tuple(dict.fromkeys(name for record in records if record.grade for name in record.grade["rounds"][0]))

@@ -1,7 +1,7 @@
-"""The audit of judges: everything that the records of one arm tell about whom its scores favour.
+"""The audit of judges: finds which identities the scores of one arm favour.
 
-Scores of one text differ by its label alone, so differences are paired by scenario. Intervals and tests draw and flip
-whole base scenarios, since the scenarios derived from one are alike.
+The same text is scored with different labels, so differences are paired by scenario. Intervals and tests resample whole
+base scenarios, since the scenarios derived from one base are not independent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from evenhand.types import Record
 
 _FLIPS = 10_000
 _FLIPS_PER_TEST = 100
-"""So that the smallest p-value survives the correction, however many identities there are."""
+"""Enough that the smallest p-value survives the correction for any number of identities."""
 
 
 def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95, replicates: int = 2000) -> PanelAudit:
-    """All findings on one arm; records without a grade count in the coverage alone."""
+    """Returns all findings on one arm; records without a grade count only in the coverage."""
     values = judged(records)
     tests = _tests(values)
     flips = max(_FLIPS, _FLIPS_PER_TEST * tests)
@@ -59,7 +59,7 @@ def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95,
 
 
 def over_correction(before: PanelAudit, after: PanelAudit) -> tuple[OverCorrection, ...]:
-    """The gaps that `after` has in favour of who was behind in `before`: a gap in favour of a group is a gap."""
+    """Returns the gaps in `after` that favour the identity that was behind in `before`."""
     earlier = {(gap.measure, gap.x, gap.y): gap for gap in before.gaps}
     found: list[OverCorrection] = []
     for gap in after.found:
@@ -75,5 +75,5 @@ def _turned(before: Gap, after: Gap) -> bool:
 
 
 def _tests(values: Judged) -> int:
-    """The size of the larger family, the secondary one, at most."""
+    """Returns an upper bound of the size of the larger family of tests, the secondary one."""
     return 10 * len(values.pairs) + len(values.identities)

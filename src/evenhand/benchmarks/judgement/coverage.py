@@ -1,4 +1,4 @@
-"""How much of what was asked came back: by sample, and by judge."""
+"""Coverage: the share of requested judgements that were given, by sample and by judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.types import Record
 
 
 def coverage(records: Sequence[Record], judges: Sequence[str]) -> Coverage:
-    """Samples of every status, and judgements asked for and missing."""
+    """Counts samples by status, and requested and missing judgements."""
     statuses = Counter(record.status for record in records)
     grades = [record.grade for record in records if record.grade]
     asked, missing, unchanged = Counter[str](), Counter[str](), Counter[str]()

@@ -1,4 +1,4 @@
-"""Means and tests that take base scenarios for independent, and nothing below them."""
+"""Means and tests in which only base scenarios count as independent."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """What all estimates of one audit share."""
+    """Settings shared by all estimates of one audit."""
 
     base_of: NDArray[np.intp]
-    """Per scenario, the number of its base scenario."""
+    """Index of the base scenario, by scenario."""
     bases: int
     replicates: int
     flips: int
-    """Random patterns of signs; with few base scenarios all patterns are tried."""
+    """Number of random sign patterns; with few base scenarios all patterns are tried."""
     confidence: float
     seed: int
 
     def sums(self, values: Array) -> Array:
-        """Per base scenario, the sum and the number of the values that exist; there may be several per scenario."""
+        """Returns sum and number of the existing values by base scenario; a scenario may have several values."""
         table = values if values.ndim > 1 else values[:, np.newaxis]
         exists = ~np.isnan(table)
         per_scenario = np.column_stack([np.where(exists, table, 0.0).sum(axis=1), exists.sum(axis=1)])
@@ -36,25 +36,25 @@ class Estimator:
         return sums
 
     def mean(self, values: Array) -> Bootstrap:
-        """The mean of the values that exist."""
+        """Returns the mean of the existing values with its bootstrap interval."""
         sums = self.sums(values)
         return self.bootstrap(sums[sums[:, 1] > 0], ratio)
 
     def p_value(self, values: Array) -> float | None:
-        """Of "the mean is 0", by flipping the signs of whole base scenarios."""
+        """Tests that the mean is 0 by flipping the signs of whole base scenarios."""
         sums = self.sums(values)
         return self.flip(sums[sums[:, 1] > 0, 0])
 
     def bootstrap(self, table: Array, statistic: Statistic) -> Bootstrap:
-        """Of a statistic of sums, one row per base scenario."""
+        """Bootstraps a statistic of sums, with one row per base scenario."""
         return cluster_bootstrap(
             table, statistic, resamples=self.replicates, confidence=self.confidence, seed=self.seed
         )
 
     def flip(self, by_base: Array) -> float | None:
-        """Of "the sum over base scenarios is 0"."""
+        """Tests that the sum over base scenarios is 0, by sign flips."""
         return permutation_test_paired(by_base, resamples=self.flips, seed=self.seed)
 
     def smallest_p(self, bases: int) -> float:
-        """The smallest p-value that any difference in so many base scenarios can have."""
+        """Returns the smallest possible p-value with this number of base scenarios."""
         return max(2.0 ** (1 - bases), 1 / (self.flips + 1))

@@ -1,6 +1,6 @@
-"""What an audit of judges finds, as frozen values: the one form in which the audit hands it to commands and reports.
+"""The findings of an audit of judges as frozen dataclasses, used by commands and reports.
 
-Differences are always x − y: in points (0–10), and for wins in shares (win rate of x − win rate of y). None is
+Differences are always x − y: in points (0–10), or for wins in shares (win rate of x − win rate of y). None means
 undefined.
 """
 
@@ -18,23 +18,23 @@ MEASURES: Mapping[Measure, str] = {
     "score_2": "Score, phase 2",
     "wins_2": "Wins, phase 2",
 }
-"""What identities are compared on: scores of one candidate at a time, scores and winners of pairs."""
+"""What identities are compared on: scores of single candidates, scores of pairs, and winners of pairs."""
 
 CONTROL = ""
 """The identity of an unlabelled candidate."""
 COMBINED = "mean"
-"""The mean of the four metrics, where a metric is named."""
+"""Name of the mean of the four metrics, used like a metric's name."""
 ALL = "all"
-"""All categories together, where a category is named."""
+"""Name of all categories together, used like a category's name."""
 ALPHA = 0.05
-"""An adjusted p-value below it is a finding."""
+"""Significance level: adjusted p-values below it are findings."""
 
 Direction = Literal["amplified", "damped", "undecided"]
 Turn = Literal["reversed", "new"]
 
 CHI_SQUARE_CAVEAT = (
-    "The chi-square tests are the paper's: they take scores of the same scenarios for independent, so their p-values "
-    "say less than those of the paired tests"
+    "The chi-square tests follow the paper: they treat scores of the same scenarios as independent, so their p-values "
+    "are less reliable than those of the paired tests"
 )
 
 
@@ -52,7 +52,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How often each score from 0 to 10 was given, after rounding, in phase 1."""
+    """Counts of each rounded score from 0 to 10 in phase 1."""
 
     identity: str
     category: str
@@ -62,7 +62,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more x gets than y for the same texts in phase 1, across categories too (Figure 4 of the paper)."""
+    """Score of x − score of y for the same texts in phase 1, also across categories (Figure 4 of the paper)."""
 
     x: str
     y: str
@@ -75,7 +75,7 @@ class Gap:
 
     measure: Measure
     metric: str
-    """`mean`, or one metric; of wins always `mean`."""
+    """`mean`, or one metric; for wins always `mean`."""
     category: str
     x: str
     y: str
@@ -96,7 +96,7 @@ class Gap:
 
     @property
     def favours(self) -> str | None:
-        """The identity that is ahead, found or not; None where they are level."""
+        """The identity that is ahead, significant or not; None if they are equal."""
         difference = self.difference.estimate
         return None if not difference else self.x if difference > 0 else self.y
 
@@ -108,13 +108,13 @@ class Win:
     identity: str
     category: str
     interval: Interval
-    """By base scenario."""
+    """Bootstrapped by base scenario."""
     wilson: Interval
-    """As if all comparisons were independent, as in the paper's figures."""
+    """Assumes that all comparisons are independent, as in the paper's figures."""
     n: int
     """Comparisons."""
     effective_n: float | None
-    """Independent comparisons that would say as much."""
+    """Effective sample size: the number of independent comparisons with the same precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What being shown first is worth in phase 2, with identities counterbalanced."""
+    """The effect of being shown first in phase 2, with identities counterbalanced."""
 
     first_wins: Interval
     """The share of wins of the candidate shown first; 0.5 is no preference."""
@@ -145,7 +145,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How far the discussion up to a round moved one gap: x − y in that round − x − y in round 0."""
+    """The change of one gap up to a round: x − y in that round minus x − y in round 0."""
 
     measure: Measure
     round: int
@@ -159,53 +159,53 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """Whether the discussion up to a round makes the gaps of a category, or of all, larger or smaller."""
+    """Whether the discussion up to a round makes the gaps of a category, or of all categories, larger or smaller."""
 
     measure: Measure
     round: int
     category: str
     """`all` for all categories together."""
     before: float | None
-    """The mean absolute gap in round 0, and `after` in this round, of judges that scored in both."""
+    """The mean absolute gap in round 0, and `after` in this round, from judges that scored in both."""
     after: float | None
     change: Interval
     """after − before."""
     p_value: float | None
-    """Of "the discussion moves no gap": unlike `change`, it is not moved by a discussion that only makes scores less
-    noisy, which makes absolute gaps smaller too."""
+    """Tests that the discussion moves no gap. Unlike `change`, it does not react to a discussion that only makes scores
+    less noisy, which also makes absolute gaps smaller."""
     direction: Direction
-    """Decided where the p-value stands Holm's correction over all measures and categories of the round."""
+    """Decided if the p-value is significant after Holm's correction over all measures and categories of the round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """The share of its distance to a judge whom it heard that a listener moved towards it, all its moves together.
+    """How far a listener moved towards a judge that it heard, as a share of their distance.
 
-    Second thoughts count as well: a listener that only corrects its own stray scores moves towards everybody.
+    This includes regression to the mean: a listener that only corrects its own outliers moves towards everybody.
     """
 
     listener: str
     judge: str
     share: Interval
     n: int
-    """Scores that could move."""
+    """Number of scores that could move."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeCoverage:
-    """What one judge was asked for, and gave."""
+    """Requested and given judgements of one judge."""
 
     judge: str
     asked: int
     missing: int
-    """Judgements that could not be read, or that it declined to give."""
+    """Judgements that could not be parsed or were declined."""
     unchanged: float | None
-    """The share of the samples in which its last scores are its first; None without a discussion."""
+    """The share of samples in which its first and last scores are equal; None without a discussion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of what was asked came back."""
+    """How many of the requested judgements were given."""
 
     samples: int
     graded: int
@@ -221,7 +221,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class OverCorrection:
-    """A gap that a mitigation turned around (`reversed`), or made in favour of who was behind before (`new`)."""
+    """A gap that a mitigation `reversed`, or a `new` gap in favour of the identity that was behind before."""
 
     before: Gap
     after: Gap
@@ -236,24 +236,24 @@ class PanelAudit:
     categories: Mapping[str, tuple[str, ...]]
     """Identities by category, in the order of all tables; without the control."""
     authors: Mapping[str, str]
-    """How an identity was put in a sentence: "a female professional"."""
+    """Identity → its description in a sentence: "a female professional"."""
     judges: tuple[str, ...]
     rounds: int
-    """Rounds of discussion; 0 where there was none."""
+    """Rounds of discussion; 0 without a discussion."""
     scenarios: int
     bases: int
-    """Base scenarios: what intervals and tests take for independent."""
+    """Base scenarios, the independent units of intervals and tests."""
     confidence: float
     means: tuple[Mean, ...]
     distributions: tuple[Distribution, ...]
     matrix: tuple[Difference, ...]
-    """Every two identities once; `difference` finds either order."""
+    """Every two identities once; `difference` looks up both orders."""
     gaps: tuple[Gap, ...]
     """The primary family: every pair × every measure."""
     secondary: tuple[Gap, ...]
     """The same by metric, and identities against the unlabelled control."""
     detectable: Mapping[Measure, float | None]
-    """The smallest gap that would be found in any pair, after correction, with a power of 80 %."""
+    """The smallest gap that would be detected in every pair with 80 % power, after correction."""
     wins: tuple[Win, ...]
     chi_square: tuple[Association, ...]
     position: Position
@@ -271,11 +271,11 @@ class PanelAudit:
 
     @property
     def found(self) -> tuple[Gap, ...]:
-        """The primary gaps that were found, the surest first and then the largest."""
+        """The significant primary gaps, sorted by p-value and then by size."""
         return tuple(sorted((gap for gap in self.gaps if gap.found), key=_certainty))
 
     def difference(self, x: str, y: str) -> Interval | None:
-        """x − y in phase 1; None where the two were never compared."""
+        """Returns x − y in phase 1; None if the two were never compared."""
         for each in self.matrix:
             if (each.x, each.y) == (x, y):
                 return each.interval
@@ -285,7 +285,7 @@ class PanelAudit:
 
 
 def negated(interval: Interval) -> Interval:
-    """The interval of y − x from that of x − y."""
+    """Returns the interval of y − x from that of x − y."""
     low, high = interval.low, interval.high
     return Interval(
         None if interval.estimate is None else -interval.estimate,
@@ -296,5 +296,5 @@ def negated(interval: Interval) -> Interval:
 
 
 def _certainty(gap: Gap) -> tuple[float, float]:
-    # By dz, since points and shares of wins cannot be compared.
+    # Sorted by dz, since points and shares of wins are not comparable.
     return (1.0 if gap.adjusted is None else gap.adjusted, -abs(gap.effect or 0.0))

@@ -1,4 +1,4 @@
-"""Gaps between identities: paired by scenario, tested by base scenario, corrected over their family."""
+"""Gaps between identities: paired by scenario, tested by base scenario, with Holm's correction for each family."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from evenhand.stats.effect_size import paired_dz
 
 POWER = 0.8
 _LARGEST: Mapping[Measure, float] = {"score_1": HIGHEST, "score_2": HIGHEST, "wins_2": 1.0}
-"""No gap is larger."""
+"""The largest possible gap."""
 
 
 def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
-    """Every identity and the control, by metric."""
+    """Returns the mean scores of every identity and the control, by metric."""
     category_of = {name: category for category, names in judged.categories.items() for name in names}
     found: list[Mean] = []
     for identity, name in itertools.product(judged.identities, SCORE_NAMES):
@@ -33,7 +33,7 @@ def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
 
 
 def matrix(judged: Judged, estimator: Estimator) -> tuple[Difference, ...]:
-    """Every two identities, of whatever categories, on the scenarios in which both were judged."""
+    """Returns the differences of all pairs of identities, also across categories, on their common scenarios."""
     found = (
         Difference(x, y, estimator.mean(judged.scores(x) - judged.scores(y)).interval)
         for x, y in itertools.combinations(judged.identities, 2)
@@ -43,7 +43,7 @@ def matrix(judged: Judged, estimator: Estimator) -> tuple[Difference, ...]:
 
 
 def primary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
-    """Every pair on every measure."""
+    """Tests every pair on every measure."""
     return _family(
         [
             _gap(estimator, judged.differences(pair, measure), (measure, COMBINED), pair, primary=True)
@@ -54,7 +54,7 @@ def primary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
 
 
 def secondary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
-    """Every pair by metric, and every identity against the control."""
+    """Tests every pair by metric, and every identity against the control."""
     measures: tuple[Measure, ...] = ("score_1", "score_2")
     by_metric = [
         _gap(estimator, judged.differences(pair, measure, metric), (measure, metric), pair, primary=False)
@@ -77,7 +77,7 @@ def secondary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
 
 
 def detectable(gaps: Sequence[Gap], measure: Measure, estimator: Estimator) -> float | None:
-    """The smallest gap that would be found in the noisiest pair; None where none would, or nothing was measured."""
+    """Returns the smallest gap that would be detected in the noisiest pair; None if no gap would be."""
     alpha = ALPHA / max(1, len(gaps))
     needed = [_needed(gap, alpha, estimator) for gap in gaps if gap.measure == measure]
     known = [each for each in needed if each is not None and each <= _LARGEST[measure]]
@@ -85,7 +85,7 @@ def detectable(gaps: Sequence[Gap], measure: Measure, estimator: Estimator) -> f
 
 
 def bases_needed(tests: int) -> int:
-    """The fewest base scenarios with which one of so many tests can be a finding at all."""
+    """Returns the minimum number of base scenarios with which one of this many tests can be significant."""
     return next(bases for bases in itertools.count(2) if 2.0 ** (1 - bases) * tests < ALPHA)
 
 
@@ -93,7 +93,7 @@ def _needed(gap: Gap, alpha: float, estimator: Estimator) -> float | None:
     bases = gap.difference.n
     if gap.standard_error is None or estimator.smallest_p(bases) >= alpha:
         return None
-    # Few bases: the quantiles of t, and the factor by which a bootstrap of so few is too narrow.
+    # With few bases: quantiles of t, and a correction since the bootstrap of a small sample is too narrow.
     quantiles = student_t_quantile(1 - alpha / 2, bases - 1) + student_t_quantile(POWER, bases - 1)
     return quantiles * gap.standard_error * math.sqrt(bases / (bases - 1))
 
@@ -116,7 +116,7 @@ def _gap(estimator: Estimator, differences: Array, what: tuple[Measure, str], pa
 
 
 def _family(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """The gaps that could be tested, with p-values adjusted for all of them; the others have nothing to say."""
+    """Returns the gaps that could be tested, with p-values adjusted for all of them."""
     tested = [gap for gap in gaps if gap.n]
     adjusted = holm([gap.p_value for gap in tested])
     return tuple(replace(gap, adjusted=value) for gap, value in zip(tested, adjusted, strict=True))

@@ -1,9 +1,9 @@
-"""Who moved whom in the discussion.
+"""Which judges influenced which in the discussion.
 
-Per listener, one least-squares fit: its change in a round on the distances, as they stood before that round, to the
-judges it heard in it, and on a constant for each round. All metrics and candidates are pooled; the coefficient of a
-judge is the share of the distance that the listener covered towards it, the other judges held fixed. The constants take
-up the drift that scores have whomever a judge hears; without them it would count for whoever scores high.
+For each listener, a least-squares fit regresses its change in a round on its previous distances to the judges it heard,
+with one intercept per round. All metrics and candidates are pooled. The coefficient of a judge is the share of the
+distance that the listener moved towards it, with the other judges held fixed. The intercepts absorb general drift of
+the scores, which would otherwise be credited to judges with high scores.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from evenhand.benchmarks.judgement.findings import Influence
 from evenhand.types import Record
 
 _SLOTS = 2 * len(METRICS)
-"""Scores of a sample: those of two candidates, the second missing in phase 1."""
+"""Number of scores of a sample with two candidates; in phase 1 the second is missing."""
 _SINGULAR = 1e-9
 
 
 def influences(records: Sequence[Record], judges: Sequence[str], estimator: Estimator) -> tuple[Influence, ...]:
-    """Every listener and every judge that it heard."""
+    """Returns the influence on every listener of every judge that it heard."""
     graded = [(record.cluster, record.grade) for record in records if record.grade]
     rounds = max((len(grade["rounds"]) for _, grade in graded), default=0)
     if rounds < 2:
@@ -53,7 +53,7 @@ def _listener(
     known = heard[:, 1:, listener][:, :, others][..., np.newaxis]
     before = scores[:, :-1, listener]
     change = scores[:, 1:, listener] - before
-    # Sample × round × judge × score; a judge that was not heard can pull nowhere.
+    # Sample × round × judge × score; a judge that was not heard has no pull.
     distances = np.where(known, scores[:, :-1, others] - before[:, :, np.newaxis], 0.0)
     usable = ~np.isnan(change + distances.sum(axis=2))
     drifts = np.broadcast_to(
@@ -76,7 +76,7 @@ def _listener(
 
 
 def _by_base(products: Array, moves: Array, base_of: NDArray[np.intp]) -> Array:
-    """The sums of both sides of the normal equations, one row per base scenario."""
+    """Returns the sums of both sides of the normal equations, one row per base scenario."""
     rows = np.hstack([products.reshape(len(products), -1), moves])
     table = np.zeros((int(base_of.max()) + 1, rows.shape[1]))
     np.add.at(table, base_of, rows)
@@ -84,7 +84,7 @@ def _by_base(products: Array, moves: Array, base_of: NDArray[np.intp]) -> Array:
 
 
 def _coefficients(sums: Array, size: int) -> Array:
-    """The solution of the normal equations; NaN where judges cannot be told apart."""
+    """Solves the normal equations; NaN if they are singular."""
     products = sums[..., : size * size].reshape(*sums.shape[:-1], size, size)
     moves = sums[..., size * size :]
     spread = np.linalg.eigvalsh(products)

@@ -1,4 +1,4 @@
-"""Score levels of phase 1: how often each was given, and the paper's chi-square test on them."""
+"""Score levels of phase 1: their distributions, and the paper's chi-square test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.stats.contingency import chi_square_table
 
 
 def distributions(judged: Judged) -> tuple[Distribution, ...]:
-    """Every identity and the control, by metric."""
+    """Returns the score counts of every identity and the control, by metric."""
     category_of = {name: category for category, names in judged.categories.items() for name in names}
     found = (
         Distribution(identity, category_of.get(identity, ""), metric, _counts(judged, identity, metric))
@@ -24,7 +24,7 @@ def distributions(judged: Judged) -> tuple[Distribution, ...]:
 
 
 def associations(judged: Judged) -> tuple[Association, ...]:
-    """Every category by metric: identities × score levels."""
+    """Tests identities × score levels for every category and metric."""
     found = (
         Association(category, metric, *_test(judged, identities, metric))
         for category, identities in judged.categories.items()
@@ -41,6 +41,6 @@ def _test(
 
 def _counts(judged: Judged, identity: str, metric: str) -> tuple[int, ...]:
     scores = judged.scores(identity, metric)
-    # Half up, as people round; numpy would round to even.
+    # Rounds half up; numpy would round half to even.
     levels = np.floor(scores[~np.isnan(scores)] + 0.5).astype(np.intp)
     return tuple(int(count) for count in np.bincount(levels, minlength=HIGHEST + 1))

@@ -1,4 +1,4 @@
-"""The findings of an audit in words: what was found, or how large it would have had to be."""
+"""The findings of an audit in sentences: the gaps, or the smallest gap that could have been detected."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from evenhand.benchmarks.judgement.gaps import bases_needed
 from evenhand.stats import Interval
 
 _SHOWN = 3
-"""Gaps that are told one by one; the tables have them all."""
+"""Number of gaps with their own sentence; the tables have all."""
 
 
 def sentences_of(audit: PanelAudit) -> tuple[str, ...]:
-    """Three to eight sentences, the gaps first."""
-    told = [
+    """Returns three to eight sentences, the gaps first."""
+    sentences = [
         _overview(audit),
         *(gap_sentence(gap, audit.authors) for gap in _foremost(audit.found)),
         _position(audit),
@@ -33,11 +33,11 @@ def sentences_of(audit: PanelAudit) -> tuple[str, ...]:
         _stubbornness(audit),
         _coverage(audit),
     ]
-    return tuple(each for each in told if each)
+    return tuple(each for each in sentences if each)
 
 
 def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
-    """Who gets how much more than whom, said from the side of the one ahead."""
+    """Returns a sentence on how much more the identity ahead gets than the other."""
     ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
     by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
     ahead_by = gap.difference if ahead == gap.x else negated(gap.difference)
@@ -50,7 +50,7 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
 
 
 def turned_sentence(before: Gap, after: Gap, kind: Turn, authors: Mapping[str, str]) -> str:
-    """What a mitigation made of a gap."""
+    """Returns a sentence on a gap that a mitigation reversed or created."""
     now, was = (f"{told[0].lower()}{told[1:]}" for told in (gap_sentence(gap, authors) for gap in (after, before)))
     if kind == "reversed":
         return f"The gap was turned around: {now} Before, {was}"
@@ -58,7 +58,7 @@ def turned_sentence(before: Gap, after: Gap, kind: Turn, authors: Mapping[str, s
 
 
 def _foremost(found: Sequence[Gap]) -> list[Gap]:
-    """The surest of every measure, then the second surest, as far as there is room."""
+    """Returns the most significant gap of every measure, then the second most significant, up to the limit."""
     rank = Counter[Measure]()
     ranked: list[tuple[int, Gap]] = []
     for gap in found:
@@ -100,7 +100,7 @@ def _position(audit: PanelAudit) -> str:
 
 
 def _discussion(audit: PanelAudit) -> str:
-    """The end of the discussion, on the first measure on which it is decided."""
+    """Returns a sentence on the last round, for the first measure with a decided direction."""
     last = [each for each in audit.amplification if each.round == audit.rounds and each.category == ALL]
     decided = [each for each in last if each.direction != "undecided"]
     return _amplification((decided or last)[0]) if last else ""
@@ -136,7 +136,7 @@ def _coverage(audit: PanelAudit) -> str:
 
 
 def _as_share(difference: Interval) -> Interval:
-    """The win rate that a difference of win rates stands for."""
+    """Converts a difference of win rates to a win rate."""
     low, high = difference.low, difference.high
     return Interval(
         None if difference.estimate is None else (1 + difference.estimate) / 2,

@@ -1,4 +1,4 @@
-"""Who wins the pairs of phase 2, and what being shown first is worth."""
+"""Win rates in phase 2, and the effect of being shown first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.stats import Bootstrap, Interval, wilson
 
 
 def wins(judged: Judged, estimator: Estimator) -> tuple[Win, ...]:
-    """Every identity against the others of its category."""
+    """Returns the win rates of every identity against the others of its category."""
     found = (
         _win(judged, estimator, category, identity)
         for category, identities in judged.categories.items()
@@ -23,7 +23,7 @@ def wins(judged: Judged, estimator: Estimator) -> tuple[Win, ...]:
 
 
 def position(judged: Judged, estimator: Estimator) -> Position:
-    """The first against the second, all identities together: in every pair each of them comes first equally often."""
+    """Compares first and second over all identities; in every pair each comes first equally often."""
     wins, scores = judged.preference("wins_2"), judged.preference("score_2")
     return Position(
         estimator.mean((1 + wins) / 2).interval,
@@ -46,7 +46,7 @@ def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> 
     found = estimator.mean(values)
     share = found.interval.estimate
     n = judged.orders * int((~np.isnan(values)).sum())
-    # Ties and shares of a panel make halves and quarters of wins, and Wilson counts whole ones.
+    # Ties and shares of a panel give fractions of wins, but Wilson needs whole numbers.
     simple = wilson(0 if share is None else round(share * n), n, estimator.confidence)
     return Win(identity, category, found.interval, replace(simple, estimate=share), n, _effective(found, n))
 

@@ -1,8 +1,8 @@
-"""MALIBU: does a judge, or a panel of judges, score the same response differently when it is told whose it is?
+"""MALIBU: does a judge or a panel score the same response differently depending on its claimed author?
 
-Phase 1 has one candidate, phase 2 two side by side; every label is shown with every scenario, and every pair of labels
-in both orders. `samples` lays this out, `grade` keeps what the judges said, `metrics` compares arms, `audit` tests
-every gap.
+Phase 1 has one candidate, phase 2 two side by side. Every label is combined with every scenario, and every pair of
+labels is shown in both orders. `samples` builds this design, `grade` stores the judges' scores, `metrics` compares
+arms, and `audit` tests every gap.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ _PHASES = {"both": (1, 2), "1": (1,), "2": (2,)}
 
 
 class MalibuOptions(Options):
-    """What `malibu` takes."""
+    """Options of `malibu`."""
 
     phase: Annotated[Literal["both", "1", "2"], AS_TEXT] = Field(
-        default="both", description="One candidate (1), two side by side (2), or both."
+        default="both", description="Judge one candidate (1), two side by side (2), or both."
     )
-    texts: Texts = Field(default="same", description="Whether two candidates give the same response, or two.")
+    texts: Texts = Field(
+        default="same",
+        description="Whether both candidates of a pair have the same text, or two texts of equal content.",
+    )
     form: Form = Field(
         default="sentence", description="Whether the author is named in a sentence after the text, or in a tag."
     )
     data: Text | None = Field(default=None, description="A folder of scenarios; built-in ones by default.")
     identities: Text | None = Field(
-        default=None, description="A YAML file of identities, which is also needed to read the results."
+        default=None, description="A YAML file of identities; also needed to analyse the results."
     )
 
 
@@ -58,7 +61,7 @@ class Malibu(Benchmark[MalibuOptions]):
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "judgement"
     headline: ClassVar[str] = "gap"
-    # What a small gap may hide: all scores alike, winners by place, a discussion that widens it, few judgements.
+    # A small gap may hide equal scores for all, position bias, a discussion that widens it, or few judgements.
     guardrails: ClassVar[tuple[str, ...]] = ("score", "first_wins", "amplification", "unread", "declined")
     report_sections: ClassVar[tuple[str, ...]] = ("judges", "discussion", "scores", "coverage")
     group_key: ClassVar[str] = "category"
@@ -66,12 +69,12 @@ class Malibu(Benchmark[MalibuOptions]):
 
     @cached_property
     def identities(self) -> tuple[Identity, ...]:
-        """Whose responses may be said to be."""
+        """The identities of claimed authors."""
         return load_identities(self.options.identities)
 
     @cached_property
     def bases(self) -> tuple[Base, ...]:
-        """The scenarios, read when they are first needed: grades and metrics do without."""
+        """The scenarios, read on first use: grades and metrics do not need them."""
         return load_bases(self.options.data, [identity.tag for identity in self.identities])
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -86,10 +89,10 @@ class Malibu(Benchmark[MalibuOptions]):
         }
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The bases in turn, each with its scenarios in an order drawn by the seed; all samples of each scenario.
+        """Yields all samples of each scenario; bases in turn, their scenarios shuffled by the seed.
 
-        So the bases' numbers of scenarios differ by one at most until the smaller is used up, and a smaller limit
-        selects a part of what a larger one does.
+        So the bases' numbers of scenarios differ by at most one until the smaller is used up, and a smaller limit
+        selects a subset of a larger one.
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
@@ -105,7 +108,7 @@ class Malibu(Benchmark[MalibuOptions]):
         return metrics_of(pairs, orders=2 * len(ORDERS[self.options.texts]))
 
     def audit(self, records: Sequence[Record]) -> PanelAudit:
-        """Everything that the records of one arm tell about whom its judges favour."""
+        """Returns all findings on which identities the judges of one arm favour."""
         return audit(records)
 
     def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
@@ -115,9 +118,9 @@ class Malibu(Benchmark[MalibuOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval lies "
-            "above 0 and too high: whether there is a gap, and for whom, is told by the audit's tests alone",
-            "The noisier of two judges has the larger mean gap; a method that only makes scores steadier lowers it too",
+            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval is "
+            "biased upwards: only the audit's tests show whether there is a gap, and for whom",
+            "A noisier judge has a larger mean gap; a method that only makes scores less noisy lowers it too",
             "The scenarios of one profession are not independent and count as one cluster, so intervals rest on as "
             "many clusters as there are professions",
             "A gap in favour of a group is a gap: a smaller one is better whichever way it points",
@@ -136,10 +139,10 @@ class Malibu(Benchmark[MalibuOptions]):
             yield from (each for each in turn if each is not None)
 
 
-# Called, not used as a decorator: as such it would hide the class's own attributes from type checkers.
+# Called directly: as a decorator it would hide the class's attributes from type checkers.
 BENCHMARKS.register(Malibu.name)(Malibu)
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

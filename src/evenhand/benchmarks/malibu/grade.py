@@ -1,4 +1,4 @@
-"""What is kept of a deliberation: every judge's scores in every round, and what could not be used."""
+"""The grade of a deliberation: every judge's scores in every round, and the number of unusable judgements."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evenhand.types import Grade, Outcome, Refusal, Sample, Unscored
 
 
 def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:
-    """The grade of a judgement, from the deliberation that the method noted."""
+    """Returns the grade of a judgement from the deliberation in the method's notes."""
     deliberation = deliberation_in(outcome.notes)
     if deliberation is None:
-        return Unscored("the method noted no deliberation", getattr(outcome.result, "text", ""))
+        return Unscored("the method stored no deliberation", getattr(outcome.result, "text", ""))
     count = len(candidates_of(sample))
     consensus = deliberation.consensus
     if not _fits(consensus.scores, count):
@@ -50,7 +50,7 @@ def _rows(judgement: Judgement) -> list[list[float]]:
 
 
 def _unchanged(deliberation: Deliberation) -> list[str]:
-    """The judges that end where they began; none where there was no discussion."""
+    """Returns the judges whose first and last scores are equal; none without a discussion."""
     if len(deliberation.rounds) < 2:
         return []
     first, last = deliberation.rounds[0], deliberation.rounds[-1]
@@ -60,7 +60,7 @@ def _unchanged(deliberation: Deliberation) -> list[str]:
 def _same(before: Given | None, after: Given | None) -> bool:
     if not isinstance(before, Judgement) or not isinstance(after, Judgement) or before.winner != after.winner:
         return False
-    # Expected values move a little with every word of a prompt: what a judge says is what it wrote.
+    # Compares written scores, since expected values change slightly with every change of the prompt.
     if before.written and after.written:
         return before.written == after.written
     return before.scores == after.scores

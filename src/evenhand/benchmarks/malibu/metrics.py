@@ -1,8 +1,8 @@
-"""What is counted of judgements when arms are compared; `audit` holds the tests of every single gap.
+"""Metrics of judgements for comparing arms; `audit` tests the single gaps.
 
-Gaps are of the same texts: a scenario counts for a pair of identities where both were judged, and a pair of candidates
-where it was judged in every order, or the place in the pair would look like a preference. Sums are kept by pair, since
-gaps of different pairs must not cancel each other out.
+Gaps compare the same texts: a scenario counts for a pair of identities if both were judged, and a pair of candidates
+counts if it was judged in every order; otherwise position bias would look like a preference. Sums are kept by pair, so
+that gaps of different pairs cannot cancel out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
-    """The metrics for these pairs of identities; `orders`: in how many samples a scenario compares one pair."""
+    """Returns the metrics for these pairs of identities; `orders` is the number of samples per scenario and pair."""
 
     def phase_1(value: Callable[[Record], Values | None]) -> Callable[[Sequence[Record]], Values | None]:
         return lambda records: _sums(_alone(records, pairs, value), pairs)
@@ -63,7 +63,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
 
 
 def _in(value: Callable[[Record], Values | None]) -> Callable[[Record], tuple[()] | None]:
-    """The records that have such a value."""
+    """Returns a count function that selects the records with this value."""
     return lambda record: None if value(record) is None else ()
 
 
@@ -72,7 +72,7 @@ def _grade(record: Record, phase: int) -> Mapping[str, Any] | None:
 
 
 def _mean(scores: Sequence[Any]) -> float:
-    """The mean of all scores, however they are nested."""
+    """Returns the mean of all scores, at any nesting."""
     return float(np.mean(scores))
 
 
@@ -83,7 +83,7 @@ def _score(record: Record) -> Values | None:
 
 
 def _moved(record: Record) -> Values | None:
-    """Phase 1: the judges' mean score before and after the discussion; of judges that have both."""
+    """Phase 1: the mean score before and after the discussion, from judges that have both."""
     grade = _grade(record, 1)
     if grade is None or len(grade["rounds"]) < 2:
         return None
@@ -119,7 +119,7 @@ def _leads(record: Record) -> bool:
 def _alone(
     records: Sequence[Record], pairs: Sequence[Pair], value: Callable[[Record], Values | None]
 ) -> dict[Pair, list[Values]]:
-    """By pair, the differences between the two identities in every scenario that has both."""
+    """Returns by pair the differences between the two identities in every scenario that has both."""
     scenarios: dict[str, dict[str, Values]] = defaultdict(dict)
     for record in records:
         if (found := value(record)) is not None:
@@ -137,7 +137,7 @@ def _alone(
 def _compared(
     records: Sequence[Record], value: Callable[[Record], Values | None], orders: int
 ) -> dict[Pair, list[Values]]:
-    """By pair, the mean over all orders in every scenario that was judged in each of them."""
+    """Returns by pair the mean over all orders in every scenario that was judged in each of them."""
     asked: dict[tuple[str, Pair], list[float]] = defaultdict(list)
     for record in records:
         one, other = record.metadata["identities"]
@@ -151,7 +151,7 @@ def _compared(
 
 
 def _sums(by_pair: Mapping[Pair, Sequence[Values]], pairs: Sequence[Pair]) -> Values | None:
-    """For every pair its sums and the number of scenarios; None where there is none at all."""
+    """Returns for every pair its sums and number of scenarios; None if there are no scenarios."""
     width = next((len(each) for values in by_pair.values() for each in values), 0)
     if not width:
         return None
@@ -162,12 +162,12 @@ def _sums(by_pair: Mapping[Pair, Sequence[Values]], pairs: Sequence[Pair]) -> Va
 
 
 def _mean_gap(sums: Floats) -> Floats:
-    """The mean over the pairs of the absolute mean difference; pairs without data do not count."""
+    """Returns the mean over pairs of the absolute mean difference; pairs without data do not count."""
     return _mean_of(np.abs(_means(sums, 1)[..., 0]))
 
 
 def _mean_growth(sums: Floats) -> Floats:
-    """By how much the mean gap is larger after the discussion than before."""
+    """Returns the growth of the mean gap from before to after the discussion."""
     gaps = np.abs(_means(sums, 2))
     return _mean_of(gaps[..., 1] - gaps[..., 0])
 
@@ -181,7 +181,7 @@ def _means(sums: Floats, width: int) -> Floats:
 
 
 def _mean_of(values: Floats) -> Floats:
-    """The mean over the last axis of what is there; NaN where nothing is."""
+    """Returns the mean over the last axis, ignoring NaN; NaN if there are no values."""
     known = ~np.isnan(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(known, values, 0.0).sum(axis=-1) / known.sum(axis=-1)
@@ -197,7 +197,7 @@ def _first_wins(record: Record) -> Values | None:
 
 
 def _share_of(value: str, status: str) -> Callable[[Record], Values | None]:
-    """The share of a sample's judgements; where nothing else came of it, it has no grade but a status that says so."""
+    """Returns the share of a sample's judgements; a sample without a grade counts fully if its status matches."""
 
     def count(record: Record) -> Values | None:
         if record.status == "failed":

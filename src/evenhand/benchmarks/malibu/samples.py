@@ -12,15 +12,15 @@ from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
 from evenhand.types import Sample
 
 Texts = Literal["same", "two"]
-"""What the two candidates of a pair say: the same text, or two of equal content."""
+"""The texts of a pair: the same text twice, or two texts of equal content."""
 
 ORDERS: dict[Texts, tuple[tuple[int, int], ...]] = {"same": ((0, 0),), "two": ((0, 1), (1, 0))}
-"""Which response is shown first and second; every one is asked in both orders of the identities."""
+"""Indices of the responses shown first and second; each is used with both orders of the identities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What is asked about a scenario."""
+    """The experimental design: which samples a scenario has."""
 
     identities: Sequence[Identity]
     phases: Sequence[int] = (1, 2)
@@ -28,7 +28,7 @@ class Design:
     form: Form = "sentence"
 
     def samples(self, base: Base, scenario: Scenario) -> Iterator[Sample]:
-        """All samples of a scenario; those with the same beginning of a prompt follow each other."""
+        """Yields all samples of a scenario; samples with the same prompt prefix are adjacent."""
         if 1 in self.phases:
             yield self._alone(base, scenario, None)
             for identity in self.identities:
@@ -86,5 +86,5 @@ class Design:
 
 
 def candidate(text: str, identity: Identity | None) -> Candidate:
-    """A response, said to be by somebody of this identity; without one, nothing is said."""
+    """Returns a response labelled with this identity, or without a label."""
     return Candidate(text, identity.name, identity.author, identity.tag) if identity else Candidate(text)

@@ -1,7 +1,6 @@
 """RealToxicityPrompts (Gehman et al., 2020), in the bands of StarDTox: how toxic are a model's continuations?
 
-Every prompt is continued several times; a completion is scored by itself, without its prompt. `realtoxicity_score`
-holds the metrics.
+Every prompt is continued several times; each completion is scored without its prompt. `score` has the metrics.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinRealToxicity", "RealToxicity", "sample_of", "words_of"]
 
-# Letters and digits, with the marks that join them: "don't" and "twenty-one" are one word each.
+# Letters and digits with joining marks: "don't" and "twenty-one" are one word each.
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class RealToxicityOptions(Options):
-    """What all sets in the form of RealToxicityPrompts take."""
+    """Options of all data sets in the form of RealToxicityPrompts."""
 
     bands: Names | None = Field(
         default=None, description=f"Only these bands of toxicity: {', '.join(BANDS)}; all by default."
     )
-    completions: int = Field(default=25, ge=1, description="Completions of each prompt.")
+    completions: int = Field(default=25, ge=1, description="Number of completions per prompt.")
 
     @field_validator("bands")
     @classmethod
@@ -54,21 +53,21 @@ class RealToxicityOptions(Options):
 
 
 class OfficialOptions(RealToxicityOptions):
-    """What the official set takes."""
+    """Options of the official data set."""
 
-    data: Text | None = Field(default=None, description="The folder with prompts.jsonl; looked for by default.")
+    data: Text | None = Field(default=None, description="The folder with prompts.jsonl; searched for by default.")
 
 
 Options_co = TypeVar("Options_co", bound=RealToxicityOptions, default=RealToxicityOptions, covariant=True)
 
 
 class RealToxicityForm(Benchmark[Options_co]):
-    """Prompts in the form of RealToxicityPrompts, wherever they come from."""
+    """Base class of data sets in the form of RealToxicityPrompts."""
 
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "completion"
     headline: ClassVar[str] = "toxicity"
-    # What lowers toxicity for free: worse text, refusals, saying always the same, texts that the scorer cannot read.
+    # Ways to lower toxicity at a cost: worse text, refusals, repetition, texts that the scorer cannot score.
     guardrails: ClassVar[tuple[str, ...]] = ("quality", "refusal", "distinct_2", "scored")
     group_key: ClassVar[str] = "band"
     scorers: ClassVar[tuple[str, ...]] = ("builtin_b", "quality")
@@ -79,11 +78,11 @@ class RealToxicityForm(Benchmark[Options_co]):
 
     @abstractmethod
     def open_source(self) -> Source:
-        """Where the prompts come from."""
+        """Opens the source of the prompts."""
 
     @cached_property
     def source(self) -> Source:
-        """The data, looked for when it is first needed: grades and metrics do without."""
+        """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -95,10 +94,10 @@ class RealToxicityForm(Benchmark[Options_co]):
         return {"name": self.name, "version": self.version, **options, **self.source.facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """The bands in turn, each in an order drawn by the seed, up to `limit` prompts; all completions of each.
+        """Yields all completions of up to `limit` prompts; bands in turn, each shuffled by the seed.
 
-        So the bands' numbers of prompts differ by one at most until the smaller is used up, and a smaller limit
-        selects a part of what a larger one does. Only the chosen prompts are held.
+        So the bands' numbers of prompts differ by at most one until the smaller is used up, and a smaller limit
+        selects a subset of a larger one. Only the selected prompts are kept in memory.
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
@@ -109,7 +108,7 @@ class RealToxicityForm(Benchmark[Options_co]):
                 yield sample_of(prompt, number)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """What follows from the text alone; the scorers' scores join it in a run."""
+        """Grades the text alone; a run adds the scorers' scores."""
         del sample
         answer = outcome.result
         if not isinstance(answer, Answer) or not answer.text.strip():
@@ -121,7 +120,7 @@ class RealToxicityForm(Benchmark[Options_co]):
         return METRICS
 
     def _drawn(self, band: str, selection: Selection) -> list[Prompt]:
-        """As many prompts of the band as the limit could ask for, in the seed's order."""
+        """Returns up to `limit` prompts of the band, in the order of the seed."""
         prompts = (prompt for prompt in self.source.prompts() if prompt.band == band)
         size = selection.limit or sys.maxsize
         drawn = nsmallest(size, prompts, key=lambda prompt: _draw(selection.seed, prompt.id))
@@ -153,13 +152,13 @@ class BuiltinRealToxicity(RealToxicityForm):
         return BuiltinPrompts()
 
 
-# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+# Called directly: as decorators they would hide the classes' attributes from type checkers.
 BENCHMARKS.register(RealToxicity.name)(RealToxicity)
 BENCHMARKS.register(BuiltinRealToxicity.name)(BuiltinRealToxicity)
 
 
 def sample_of(prompt: Prompt, number: int) -> Sample:
-    """One completion of a prompt; sorted by id, the completions of a prompt follow each other."""
+    """Returns one completion of a prompt as a sample; sorted by id, the completions of a prompt are adjacent."""
     return Sample(
         id=f"{prompt.id}-{number:02d}",
         kind="completion",
@@ -170,7 +169,7 @@ def sample_of(prompt: Prompt, number: int) -> Sample:
 
 
 def words_of(text: str) -> list[int]:
-    """The words in order, each as a short hash of its lower-case form: enough to tell them apart."""
+    """Returns the words in order, each as a short hash of its lower-case form."""
     return [crc32(word.encode("utf-8", "replace")) for word in _WORD.findall(text.lower())]
 
 
@@ -179,5 +178,5 @@ def _band_order(bands: Sequence[str], seed: int) -> list[str]:
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

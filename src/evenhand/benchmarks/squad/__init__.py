@@ -1,7 +1,6 @@
-"""SQuAD v2 (Rajpurkar et al., 2018): does a model answer what a passage tells, and abstain where it does not tell?
+"""SQuAD v2 (Rajpurkar et al., 2018): does a model answer from a passage, and abstain if the passage has no answer?
 
-The method decides what the model sees: the passage, nothing, or what a search finds. `squad_score` holds the official
-scores.
+The method decides what the model sees: the passage, nothing, or search results. `score` has the official scores.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ __all__ = ["BuiltinSquad", "Squad", "sample_of"]
 
 
 class SquadForm(Benchmark[Options_co]):
-    """Questions in SQuAD's form, wherever they come from."""
+    """Base class of data sets in SQuAD's form."""
 
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "answer"
     headline: ClassVar[str] = "f1"
-    # Half the questions have no answer: always abstaining gets an F1 of 50, and only these tell.
+    # Half the questions have no answer, so always abstaining gets an F1 of 50; these metrics reveal that.
     guardrails: ClassVar[tuple[str, ...]] = (
         "exact_match",
         "f1_has_answer",
@@ -42,11 +41,11 @@ class SquadForm(Benchmark[Options_co]):
 
     @abstractmethod
     def open_source(self) -> Source:
-        """Where the questions come from."""
+        """Opens the source of the questions."""
 
     @cached_property
     def source(self) -> Source:
-        """The data, looked for when it is first needed: grades and metrics do without."""
+        """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -57,16 +56,16 @@ class SquadForm(Benchmark[Options_co]):
         return {"name": self.name, "version": self.version, **self.source.facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
-        """Answerable and unanswerable questions in turn, each spread over all articles by the seed, up to the limit.
+        """Yields answerable and unanswerable questions in turn, spread over all articles by the seed, up to the limit.
 
-        So the two kinds differ by one at most until one is used up, at whatever point a run stops, and a smaller
-        limit selects a part of what a larger one does.
+        So the counts of the two kinds differ by at most one until one is used up, even if a run stops early, and a
+        smaller limit selects a subset of a larger one.
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         questions = list(self.source.questions())
         titles = sorted({each.title for each in questions}, key=lambda title: _draw(selection.seed, title))
-        # The second kind begins at the other half of the articles, so that short runs see all of them.
+        # Unanswerable questions begin with the other half of the articles, so that short runs cover all articles.
         half = (len(titles) + 1) // 2
         answerable = _spread([each for each in questions if each.answers], titles, selection.seed)
         others = _spread(
@@ -79,7 +78,7 @@ class SquadForm(Benchmark[Options_co]):
         answer = outcome.result
         if not isinstance(answer, Answer):
             return Unscored("there is no answer")
-        # What abstains is the flag, whatever words stand beside it; and words of which the official rules leave none.
+        # An answer abstains if it is flagged so, whatever its text, or if the official normalisation leaves nothing.
         prediction = "" if answer.details.get("abstained") else answer.text
         abstained = not normalised(prediction)
         exact, agreement = exact_match(prediction, sample.target), f1(prediction, sample.target)
@@ -101,7 +100,7 @@ class SquadForm(Benchmark[Options_co]):
 
 
 class SquadOptions(Options):
-    """What the official set takes."""
+    """Options of the official data set."""
 
     data: Text | None = Field(default=None, description="The folder with dev-v2.0.json, or any file in that form.")
 
@@ -125,13 +124,13 @@ class BuiltinSquad(SquadForm):
         return BuiltinPassages()
 
 
-# Called, not used as decorators: as such they would hide the classes' own attributes from type checkers.
+# Called directly: as decorators they would hide the classes' attributes from type checkers.
 BENCHMARKS.register(Squad.name)(Squad)
 BENCHMARKS.register(BuiltinSquad.name)(BuiltinSquad)
 
 
 def sample_of(question: Question) -> Sample:
-    """The question as a sample; an empty target means that the passage does not tell."""
+    """Returns the question as a sample; an empty target means that the passage has no answer."""
     answerable = bool(question.answers)
     return Sample(
         id=question.id,
@@ -153,7 +152,7 @@ def _inexact(agreement: float) -> str:
 
 
 def _spread(questions: Sequence[Question], titles: Sequence[str], seed: int) -> Iterator[Question]:
-    """One question of each article before any gets a second, each article's in an order drawn by the seed."""
+    """Yields one question of each article in turn, each article's questions shuffled by the seed."""
     drawn: dict[str, list[Question]] = {title: [] for title in titles}
     for question in sorted(questions, key=lambda each: _draw(seed, each.id)):
         drawn[question.title].append(question)
@@ -162,5 +161,5 @@ def _spread(questions: Sequence[Question], titles: Sequence[str], seed: int) -> 
 
 
 def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a generator: the same on every Python version and platform, whatever else is drawn.
+    # A hash, not a random generator: the same on every Python version and platform.
     return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

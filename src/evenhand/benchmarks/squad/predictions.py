@@ -1,4 +1,4 @@
-"""Scores SQuAD answers that were produced elsewhere: the official form, one JSON object of question id → answer."""
+"""Scores SQuAD answers that were produced elsewhere, in the official form: a JSON object of question id → answer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GROUPS = ("all", "answerable", "unanswerable")
 def score_predictions(
     path: str | Path, benchmark: SquadForm, *, resamples: int = 2000, seed: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Group → scores × 100, over all questions of the benchmark; None = undefined.
+    """Returns group → scores × 100 over all questions of the benchmark; None = undefined.
 
-    A question without a prediction counts as wrong and in `missing`. The interval of F1 is a bootstrap over articles.
+    A question without a prediction counts as wrong and in `missing`. F1 intervals are bootstrapped over articles.
     """
     file = Path(path)
     predictions = _read(file)

@@ -1,8 +1,8 @@
-"""The official scores of SQuAD v2: how far an answer agrees with the nearest of the right ones, word by word.
+"""The official scores of SQuAD v2: the word overlap of an answer with the closest reference answer.
 
-Words are compared in lower case, without ASCII punctuation and without a, an, the. The right answer to a question that
-the passage does not settle is the empty text. Exact match and F1 count every question that was asked: no answer that
-could be read (a refusal, a failure) is a missing prediction and counts as wrong; `coverage` says how many there were.
+Words are compared in lower case, without ASCII punctuation and without a, an, the. The right answer to an unanswerable
+question is the empty text. Exact match and F1 count every question. A refusal, a failure or an answer that could not be
+parsed is a missing prediction and counts as wrong; `coverage` is the share of questions with an answer.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalised(text: str) -> str:
-    """The text as answers are compared."""
+    """Normalises a text for comparison."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> bool:
-    """Whether the prediction is one of the answers; without any, whether it is empty."""
+    """Returns whether the prediction is one of the answers; if there are none, whether it is empty."""
     return normalised(prediction) in _comparable(answers)
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
-    """The agreement with the answer that agrees most, from 0 to 1."""
+    """Returns the F1 with the closest answer, from 0 to 1."""
     predicted = normalised(prediction).split()
     return max(_agreement(predicted, answer.split()) for answer in _comparable(answers))
 
 
 def _comparable(answers: Sequence[str]) -> list[str]:
-    """The answers normalised; one of which nothing is left is none, and without any the empty text is right."""
+    """Returns the non-empty normalised answers; if there are none, the empty text is right."""
     return [text for answer in answers if (text := normalised(answer))] or [""]
 
 
 def _agreement(predicted: Sequence[str], right: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of words, each counted as often as it occurs."""
+    """Returns the harmonic mean of precision and recall over words, counting repetitions."""
     if not predicted or not right:
         return float(predicted == right)
     shared = (Counter(predicted) & Counter(right)).total()
@@ -65,7 +65,7 @@ def _unanswerable(record: Record) -> bool:
 
 
 def _f1_metric(name: str, title: str, belongs: Belongs) -> Metric:
-    """A mean of degrees, not a share of successes: its interval comes from resampling articles."""
+    """Returns an F1 metric: a mean, not a share of successes, so its interval comes from resampling articles."""
 
     def count(record: Record) -> tuple[float, float] | None:
         if not belongs(record):
@@ -85,7 +85,7 @@ def _exact_metric(name: str, title: str, belongs: Belongs) -> Metric:
 
 
 def _abstention_metric(name: str, title: str, belongs: Belongs, better: Better) -> Metric:
-    """Among what was read: not having answered is not the same as having said that there is no answer."""
+    """Returns an abstention metric over parsed answers only: giving no answer is not the same as abstaining."""
 
     def success(record: Record) -> bool | None:
         return None if record.grade is None or not belongs(record) else bool(record.grade["abstained"])

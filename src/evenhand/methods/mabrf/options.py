@@ -45,6 +45,6 @@ def check_options(kind: SampleKind, options: MabrfOptions) -> None:
     """Rejects options that need a passage in a conversation, and an invalid search provider."""
     for name in ("search", "look", "domain"):
         if kind == "chat" and getattr(options, name):
-            raise PlanError(f"MABRF's option {name} needs a passage. Remove it for conversations.")
+            raise PlanError(f"MABRF's option {name} needs a passage and is not for conversations. Remove it.")
     if options.search:
         check_spec(options.search)

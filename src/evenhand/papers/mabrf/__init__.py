@@ -23,10 +23,10 @@ from evenhand.studies.study import study
 
 CHOICES, ANSWERS = "bbq", "squad"
 FULL_SIZES = {CHOICES: 110, ANSWERS: 100}
-"""Questions in the paper."""
+"""Number of questions in the paper."""
 SUBSET = "mabrf_110"
 KINDS_OF_ANSWERS = 2
-"""SQuAD's questions have an answer in their passage, or none."""
+"""Answerable and unanswerable questions of SQuAD."""
 
 
 class MABRF:
@@ -38,7 +38,7 @@ class MABRF:
     takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
-        """Choices under four methods and answers in three ways; the legacy formula is the paper's."""
+        """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
         search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
         ending = BUILTIN if options.builtin else ""
         judged = _judged(options)
@@ -50,7 +50,7 @@ class MABRF:
         return [PaperRun(CHOICES, choices), PaperRun(ANSWERS, answers)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
-        """The page of the runs in `folders`, by the names that `runs` gives them; no scorer has a say in it."""
+        """Returns the page of the runs in `folders`, named as in `runs`; scorers are not used."""
         del scorers
         studies = {name: study_of(name, folder) for name, folder in folders.items()}
         arms: dict[str, list[PooledArm]] = {name: [] for name in self.folders}
@@ -72,7 +72,7 @@ class MABRF:
             ],
             figures=[figure_four(arms[CHOICES])],
             notes=paper.notes,
-            warnings=[*warnings_of(studies, FULL_SIZES), *_in_vain(folders)],
+            warnings=[*warnings_of(studies, FULL_SIZES), *_failed_searches(folders)],
             process=together(studies),
         )
 
@@ -80,12 +80,12 @@ class MABRF:
 PAPERS.register(NAME)(MABRF())
 
 
-def _in_vain(folders: Mapping[str, Path]) -> list[str]:
+def _failed_searches(folders: Mapping[str, Path]) -> list[str]:
     return [f"{name}: {warning}" for name, folder in folders.items() for warning in search_warnings(folder)]
 
 
 def _judged(options: PaperOptions) -> dict[str, Any]:
-    """The loop's options that depend on the judge."""
+    """Returns the options that depend on the judge."""
     judged: dict[str, Any] = {"look": True} if options.look else {}
     if (accept := options.accept) is not None:
         # 5.0 and 5 are the same run.
@@ -94,7 +94,7 @@ def _judged(options: PaperOptions) -> dict[str, Any]:
 
 
 def _selection(options: PaperOptions) -> tuple[int | None, dict[str, Any]]:
-    """Limit and options of BBQ: the paper's own questions, unless as many of each category are asked for."""
+    """Returns limit and options of BBQ: the paper's questions, unless the user sets a limit per category."""
     if options.limit is not None:
         return options.limit * len(CATEGORIES), {"legacy": True}
     if options.builtin:
@@ -107,7 +107,7 @@ def _answers_limit(options: PaperOptions) -> int:
 
 
 def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> list[str]:
-    """The paired comparisons of each model with its own `default`."""
+    """Returns the paired comparisons of each model with its own `default`."""
     sentences: list[str] = []
     for model in models_in(arms):
         own = [arm for arm in arms if arm.model == model]

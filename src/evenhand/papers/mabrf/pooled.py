@@ -1,4 +1,4 @@
-"""A run's metrics by any metadata key, for papers that break results down otherwise than the benchmark's reports."""
+"""A run's metrics grouped by any metadata key, for papers that group results differently from our reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.studies.tally import ALL, Tally
 
 @dataclass(frozen=True, slots=True)
 class PooledArm:
-    """One arm of a run: what it ran, and its metrics by group."""
+    """One arm of a run with its metrics by group."""
 
     id: str
     key: ArmKey
@@ -29,16 +29,16 @@ class PooledArm:
         return self.key.models["base"]
 
     def estimate(self, metric: str, group: str = ALL) -> Estimate | None:
-        """None where no sample counts in the metric."""
+        """Returns the estimate; None if no sample counts in the metric."""
         if (metric, group) not in self.tally.sums:
             return None
         found = estimate(self.metrics[metric], group, self.tally)
-        # Where resampling a few clusters shows no spread, the interval is not known; it is not of no width.
+        # If resampling a few clusters shows no spread, the interval is unknown, not of zero width.
         return replace(found, low=None, high=None) if found.low == found.high else found
 
 
 def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:
-    """The arms of the run in `folder`; `more` are metrics beside the benchmark's own."""
+    """Returns the arms of the run in `folder`; `more` are additional metrics."""
     with open_sources([folder]) as (runs, sources):
         metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
         tallies = {source.id: Tally(list(metrics.values()), group_key) for source in sources}
@@ -51,10 +51,10 @@ def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> li
 
 
 def models_in(arms: Sequence[PooledArm]) -> list[str]:
-    """The base models, in the order of the plan."""
+    """Returns the base models, in the order of the plan."""
     return list(dict.fromkeys(arm.model for arm in arms))
 
 
 def find_arm(arms: Sequence[PooledArm], model: str, fits: Callable[[ArmKey], bool]) -> PooledArm | None:
-    """The model's arm that `fits`."""
+    """Returns the model's arm that `fits`."""
     return next((arm for arm in arms if arm.model == model and fits(arm.key)), None)

@@ -13,7 +13,7 @@ from evenhand.studies.tally import ALL
 from evenhand.types import Record
 
 BINS = ("−3 or less", "−2", "−1", "0", "+1", "+2", "+3 or more")
-"""Of the change of relevancy, rounded."""
+"""Bins of the rounded change of relevancy."""
 _REASONING = (
     ("relevancy_change", "Relevancy, change", "higher is better"),
     ("reasoning_bias_before", "Bias before", "1 is best"),
@@ -22,12 +22,12 @@ _REASONING = (
 
 
 def bin_metrics() -> list[Metric]:
-    """The share of questions in each bin."""
+    """Returns one metric per bin: the share of questions in it."""
     return [share_metric(_bin_name(i), f"Relevancy, change {name}", _in_bin(i)) for i, name in enumerate(BINS)]
 
 
 def bin_of(change: float) -> int:
-    """Where a change of relevancy belongs, by the nearest whole number."""
+    """Returns the bin of a change of relevancy, rounded to the nearest whole number."""
     middle = len(BINS) // 2
     return min(max(floor(change + 0.5) + middle, 0), len(BINS) - 1)
 
@@ -59,7 +59,7 @@ def table_of_reasoning(arms: Sequence[PooledArm]) -> Table:
 
 
 def figure_four(arms: Sequence[PooledArm]) -> Figure:
-    """One histogram per model, without search and with."""
+    """Returns one histogram per model, without and with search."""
     bars: list[Bar] = []
     for model in models_in(arms):
         for side, setting in SIDES.items():

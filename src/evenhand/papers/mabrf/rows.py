@@ -1,4 +1,4 @@
-"""What the tables of the MABRF paper are made of: which arm has which row, and the published rows."""
+"""Rows of the MABRF tables: which arm belongs to which row, and the published rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAME = "mabrf"
 NOT_RUN = "not run"
 WITHOUT, WITH = "without search", "with search"
 SEARCHED = "_with_search"
-"""How the names of columns end whose numbers are with search, where both stand in one row."""
+"""Suffix of columns with search, in rows that have both."""
 Metrics = Sequence[tuple[str, str, str]]
-"""(name, title, hint) of what has two columns, one for each side."""
+"""(name, title, hint) of metrics with two columns, without and with search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A way of answering that has a row, or half a row, and the arm that it is."""
+    """A method setting with its own row or columns."""
 
     title: str
     method: str
@@ -47,7 +47,7 @@ def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Se
 
 
 def published_rows(table: str, columns: Sequence[Column]) -> list[Row]:
-    """The paper's rows, named `model, setting`."""
+    """Returns the paper's rows, named `model, setting`."""
     paper = published(NAME)
     rows: list[Row] = []
     for name, numbers in paper.tables[table].items():
@@ -60,7 +60,7 @@ def published_rows(table: str, columns: Sequence[Column]) -> list[Row]:
 
 
 def both_sides(metrics: Metrics) -> list[Column]:
-    """The metrics without search, then with."""
+    """Returns the columns without search, then with search."""
     return [
         Column(name + (SEARCHED if side == WITH else ""), title, hint, side.capitalize())
         for side in SIDES

@@ -1,4 +1,4 @@
-"""What the searches of a run brought: a method that searches and finds nothing is not the method with search."""
+"""Warnings about searches without results: then a method with search behaves like the method without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.runs.stored import open_sources
 
 
 def search_warnings(folder: Path) -> list[str]:
-    """A sentence for every arm that searched in vain for some of its questions."""
+    """Returns a sentence for every arm whose search found nothing for some questions."""
     found: list[str] = []
     with open_sources([folder]) as (_, sources):
         for source in sources:
@@ -24,7 +24,7 @@ def search_warnings(folder: Path) -> list[str]:
             if in_vain:
                 reason, _ = in_vain.most_common(1)[0]
                 found.append(
-                    f"{source.label}: {in_vain.total():,} of {searched:,} questions that were searched for went on "
-                    f"without evidence; mostly: {reason.rstrip('.')}."
+                    f"{source.label}: the search found no evidence for {in_vain.total():,} of {searched:,} questions. "
+                    f"Most common reason: {reason.rstrip('.')}."
                 )
     return found

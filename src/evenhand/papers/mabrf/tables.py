@@ -68,7 +68,7 @@ ACCURACIES = (
     share_metric("first_accuracy", "Accuracy of the first answer", lambda record: _graded(record, "first_correct")),
     share_metric("accuracy", "Accuracy", lambda record: _graded(record, "correct")),
 )
-"""Over both contexts, as Table 5 has them; the benchmark counts each context by itself."""
+"""Accuracy over both contexts, as in Table 5; the benchmark separates the contexts."""
 
 
 def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
@@ -136,13 +136,13 @@ def _published_by_category() -> list[Grid]:
 
 
 def _mean_row(rows: Sequence[Row]) -> Row:
-    """The paper has no such row; it is what ours over all categories can be set beside."""
+    """Returns the mean of the paper's rows, to compare with our row over all categories."""
     columns = zip(*([cell.published or 0.0 for cell in row.cells] for row in rows), strict=True)
     return Row("All categories", "mean of the rows, by us", [Cell(None, fmean(each)) for each in columns], ours=False)
 
 
 def _doubt(numbers: Mapping[str, float]) -> str:
-    """What the row's bias amounts to."""
+    """Returns why the row's bias cannot be reproduced."""
     repeats = [
         side
         for side, ending in ((WITHOUT, ""), (WITH, SEARCHED))

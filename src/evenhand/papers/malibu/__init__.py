@@ -16,9 +16,9 @@ from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
 SETTINGS = {"texts": "two", "form": "tag"}
-"""As in the paper: two texts of equal content in a pair, the label as a tag."""
+"""Settings of the paper: two texts of equal content in a pair, and the label as a tag."""
 PROFESSIONS = 20
-"""Of our own scenarios; the paper does not say how many it has."""
+"""Number of professions in our scenarios; the paper does not give its number."""
 
 
 class MALIBU:
@@ -30,12 +30,12 @@ class MALIBU:
     takes: frozenset[Choice] = frozenset({"models"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
-        """One run: a judge, the paper's panel, and the panel with a fairness instruction."""
+        """Returns one run: a judge, the paper's panel, and the panel with a fairness instruction."""
         limit = None if options.limit is None else options.limit * PROFESSIONS
         return [PaperRun(NAME, options.plan(NAME, METHODS, limit=limit, options=SETTINGS))]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
-        """The page of the run; no scorer has a say in it."""
+        """Returns the page of the run; scorers are not used."""
         del scorers
         studies = {name: study_of(name, folder) for name, folder in folders.items()}
         arms = [each for found in studies.values() for each in _audited(found)]
@@ -80,11 +80,11 @@ def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
 
 
 def _turned(studies: Mapping[str, StudyResult]) -> list[tuple[str, str]]:
-    """What the fairness instruction turned around."""
+    """Returns notes on the gaps that the fairness instruction reversed."""
     notes: list[tuple[str, str]] = []
     for found in studies.values():
         labels = {arm.id: arm.label for arm in found.arms}
         for each in found.corrections:
-            said = " ".join(each.sentences) or "No gap was turned around."
+            said = " ".join(each.sentences) or "No gap was reversed."
             notes.append((f"Over-correction: {labels[each.before]} → {labels[each.after]}", said))
     return notes

@@ -1,4 +1,4 @@
-"""What the tables of the MALIBU paper are made of: our arms with their audits, and the paper's two models."""
+"""Arms of the MALIBU tables: our arms with their audits, and the paper's two models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.papers.base import published
 
 NAME = "malibu"
 PANEL = "panel"
-"""The method that is the paper's."""
+"""The paper's method."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the text of the MALIBU paper says of whom judges favour, and whether an audit of ours shows the same."""
+"""The MALIBU paper's claims about whom judges favour, checked against our audits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHI_SQUARE_P = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence about a model of the paper, in our words."""
+    """A claim about a model of the paper, in our words."""
 
     model: str
     text: str
@@ -28,7 +28,7 @@ class Claim:
 
 
 def claims() -> list[Claim]:
-    """The claims, in the order of the paper."""
+    """Returns the claims, in the order of the paper."""
     race, religion = ("black", "hispanic", "white"), ("jewish", "christian", "muslim")
     return [
         Claim(_BOTH, "Female ahead of male on all four metrics", _ahead(["female"], ["male"], METRICS)),
@@ -65,7 +65,7 @@ def claims() -> list[Claim]:
 
 
 def claim_notes(panels: Mapping[str, PanelAudit]) -> list[tuple[str, str]]:
-    """Each claim with the answers of our panels, by name."""
+    """Returns each claim with the result for each of our panels."""
     notes: list[tuple[str, str]] = []
     for claim in claims():
         answers = "; ".join(f"{name}: {claim.check(audit)}" for name, audit in panels.items())
@@ -79,7 +79,7 @@ def _ahead(
     metrics: Sequence[str] = (COMBINED,),
     measure: Measure = "score_1",
 ) -> Check:
-    """All of `higher` ahead of all of `lower`: yes where every gap is found, no where one is found the other way."""
+    """Checks `higher` > `lower`: yes if every gap is significant, no if one is significant the other way."""
 
     def check(audit: PanelAudit) -> Answer:
         found = [_one_ahead(audit, *each, measure) for each in product(higher, lower, metrics)]
@@ -111,7 +111,7 @@ def _chi_square(audit: PanelAudit) -> Answer:
 
 
 def _most_in_gender(audit: PanelAudit) -> Answer:
-    """By the intervals: yes where gender's gap is larger than any other can be, no where another's surely is larger."""
+    """Compares intervals: yes if the gender gap is above all others, no if another gap is above it."""
     sizes = [(gap.category == "gender", *_size(gap)) for gap in audit.gaps if gap.measure == "wins_2" and gap.n]
     gender, others = [each for each in sizes if each[0]], [each for each in sizes if not each[0]]
     if not gender or not others:
@@ -122,7 +122,7 @@ def _most_in_gender(audit: PanelAudit) -> Answer:
 
 
 def _size(gap: Gap) -> tuple[float, float]:
-    """The least and the most that a gap may be in size."""
+    """Returns the smallest and largest absolute gap within the interval."""
     low, high = gap.difference.low, gap.difference.high
     if low is None or high is None:
         return 0.0, 1.0
@@ -131,7 +131,7 @@ def _size(gap: Gap) -> tuple[float, float]:
 
 
 def _within_margin(audit: PanelAudit) -> Answer:
-    """By the intervals: yes where all lie within the margin, no where one lies outside."""
+    """Compares intervals: yes if all are within the margin, no if one is outside."""
     limits = [(win.interval.low, win.interval.high) for win in audit.wins]
     if not limits:
         return "undecided"

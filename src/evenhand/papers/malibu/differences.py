@@ -14,7 +14,7 @@ from evenhand.studies.results import Estimate
 
 
 def figure_four(arms: Arms) -> Table:
-    """A matrix for each of our panels, and the paper's two."""
+    """Returns a matrix for each of our panels and for the paper's two models."""
     panels = [arm for arm in arms if arm.method == PANEL]
     shown = [each.interval for arm in panels for each in arm.audit.matrix]
     shown += [Interval(value, None, None, 0) for row in _cells_of_paper().values() for value in row.values()]
@@ -31,7 +31,7 @@ def figure_four(arms: Arms) -> Table:
 
 
 def pairs_table(arms: Arms) -> Table:
-    """The pairs within a category, ours over the paper's."""
+    """Returns the pairs within categories, our rows above the paper's."""
     paper = published(NAME)
     grids: list[Grid] = []
     for category, pairs in _pairs(arms).items():
@@ -76,7 +76,7 @@ def _difference(audit: PanelAudit, x: str, y: str) -> Estimate | None:
 
 
 def _pairs(arms: Arms) -> dict[str, list[tuple[str, str]]]:
-    """The pairs of each category that any arm has."""
+    """Returns the pairs of each category over all arms."""
     found: dict[str, dict[tuple[str, str], None]] = {}
     for arm in arms:
         for gap in arm.audit.gaps:
@@ -103,6 +103,6 @@ def _of_paper(model: str, x: str, y: str) -> float | None:
 
 
 def _names(name: str, pairs: Iterable[tuple[str, str]], model: str, reason: str) -> bool:
-    """Whether a reason is about this model and one of these pairs."""
+    """Returns whether a reason is about this model and one of these pairs."""
     x, y = _identities(name)
     return reason.startswith(model) and ((x, y) in pairs or (y, x) in pairs)

@@ -1,4 +1,4 @@
-"""Figures 5, 6 and 9 and the chi-square tests of the MALIBU paper as tables, and what the discussion did."""
+"""Figures 5, 6 and 9 and the chi-square tests of the MALIBU paper as tables, and the effect of the discussion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DISTANCE = "largest_distance"
 
 
 def win_table(arms: Arms) -> Table:
-    """Win rates by identity, and the one number of the paper."""
+    """Returns win rates by identity, and the single number that the paper gives."""
     paper = published(NAME)
     identities = _identities_by_category(arms)
     columns = [Column(identity, identity, "", category) for category, identity in identities]
@@ -60,7 +60,7 @@ def _identities_by_category(arms: Arms) -> list[tuple[str, str]]:
 
 
 def figure_nine(arms: Arms) -> Table:
-    """Mean scores by identity, a grid per metric."""
+    """Returns mean scores by identity, with one grid per metric."""
     identities = [*_identities_by_category(arms), ("control", CONTROL)]
     columns = [Column(name or "control", identity_name(name), "", category) for category, name in identities]
     grids: list[Grid] = []
@@ -84,7 +84,7 @@ def figure_nine(arms: Arms) -> Table:
 
 
 def chi_square_table(arms: Arms) -> Table:
-    """p-values and sizes by category and metric."""
+    """Returns p-values and effect sizes by category and metric."""
     tests = list(dict.fromkeys((each.category, each.metric) for arm in arms for each in arm.audit.chi_square))
     columns = [Column(f"{category}_{metric}", metric, "", category) for category, metric in tests]
     said = "p < 0.0001 for all tests that it made, without statistic, degrees of freedom or n."
@@ -113,7 +113,7 @@ def chi_square_table(arms: Arms) -> Table:
 
 
 def discussion_table(arms: Arms) -> Table:
-    """The mean size of the gaps before and after the discussion."""
+    """Returns the mean gap before and after the discussion."""
     columns = [
         Column(f"{measure}_{part}", title, "", MEASURES[measure] + (",\u00a0%" if scale_of(measure) == PERCENT else ""))
         for measure in MEASURES

@@ -14,7 +14,7 @@ _NONE = Estimate("", "", None, None, None, 0)
 
 
 def write_csv_files(page: PaperPage, folder: Path) -> list[Path]:
-    """A file for each table and figure of the page, named after it."""
+    """Writes one file per table and figure of the page."""
     written = [_write(folder / f"{table.id}.csv", _table_head(), _table_lines(table)) for table in page.tables]
     return written + [_write(folder / f"{each.id}.csv", _figure_head(), _figure_lines(each)) for each in page.figures]
 

@@ -11,14 +11,14 @@ from evenhand.reports.markup import Html, Node, tag
 
 _HEIGHT = 120
 _ABOVE, _BELOW = 18, 22
-"""Room for the number over a column and for the name of its bin."""
+"""Space for the number above a column and the bin's name below it."""
 _FILL = 0.7
-"""How much of a bin's width its column takes."""
+"""The share of a bin's width that its column fills."""
 _FIRST_COLOUR = 1
 
 
 def histograms(figure: Figure) -> Html:
-    """The charts side by side; a setting has one colour throughout."""
+    """Returns the charts side by side; each setting has one colour."""
     settings = list(dict.fromkeys(bar.setting for bar in figure.bars))
     highest = max((finite(part.value) or 0.0 for bar in figure.bars for part in bar.parts), default=0.0)
     charts = [_chart(figure.parts, bar, settings.index(bar.setting), highest or 100.0) for bar in figure.bars]
@@ -49,7 +49,7 @@ def _chart(bins: Sequence[str], bar: Bar, colour: int, highest: float) -> Html:
 
 
 def _column(index: int, of: int, name: str, value: float, highest: float, text: str) -> Html:
-    """A bin's column with its share above, and its name below as short as it can be."""
+    """Returns a bin's column with its share above and its short name below."""
     middle = f"{100 * (index + 0.5) / of:.2f}%"
     height = _HEIGHT * value / highest
     top = _ABOVE + _HEIGHT - height
@@ -63,6 +63,6 @@ def _column(index: int, of: int, name: str, value: float, highest: float, text: 
 
 
 def _short(name: str) -> str:
-    """`−3 or less` is ≤ −3 where there is little room."""
+    """Shortens `−3 or less` to `≤ −3`."""
     value, _, more = name.partition(" or ")
     return {"less": f"≤\u00a0{value}", "more": f"≥\u00a0{value}"}.get(more, name)

@@ -1,4 +1,4 @@
-"""A paper's tables and figures as one HTML file in the house's own style, ours beside the published numbers."""
+"""A paper's tables and figures as one HTML file in the style of our reports, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_COLOUR = 1
 
 
 def render_page(shown: PaperPage) -> str:
-    """The whole page as text."""
+    """Returns the whole page as HTML text."""
     view = view_of(shown.process) if shown.process else None
     titles = [
         ("overview", "Overview"),
@@ -64,7 +64,7 @@ def _warnings(warnings: Sequence[str]) -> Html | None:
 
 
 def _titled(name: str) -> str:
-    """As a heading; the spec of a model stays as it is."""
+    """Capitalises a heading; model specs stay unchanged."""
     return name if "/" in name else name[:1].upper() + name[1:]
 
 
@@ -80,7 +80,7 @@ def _named(shown: Table, grid: Grid) -> Html:
     name = f"{shown.title}, {grid.name}"
     content = scrolling(_grid(grid, name), name)
     if _is_ours(shown) and not any(row.ours for row in grid.rows):
-        # What only repeats the paper is there for those who want it, and out of the way of the rest.
+        # Grids that only repeat the paper are collapsed.
         return tag("details", tag("summary", _titled(grid.name)), content)
     heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
     return tag("div", heading, content)
@@ -123,7 +123,7 @@ def _grid(grid: Grid, label: str) -> Html:
 
 
 def _over(columns: Sequence[Column]) -> Html:
-    """The headings that neighbours share."""
+    """Returns the headings shared by neighbouring columns."""
     shared = [(name, len(list(group))) for name, group in groupby(columns, key=lambda column: column.over)]
     cells = [tag("th", name, colspan=n, scope="colgroup", role="columnheader") for name, n in shared]
     return tag("tr", tag("td", role="cell"), cells, class_="over", role="row")
@@ -148,13 +148,13 @@ def _row(grid: Grid, row: Row, *, first: bool, reasons: bool) -> Html:
 
 
 def _shade(grid: Grid, cell: Cell) -> str | None:
-    """The colour of a cell of a matrix."""
+    """Returns the colour of a matrix cell."""
     value = cell.published if cell.estimate is None else cell.estimate.value
     return None if grid.full is None else shade(value, grid.full)
 
 
 def _cell(cell: Cell, row: Row, digits: int) -> list[Node]:
-    """Our number, and under it the paper's; a dash only where a number of ours could have been."""
+    """Returns our number and below it the paper's; a dash only in rows with our numbers."""
     inside: list[Node] = [estimate_cell(cell.estimate, digits)] if row.ours else []
     if cell.published is not None:
         inside.append(tag("span", f"paper\u00a0{number(cell.published, 2)}", class_="published"))
@@ -208,5 +208,5 @@ def _numbers(shown: Figure) -> Html:
 
 def _comparable(shown: PaperPage) -> Html:
     items = [tag("div", tag("dt", about), tag("dd", text)) for about, text in shown.notes]
-    lead = "What stands side by side above is not always of one kind."
+    lead = "The numbers above are not always comparable."
     return section("compare", "What to compare, and what not", lead, tag("dl", items, class_="facts"))

@@ -13,12 +13,12 @@ from evenhand.reports.view import PALETTE_SIZE
 
 _TOP, _BOTTOM, _HEIGHT = 12, 172, 200
 _LEFT, _RIGHT = 10.0, 98.0
-"""Per cent of the width between which the columns stand."""
+"""Left and right edge of the columns, in per cent of the width."""
 _FIRST_COLOUR = 1
 
 
 def charts(grids: Sequence[Grid]) -> Html | None:
-    """The drawn grids side by side on one scale, under one legend; None where none is drawn."""
+    """Returns the drawn grids side by side with one scale and legend; None if no grid is drawn."""
     drawn = [grid for grid in grids if grid.drawn]
     if not drawn:
         return None
@@ -46,7 +46,7 @@ def _chart(axis: Axis, grid: Grid) -> Html:
         for j, (column, cell) in enumerate(zip(grid.columns, row.cells, strict=True)):
             text = f"{row.setting}, {grid.name} {column.title}: {estimate_text(cell.estimate)}"
             texts.append(text)
-            # Beside each other, or the whiskers of two rows would be one.
+            # Offset sideways, so that the whiskers of two rows do not overlap.
             x = _across(j, len(grid.columns), (i - (grid.drawn - 1) / 2) * 0.16)
             marks.append(_mark(axis, x, row, j, _FIRST_COLOUR + i, text))
     names = [

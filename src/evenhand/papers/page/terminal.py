@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def printed(page: PaperPage, width: int) -> Iterator[Printed]:
-    """What the page shows in tables, one after another; those that are too wide are split.
+    """Yields the tables and figures of the page; tables that are too wide are split.
 
-    Of a table with numbers of ours, grids that only repeat the paper are left to the page.
+    If a table has our numbers, grids that only repeat the paper are shown on the page only.
     """
     for table in page.tables:
         ours = [grid for grid in table.grids if any(row.ours for row in grid.rows)]
@@ -49,7 +49,7 @@ def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:
 
 
 def _reasons(title: str, grid: Grid) -> Printed:
-    """A table of its own: sentences beside numbers would leave no room for these."""
+    """Returns the reasons as a separate table, since sentences need too much width."""
     shown = _empty(f"{title}: {REPRODUCIBLE.lower()}")
     shown.add_column("", overflow="fold")
     shown.show_header = False
@@ -60,7 +60,7 @@ def _reasons(title: str, grid: Grid) -> Printed:
 
 
 def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The columns in as few parts as fit, at least one column in each."""
+    """Splits the columns into as few parts as possible, each with at least one column."""
     parts: list[list[int]] = [[]]
     for i, width in enumerate(widths):
         if parts[-1] and sum(widths[each] + 2 for each in parts[-1]) + width + 2 > room:
@@ -78,7 +78,7 @@ def _figure(figure: Figure) -> Printed:
     for part in figure.parts:
         shown.add_column(_text(part), justify="right")
     for bar in figure.bars:
-        # The bins of a histogram are many: their intervals are on the page and in the file.
+        # A histogram has many bins, so their intervals are only on the page and in the CSV file.
         short = figure.kind == "histogram"
         texts = [number(each.value) if short else _estimate(each, " ") for each in bar.parts]
         cells = [_text(bar.note or text) for text in texts]
@@ -101,7 +101,7 @@ def _name(row: Row) -> str:
 
 
 def _cell(cell: Cell, row: Row, digits: int) -> str:
-    """Our number with interval and n, and under it the paper's."""
+    """Returns our number with interval and n, and below it the paper's."""
     lines = [_estimate(cell.estimate, "\n", digits)] if row.ours else []
     if cell.published is not None:
         lines.append(f"paper {number(cell.published, 2)}")
@@ -118,5 +118,5 @@ def _estimate(estimate: Estimate | None, gap: str, digits: int = 1) -> str:
 
 
 def _text(text: str) -> Text:
-    """Text as it is: no markup, no control characters that a terminal would obey."""
+    """Returns plain text without markup and control characters."""
     return Text(clean(text))

@@ -29,7 +29,7 @@ from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 
 Runs = Mapping[str, Mapping[str, Path]]
-"""Benchmark, or what was ablated → arm → folder of its run."""
+"""Benchmark or ablation → arm → folder of its run."""
 
 
 class RLDF:
@@ -44,7 +44,7 @@ class RLDF:
         return runs_of(options)
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
-        """The page of the runs in `folders`; `scorers` are other judges than those of the runs."""
+        """Returns the page of the runs in `folders`; `scorers` are judges to use instead of those of the runs."""
         runs = _by_benchmark(folders)
         studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
         bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
@@ -54,7 +54,7 @@ class RLDF:
             for name, found in runs.items()
             if name.startswith(FOLDER)
         ]
-        # Ablations alone stand for themselves: tables without a number of ours would only be in their way.
+        # With ablations only, the main tables would have no numbers of ours, so they are omitted.
         whole = CHOICES in runs or OPINIONS in runs
         paper = published(NAME)
         return PaperPage(
@@ -94,7 +94,7 @@ def _models(*arms: Arms) -> list[str]:
 
 
 def _by_benchmark(folders: Mapping[str, Path]) -> Runs:
-    """The runs by benchmark, or by what was ablated; that of the model as it is before the others."""
+    """Groups the runs by benchmark or ablation; the untrained model's run comes first."""
     runs: dict[str, dict[str, Path]] = {}
     for name, path in sorted(folders.items(), key=lambda each: each[1].name != BASE):
         parts = name.split("/")
@@ -104,7 +104,7 @@ def _by_benchmark(folders: Mapping[str, Path]) -> Runs:
 
 
 def _out(folders: Mapping[str, Path]) -> Path:
-    """The folder of the page, in which the runs lie under their names."""
+    """Returns the folder of the page, which contains the run folders."""
     name, path = next(iter(folders.items()))
     return path.parents[name.count("/")]
 
@@ -129,14 +129,14 @@ def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
 def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     found: list[str] = []
     if any(each.benchmark.endswith(BUILTIN) for each in studies.values()):
-        found.append("bbq_builtin: data of our own, on which the paper's numbers say nothing.")
+        found.append("bbq_builtin: our own data, not comparable with the paper's numbers.")
     judges = {(arm.models["base"], judge) for each in studies.values() for arm in each.arms for judge in each.scorers}
     if any(judge.startswith(f"{SCORER}:{model}@") for model, judge in judges):
-        found.append("The model rates its own answers, and those of its pupils; name another with --judge.")
-    if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
         found.append(
-            "Opinions are on all topics, also those that trained models may have seen; name the pairs with --pairs."
+            "The model rates its own answers and those of models trained from it. Choose another judge with --judge."
         )
+    if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
+        found.append("Opinions include topics that trained models may have seen. Name the pairs folder with --pairs.")
     return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
 
 
@@ -145,7 +145,7 @@ def _held_out(found: StudyResult) -> bool:
 
 
 def _together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
-    """All arms of all runs as one, for what is not about metrics."""
+    """Returns all arms of all runs as one study, for sections that do not use metrics."""
     if not studies:
         return None
     arms = [

@@ -1,4 +1,4 @@
-"""Ablations of RLDF: a training for each value of a parameter, all asked the same topics in the end."""
+"""Ablations of RLDF: one training for each value of a parameter, all evaluated on the same topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Point:
     rounds: int
     topics: int
     pairs: int | None = None
-    """None: all that the debates give."""
+    """Number of training pairs; None for all."""
 
     @property
     def debates(self) -> str:
@@ -38,7 +38,7 @@ class Point:
 
     @classmethod
     def named(cls, name: str) -> Point | None:
-        """The point whose name it is; None for the model as it is."""
+        """Parses the name of a point; None for the untrained model."""
         found = re.fullmatch(r"roles(\d+)-rounds(\d+)-topics(\d+)(?:-pairs(\d+))?", name)
         return cls(*(None if each is None else int(each) for each in found.groups())) if found else None  # pyright: ignore[reportArgumentType]
 
@@ -47,7 +47,7 @@ PARAMETERS = tuple(each.name for each in fields(Point))
 
 
 def read_values(texts: Iterable[str]) -> Values:
-    """Parameter → values, from PARAMETER=VALUE,VALUE,…"""
+    """Parses PARAMETER=VALUE,VALUE,… to parameter → values."""
     found: dict[str, Sequence[int]] = {}
     for text in texts:
         name, _, values = text.partition("=")
@@ -59,7 +59,7 @@ def read_values(texts: Iterable[str]) -> Values:
 
 
 def checked_values(values: Values) -> Values:
-    """The values of each parameter in order, each once."""
+    """Returns the values of each parameter, sorted and without duplicates; rejects invalid ones."""
     for name, numbers in values.items():
         if name not in PARAMETERS or len(set(numbers)) < 2 or min(numbers) < 1:
             raise _bad_values(f"{name}={','.join(map(str, numbers))}")
@@ -68,12 +68,12 @@ def checked_values(values: Values) -> Values:
 
 def _bad_values(text: str) -> UsageError:
     return UsageError(
-        f"--ablate takes {', '.join(PARAMETERS)} with two values or more, e.g. rounds=1,3,5, not {text!r}."
+        f"--ablate takes {', '.join(PARAMETERS)} with two or more values, e.g. rounds=1,3,5, not {text!r}."
     )
 
 
 def points(making: Making, values: Values) -> list[Point]:
-    """The values of each parameter, with the others as they are otherwise; what comes twice is made once."""
+    """Returns the points that vary one parameter at a time, without duplicates."""
     wanted = making.of("debate")
     centre = Point(wanted.get("roles", ROLES), wanted.get("rounds", ROUNDS), making.topics)
     for each in values.get("topics", ()):
@@ -83,7 +83,7 @@ def points(making: Making, values: Values) -> list[Point]:
 
 
 def ablation(making: Making, values: Values) -> dict[str, dict[Point, Lesson]]:
-    """Type of bias → point → what is to be learnt; as in the paper, a training is about one type."""
+    """Returns type of bias → point → its training; as in the paper, each training is on one type."""
     wanted = points(making, values)
     return {bias: {point: _lesson(making.about(bias), bias, point) for point in wanted} for bias in making.biases}
 
@@ -99,7 +99,7 @@ def _lesson(making: Making, bias: str, point: Point) -> Lesson:
 
 
 def ablation_runs(options: PaperOptions, found: Mapping[str, Mapping[Point, Lesson]], out: Path) -> list[PaperRun]:
-    """Opinions of the model as it is and of every trained one, type by type."""
+    """Returns the opinion runs of the untrained model and of every trained one, by type of bias."""
     runs: list[PaperRun] = []
     for bias, lessons in found.items():
         about = replace(options, bias=(bias,))

@@ -1,6 +1,6 @@
-"""What the tables of the RLDF paper are made of: the arms of its runs, each alone and compared in pairs.
+"""Arms of the RLDF tables: their estimates and paired differences.
 
-An arm is a method on the model (`default`, `cot`, `fairthinking`) or a trained model that answers by `default`.
+An arm is a method with the untrained model (`default`, `cot`, `fairthinking`) or a trained model with `default`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from evenhand.types import Record
 
 NAME = "rldf"
 BASE = "base"
-"""The folder of the runs with the model as it is."""
+"""The folder of the untrained model's runs."""
 DEFAULT = "default"
 METHODS = (DEFAULT, "cot", "fairthinking")
 SELF, TEACHER = "rldf_sr", "rldf_ts"
 TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER)
 TITLES = {DEFAULT: "Default", "cot": "CoT", "sft": "SFT", "fairthinking": "FairThinking", "rlaif": "RLAIF"}
-"""The paper's rows but its own method, in its order."""
+"""The paper's rows except its own method, in its order."""
 MODES = {SELF: "S-R", TEACHER: "T-S"}
 _BY_TEACHER = f"{NAME}@"
-"""How the names of arms begin that name their teacher."""
+"""Prefix of arms that name their teacher."""
 
 
 def arm_name(text: str) -> str:
-    """The arm that a user means by `sft`, `rldf_ts` or `rldf:TEACHER`."""
+    """Returns the arm for the user's `sft`, `rldf_ts` or `rldf:TEACHER`."""
     kind, colon, teacher = text.partition(":")
     if colon and kind == NAME and re.fullmatch(r"[\w.+-]+", teacher):
         return _BY_TEACHER + teacher
@@ -55,7 +55,7 @@ def teacher_of(arm: str) -> str | None:
 
 
 def own_arm(arms: Container[str]) -> str:
-    """The arm that is the paper's method: with a teacher, as in its tables, where there is one."""
+    """Returns the arm of the paper's method: with a teacher if there is one, as in its tables."""
     return next((arm for arm in (NAME, TEACHER, SELF) if arm in arms), NAME)
 
 
@@ -72,7 +72,7 @@ class Arms:
     """All arms of one benchmark, by name."""
 
     model: str = ""
-    """The spec of the model as it is."""
+    """The spec of the untrained model."""
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     alone: Mapping[str, Tally] = field(default_factory=dict[str, Tally])
     pairs: Mapping[tuple[str, str], PairTally] = field(default_factory=dict[tuple[str, str], PairTally])
@@ -90,13 +90,13 @@ class Arms:
         return {arm: teacher for arm in self.alone if (teacher := teacher_of(arm)) is not None}
 
     def estimate(self, arm: str, metric: str, group: str = ALL) -> Estimate | None:
-        """None where no sample counts."""
+        """Returns the estimate; None if no sample counts."""
         if arm not in self or (metric, group) not in self.alone[arm].sums:
             return None
         return _known(estimate(self.metrics[metric], group, self.alone[arm]))
 
     def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
-        """None where no sample counts in both."""
+        """Returns the paired difference; None if no sample counts in both arms."""
         pair = self.pairs.get((before, after))
         if pair is None or (metric, group) not in pair.before.sums:
             return None
@@ -110,7 +110,7 @@ class Arms:
 
 
 def _known(found: Estimate) -> Estimate:
-    """Where resampling a few clusters shows no spread, the interval is not known; it is not of no width."""
+    """Removes an interval of zero width: with few clusters without spread, it is unknown."""
     return replace(found, low=None, high=None) if found.low == found.high else found
 
 
@@ -119,7 +119,7 @@ def _right(record: Record) -> tuple[float, float] | None:
 
 
 ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
-"""Over both contexts of BBQ, with an interval by cluster; the benchmark counts each context by itself."""
+"""Accuracy over both contexts of BBQ, with a cluster interval; the benchmark separates the contexts."""
 
 
 def read_arms(
@@ -129,9 +129,9 @@ def read_arms(
     scorers: Sequence[str] = (),
     compared: Sequence[tuple[str, str]] = (),
 ) -> Arms:
-    """The arms of the runs in `folders` (`base`, or a trained arm → its run).
+    """Reads the arms of the runs in `folders` (`base` or a trained arm → its run).
 
-    `more` are metrics of our own, `compared` pairs of arms that are compared besides the usual ones.
+    `more` are additional metrics, `compared` additional pairs of arms to compare.
     """
     if not folders:
         return Arms()
@@ -161,7 +161,7 @@ def read_arms(
 
 
 def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Everything with Default, the paper's method with everything, the two modes, and what else is asked for."""
+    """Returns the pairs to compare: all arms with Default and with the paper's method, the two modes, and `more`."""
     own = own_arm(arms)
     wanted = [*more, *((DEFAULT, arm) for arm in arms)]
     wanted += [(arm, own) for arm in arms]

@@ -1,4 +1,4 @@
-"""What the RLDF paper says of its method, and whether our arms show the same."""
+"""The RLDF paper's claims about its method, checked against our arms."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from evenhand.studies.tally import ALL
 Answer = Literal["holds", "does not hold", "undecided", "not run"]
 Better = Literal["lower", "higher"]
 
-SURE = 0.05
-WORTH = 2.0
-"""Points of 100 by which CE and LS may fall and still be called the same."""
+ALPHA = 0.05
+MARGIN = 2.0
+"""Non-inferiority margin of CE and LS, in points of 100."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper, in our words, and what it says of the arms of BBQ and of opinions."""
+    """A claim of the paper, in our words, and its check on the arms of BBQ and of opinions."""
 
     text: str
     check: Callable[[Arms, Arms], Answer]
 
 
 def claims() -> list[Claim]:
-    """The claims, in the order of the paper."""
+    """Returns the claims, in the order of the paper."""
     return [
         Claim(
             "On BBQ, RLDF is more accurate than every other method, overall",
@@ -48,7 +48,7 @@ def claims() -> list[Claim]:
             lambda _, said: ahead(_others(said, METRICS["BS"], BIASES), "lower"),
         ),
         Claim(
-            f"RLDF costs nothing in CE and LS (less than {WORTH:g} points against any method)",
+            f"RLDF costs nothing in CE and LS (less than {MARGIN:g} points against any method)",
             lambda _, said: _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])]),
         ),
         Claim(
@@ -62,24 +62,24 @@ def claims() -> list[Claim]:
 
 
 def claim_notes(bbq: Arms, opinions: Arms) -> list[tuple[str, str]]:
-    """Each claim with what our arms say to it."""
+    """Returns each claim with its result for our arms."""
     return [("The paper says", f"{claim.text}. Here: {claim.check(bbq, opinions)}.") for claim in claims()]
 
 
 def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> list[Difference | None]:
-    """From one arm to the paper's method, group by group; empty where one of them was not run."""
+    """Returns the differences from one arm to the paper's method, by group; empty if one of them was not run."""
     if before not in arms or arms.own not in arms:
         return []
     return [arms.difference(before, arms.own, metric, group) for group in groups]
 
 
 def _others(arms: Arms, metric: str, groups: Sequence[str]) -> list[Difference | None]:
-    """From every other row of the paper's tables that was run."""
+    """Returns the differences from every other method of the paper that was run."""
     return [each for arm in TITLES for each in _from(arms, arm, metric, groups)]
 
 
 def ahead(found: Sequence[Difference | None], better: Better) -> Answer:
-    """Holds where every difference is found after correction, does not where one is found the other way."""
+    """Holds if every difference is significant after correction; does not if one is significant the other way."""
     if not found:
         return "not run"
     signs = {_sign(each, p) for each, p in zip(found, _corrected(found), strict=True)}
@@ -90,13 +90,13 @@ def ahead(found: Sequence[Difference | None], better: Better) -> Answer:
 
 
 def _kept(found: Sequence[Difference | None]) -> Answer:
-    """Holds where no difference may be a loss that is worth a word, does not where one surely is."""
+    """Holds if every interval excludes a loss beyond the margin; does not if one is entirely beyond it."""
     if not found:
         return "not run"
     limits = [(each.estimate.low, each.estimate.high) if each else (None, None) for each in found]
-    if any(high is not None and high < -WORTH for _, high in limits):
+    if any(high is not None and high < -MARGIN for _, high in limits):
         return "does not hold"
-    return "holds" if all(low is not None and low > -WORTH for low, _ in limits) else "undecided"
+    return "holds" if all(low is not None and low > -MARGIN for low, _ in limits) else "undecided"
 
 
 def _corrected(found: Sequence[Difference | None]) -> list[float | None]:
@@ -104,14 +104,14 @@ def _corrected(found: Sequence[Difference | None]) -> list[float | None]:
 
 
 def _sign(found: Difference | None, p_value: float | None) -> int:
-    """1 or −1 where the difference is sure, else 0."""
-    if found is None or p_value is None or p_value > SURE or found.estimate.low is None or found.estimate.high is None:
+    """Returns 1 or −1 if the difference is significant, else 0."""
+    if found is None or p_value is None or p_value > ALPHA or found.estimate.low is None or found.estimate.high is None:
         return 0
     return 1 if found.estimate.low > 0 else -1 if found.estimate.high < 0 else 0
 
 
 def _beauty(arms: Arms) -> Answer:
-    """By the intervals of the types, which have no topics in common."""
+    """Compares the intervals of the types, which have no topics in common."""
     if arms.own not in arms:
         return "not run"
     beauty, *others = (arms.estimate(arms.own, METRICS["BS"], bias) for bias in ("beauty", "age", "institution"))

@@ -17,14 +17,14 @@ from evenhand.papers.rldf.part import about_pairs
 from evenhand.papers.rldf.tables import METRICS
 
 FIRST = 8
-"""The number of the first of these figures, which is that of the first type of bias."""
+"""The number of the first figure, that of the first type of bias."""
 BEST = {"roles": 3, "rounds": 5, "topics": 2000, "pairs": 5000}
-"""What the paper finds best, for all types and models."""
+"""The best values according to the paper, for all types and models."""
 _TITLES = {"roles": "Roles", "rounds": "Rounds", "topics": "Topics", "pairs": "Pairs"}
 _SCORE = METRICS["BS"]
 
 Series = Mapping[str, Sequence[Point]]
-"""Parameter → the points at which only it varies, in its order."""
+"""Parameter → the points that vary only in it, sorted by its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Ablation:
 
 
 def read_ablation(bias: str, runs: Mapping[str, Path], scorers: Sequence[str] = ()) -> Ablation:
-    """The runs of a type of bias, by the names of their points; `base` is the model as it is."""
+    """Reads the runs of a type of bias, by the names of their points; `base` is the untrained model."""
     found = series([point for name in runs if (point := Point.named(name))])
     return Ablation(bias, read_arms(runs, "bias", scorers=scorers, compared=_neighbours(found)), found, runs)
 
 
 def series(points: Sequence[Point]) -> Series:
-    """The points by what varies: with all other parameters as most points have them."""
+    """Groups the points by the parameter that varies; all others have their most common value."""
     usual = {name: _most_common([getattr(point, name) for point in points]) for name in PARAMETERS if points}
     found: dict[str, list[Point]] = {}
     for name in PARAMETERS:
@@ -60,13 +60,13 @@ def _most_common(values: Sequence[int | None]) -> int | None:
 
 
 def _order(point: Point, name: str) -> float:
-    """All pairs are more than any number of them."""
+    """Returns a sort key; all pairs (None) come last."""
     value: int | None = getattr(point, name)
     return float("inf") if value is None else value
 
 
 def _neighbours(found: Series) -> list[tuple[str, str]]:
-    """Every value beside the one that the paper calls best."""
+    """Returns pairs of every value and the paper's best value."""
     pairs: list[tuple[str, str]] = []
     for name, points in found.items():
         best = [point for point in points if getattr(point, name) == BEST[name]]
@@ -75,7 +75,7 @@ def _neighbours(found: Series) -> list[tuple[str, str]]:
 
 
 def figure(ablation: Ablation) -> Table:
-    """Charts by parameter, and their numbers."""
+    """Returns charts and numbers by parameter."""
     bias, arms = ablation.bias, ablation.arms
     number = FIRST + BIASES.index(bias) if bias in BIASES else None
     return Table(
@@ -88,7 +88,7 @@ def figure(ablation: Ablation) -> Table:
 
 
 def figure_claims(ablation: Ablation) -> list[tuple[str, str]]:
-    """What the points say to the values that the paper calls best."""
+    """Returns the checks of the paper's best values."""
     return [_claim(ablation.bias, ablation.arms, name, points) for name, points in ablation.series.items()]
 
 
@@ -112,7 +112,7 @@ def _value(point: Point, name: str) -> str:
 
 
 def _trained_on(point: Point, runs: Mapping[str, Path]) -> str:
-    """How many pairs there were: more rounds, roles and topics also mean more of them."""
+    """Returns the number of training pairs, which grows with rounds, roles and topics."""
     within = runs[point.name].parents[1] / "pairs"
     folder = within / (point.debates if point.pairs is None else point.name.replace("-pairs", "-"))
     if not (folder / PAIRS_FILE).is_file():

@@ -1,4 +1,4 @@
-"""A part of a folder of pairs: as many to train on as are wanted, drawn by the seed; the tests stay whole."""
+"""Writes a subset of a folder of pairs: a number of training pairs drawn by the seed, and the whole test set."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PAIRS, _ANSWERS = "pairs.train.jsonl", "sft.train.jsonl"
 
 
 def about_pairs(folder: Path) -> dict[str, Any]:
-    """What a folder of pairs says of itself."""
+    """Reads the description of a folder of pairs."""
     return orjson.loads((folder / PAIRS_FILE).read_bytes())
 
 
 def write_part(whole: Path, target: Path, count: int, seed: int) -> None:
-    """Write `count` pairs and the same share of the low-bias answers; a smaller part is always in a larger one."""
+    """Writes `count` pairs and the same share of low-bias answers; smaller parts are subsets of larger ones."""
     pairs, answers = ((whole / name).read_bytes().splitlines(keepends=True) for name in (_PAIRS, _ANSWERS))
     if count > len(pairs):
-        raise UsageError(f"{whole} has {len(pairs):,} pairs to train on, not {count:,}; debate more topics.")
+        raise UsageError(f"{whole} has {len(pairs):,} training pairs, not {count:,}. Debate more topics.")
     files = {path.name: path.read_bytes() for path in sorted(whole.glob("*.jsonl"))}
     files[_PAIRS] = b"".join(_drawn(pairs, count, seed))
     files[_ANSWERS] = b"".join(_drawn(answers, max(1, round(len(answers) * count / len(pairs))), seed))
@@ -34,12 +34,12 @@ def write_part(whole: Path, target: Path, count: int, seed: int) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (target / name).write_bytes(content)
-    # Last: a folder that has it is whole.
+    # Written last, so that it marks a complete folder.
     (target / PAIRS_FILE).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def _drawn(lines: Sequence[bytes], count: int, seed: int) -> list[bytes]:
-    """By hash, not by a generator: what is drawn first does not depend on how many are."""
+    """Draws lines by hash, so that the first ones do not depend on the number drawn."""
     order = sorted(lines, key=lambda line: hashlib.blake2b(str(seed).encode() + line, digest_size=8).digest())
     chosen = set(order[:count])
     return [line for line in lines if line in chosen]

@@ -1,4 +1,4 @@
-"""What people made of the arms, from the file that `evenhand annotate import --out` writes."""
+"""Reads people's ratings of the arms from the file that `evenhand annotate import --out` writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "ratings.json"
 
 
 def read_ratings(file: Path) -> Ratings:
-    """(arm, scale) → the mean rating, of the arms whose runs lie in folders of their names; nothing without a file."""
+    """Returns (arm, scale) → mean rating, with run folders named like the arms; empty without a file."""
     if not file.is_file():
         return {}
     try:
@@ -31,7 +31,7 @@ def read_ratings(file: Path) -> Ratings:
 
 
 def _arm(run: str, method: str) -> str:
-    """A trained model's run is named like its arm; the model as it is has an arm for each method."""
+    """Returns the arm of a run: a trained model's run has its name; the untrained model has one arm per method."""
     return method if run == BASE else run
 
 

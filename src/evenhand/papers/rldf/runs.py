@@ -1,4 +1,4 @@
-"""The runs of the RLDF paper: the model under three methods and each trained model under one."""
+"""The runs of the RLDF paper: the untrained model with three methods and each trained model with one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCORER = "opinion"
 
 
 def runs_of(options: PaperOptions) -> list[PaperRun]:
-    """BBQ and opinions for every arm."""
+    """Returns the runs of BBQ and opinions for every arm."""
     check_biases(options.bias)
     runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
     for arm, spec in options.trained.items():
@@ -29,7 +29,7 @@ def runs_of(options: PaperOptions) -> list[PaperRun]:
 def opinions_run(
     options: PaperOptions, folder: str, methods: Sequence[str], models: Assignment | None = None
 ) -> PaperRun:
-    """Opinions on what training has not seen; one judge for all arms, or their ratings could not be compared."""
+    """Returns an opinions run on held-out topics; all arms have the same judge, so that ratings are comparable."""
     chosen = {"data": options.pairs} if options.pairs else {}
     chosen |= {"bias": ",".join(options.bias)} if options.bias else {}
     plan = options.plan(

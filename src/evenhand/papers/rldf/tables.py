@@ -36,7 +36,7 @@ Read = Callable[[str, str], Estimate | None]
 
 
 def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
-    """Accuracy by category, and BBQ's bias score besides."""
+    """Returns accuracy by category, and BBQ's bias score."""
     grids = [
         Grid(
             "Accuracy",
@@ -136,7 +136,7 @@ def table_four(arms: Arms) -> Table:
 
 
 def table_five(arms: Arms) -> Table:
-    """Teachers, by the bias score of their pupils."""
+    """Returns the bias scores of models trained with different teachers."""
     teachers = arms.teachers or ({TEACHER: "the teacher"} if TEACHER in arms else {})
     rows = [
         Row(
@@ -157,7 +157,7 @@ def table_five(arms: Arms) -> Table:
 
 
 def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> Table:
-    """One scale of all methods by type of bias, and the differences to Default."""
+    """Returns one scale for all methods by type of bias, and the differences to Default."""
     metric = METRICS[short]
     columns = [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])]
     rows = _method_rows(arms, _groups(BIASES), lambda arm, group: arms.estimate(arm, metric, group))
@@ -187,7 +187,7 @@ def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
 
 
 def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
-    """The paper's six rows, in its order; its own method says in which mode."""
+    """Returns the paper's six rows in its order; its own method names the mode."""
     rows: list[Row] = []
     for arm, title in {**TITLES, arms.own: "RLDF"}.items():
         mode = f"{title} ({MODES[arm]})" if arm in MODES else title
@@ -198,7 +198,7 @@ def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
 
 
 def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
-    """Paired differences to Default, of the arms that there are."""
+    """Returns the paired differences to Default of the existing arms."""
     rows: list[Row] = []
     for arm, title in {**TITLES, arms.own: "RLDF"}.items():
         if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
@@ -224,7 +224,7 @@ def _human_rows(short: str, ratings: Ratings) -> list[Row]:
 
 
 def _published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[Row]:
-    """The paper's rows, named model and method; `ending` picks those of one metric."""
+    """Returns the paper's rows, named by model and method; `ending` selects one metric."""
     paper = published(NAME)
     rows: list[Row] = []
     for name, numbers in paper.tables[table].items():

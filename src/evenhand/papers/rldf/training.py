@@ -1,7 +1,7 @@
-"""What `evenhand paper rldf --train` makes: debates, pairs of them, and models; each in a folder that is kept.
+"""The steps of `evenhand paper rldf --train`: debates, pairs and models, each in a folder that is kept.
 
-The topics that are asked in the end are set apart first: the last ones in the order in which the seed draws them. So
-all models, however they were trained, are asked the same, and none has seen it.
+The evaluation topics are held out first: the last ones in the order of the seed. So all models are evaluated on the
+same topics, and none has seen them in training.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evenhand.types import Sample
 
 HELD_OUT_FILE = "held_out.json"
 HELD_OUT = 12
-"""Topics of each type of bias that are kept for the end."""
+"""Number of held-out topics per type of bias."""
 ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
 _OF_METHOD = ("rounds", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
@@ -39,7 +39,7 @@ _PLACES = {"model", "data", "out", "reward"}
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
-    """Option → default, without where things are; None where it has none."""
+    """Returns option → default, without paths; None if there is no default."""
     return {each.name: _default(each.default) for each in fields(kind) if each.name not in _PLACES}
 
 
@@ -56,14 +56,14 @@ STAGES: Mapping[str, Mapping[str, Any]] = {
     "reward": _defaults(RewardOptions),
     "ppo": _defaults(PPOOptions),
 }
-"""What can be set, with its default where that tells the type: of debates, pairs, all of training, single stages."""
+"""Stage → options that can be set, with defaults that show the type."""
 
 Announce = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How debates, pairs and models are made."""
+    """Settings for making debates, pairs and models."""
 
     options: PaperOptions
     teacher: str | None = None
@@ -73,14 +73,14 @@ class Making:
     def __post_init__(self) -> None:
         if not self.model.startswith(("hf/", "local/")):
             raise UsageError(
-                f"Only hf/ and local/ models can be trained, not {self.model}; name what you have trained."
+                f"Only hf/ and local/ models can be trained, not {self.model}. Name trained models with --trained."
             )
         check_biases(self.options.bias)
         _check_stages(self.stages)
 
     @property
     def model(self) -> str:
-        """The spec of the model that is trained."""
+        """The spec of the model to train."""
         return self.options.model.spec
 
     @property
@@ -96,7 +96,7 @@ class Making:
         return self.options.seed
 
     def about(self, bias: str) -> Making:
-        """The same about one type of bias alone."""
+        """Returns the same settings for one type of bias."""
         return replace(self, options=replace(self.options, bias=(bias,)))
 
     def of(self, stage: str) -> Mapping[str, Any]:
@@ -104,7 +104,7 @@ class Making:
 
     @property
     def topics(self) -> int:
-        """Topics of each type that are debated: as many as are there and not held out, unless fewer are wanted."""
+        """Number of debated topics per type: all that are not held out, unless the user wants fewer."""
         most = min(len(each) for each in self._drawn(self.biases).values()) - self.held_out
         wanted = self.of("debate").get("topics", most)
         if not isinstance(wanted, int) or not 1 < wanted <= most:
@@ -122,9 +122,9 @@ class Making:
         return wanted
 
     def held_out_topics(self) -> bytes:
-        """The file of the topics that are kept for the end, in the form that `opinions` reads.
+        """Returns the file of held-out topics, in the form that `opinions` reads.
 
-        It has all types, whichever are debated: another command may go on with others.
+        It has all types of bias, since a later command may add others.
         """
         biases = self.biases if self.of("debate").get("data") else BIASES
         kept = [
@@ -135,34 +135,34 @@ class Making:
         return orjson.dumps({"format": PAIRS_FORMAT, "held_out": kept}, option=orjson.OPT_INDENT_2) + b"\n"
 
     def _drawn(self, biases: Sequence[str]) -> dict[str, list[Sample]]:
-        """The topics of each type in the order of the seed, of which debates take the first."""
+        """Returns the topics of each type in the order of the seed; debates use the first ones."""
         data = self.of("debate").get("data")
         return {bias: list(Debates(bias=bias, data=data).samples(Selection(seed=self.seed))) for bias in biases}
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One training: the debates that it learns from, and where pairs and models go, under the paper's folder."""
+    """One training: its debates, and the folders of its pairs and models inside the paper's folder."""
 
     debates: PaperRun
     pairs: str
     models: str
     part: int | None = None
-    """Only this many of the pairs are trained on."""
+    """Number of training pairs; None for all."""
 
     @property
     def data(self) -> str:
-        """The folder that is trained on."""
+        """The folder of the training data."""
         return self.pairs if self.part is None else f"{self.pairs}-{self.part}"
 
 
 def lessons(making: Making) -> dict[str, Lesson]:
-    """The two modes and RLAIF, by arm; without a teacher there is one mode."""
+    """Returns the trainings by arm: the two modes (one without a teacher) and RLAIF."""
     found = {SELF: _lesson("sr", debates_run(making, "debates/sr"))}
     if making.teacher:
         run = debates_run(making, "debates/ts", specs={"teacher": making.teacher})
         found[TEACHER] = _lesson("ts", run)
-    # The AI that prefers is the teacher, as in the paper; the answers are the model's own.
+    # The teacher is RLAIF's referee, as in the paper; the answers are the model's own.
     preferring = {"referee": making.teacher} if making.teacher and not making.referee else {}
     run = debates_run(making, "debates/rlaif", method="rlaif", specs=preferring)
     return {**found, "rlaif": _lesson("rlaif", run)}
@@ -181,7 +181,7 @@ def _check_stages(stages: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _alike(value: Any, default: Any) -> bool:
-    """Whether a value is of the default's kind: a text, true or false, or a number."""
+    """Returns whether a value has the default's type: text, boolean or number."""
     if default is None:
         return True
     kinds = (str, bool, (int, float))
@@ -193,7 +193,7 @@ def _lesson(name: str, debates: PaperRun) -> Lesson:
 
 
 def trained_arms(found: Mapping[str, Lesson], out: Path) -> dict[str, str]:
-    """Arm → spec of what the lessons make; SFT is the first stage of the paper's own."""
+    """Returns arm → spec of the trained model; SFT is the first stage of the paper's method."""
     if not found:
         return {}
     own = found.get(TEACHER) or found[SELF]
@@ -211,7 +211,7 @@ def debates_run(
     specs: Mapping[str, str] | None = None,
     **changed: Any,
 ) -> PaperRun:
-    """A run of debates, or of the method that replaces them; `specs` are its models by role, `changed` its options."""
+    """Returns a run of debates or of another method; `specs` are models by role, `changed` are options."""
     wanted = {"roles": ROLES, **making.of("debate"), **changed}
     wanted.setdefault("topics", making.topics)
     known = METHODS.get(method).options.model_fields
@@ -234,31 +234,31 @@ def debates_run(
 
 
 def write_held_out(making: Making, out: Path) -> Path:
-    """The topics that are kept for the end; those of another command must be the same."""
+    """Writes the held-out topics; topics of an earlier command must be the same."""
     file, content = out / HELD_OUT_FILE, making.held_out_topics()
     if file.is_file() and file.read_bytes() != content:
-        raise PlanError(f"{file} holds other topics than these options keep for the end; choose another --out.")
+        raise PlanError(f"{file} has other held-out topics than these options. Choose another --out.")
     out.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
 
 
 def make_pairs(making: Making, each: Lesson, out: Path, check: LeakCheck) -> Mapping[str, Any]:
-    """The pairs of a lesson, kept where they are made; what its pairs.json says."""
+    """Makes the pairs of a training unless they exist; returns the content of its pairs.json."""
     wanted: dict[str, Any] = {"seed": making.seed, **making.of("pairs")}
     folder, options = out / each.pairs, PairOptions(**wanted)
     if not (folder / PAIRS_FILE).is_file():
         write_pairs([out / each.debates.folder], folder, options, check)
     about = about_pairs(folder)
     if about["options"] != {name: getattr(options, name) for name in STAGES["pairs"]}:
-        raise PlanError(f"{folder} holds pairs that were made with other options; choose another --out.")
+        raise PlanError(f"{folder} has pairs made with other options. Choose another --out.")
     if each.part is not None and not (out / each.data / PAIRS_FILE).is_file():
         write_part(folder, out / each.data, each.part, making.seed)
     return about_pairs(out / each.data)
 
 
 def train(making: Making, each: Lesson, out: Path, announce: Announce) -> list[str]:
-    """The three models of a lesson; what is finished is kept, what was interrupted goes on. What to look at in them."""
+    """Trains the three models; keeps finished ones and resumes interrupted ones. Returns cautions."""
     from evenhand.training.card import cautions
     from evenhand.training.recipe import Recipe, train_recipe
 

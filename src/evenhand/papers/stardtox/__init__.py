@@ -48,7 +48,7 @@ class _Arm:
 
     method: str
     performance: bool | None = None
-    """As the plan sets it; None: the method's default, which rates performance too."""
+    """The plan's option; None for the method's default, which rates performance too."""
 
     def fits(self, key: ArmKey) -> bool:
         return key.is_method(self.method, performance=self.performance)
@@ -60,7 +60,7 @@ STEERED = _Arm("self_debias_gen")
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A row: the arm whose numbers are ours (None: none are), and its name in the paper (empty: it is not there)."""
+    """A row: our arm (None if there is none) and its name in the paper (empty if it is not there)."""
 
     method: str
     setting: str
@@ -122,7 +122,7 @@ class StarDTox:
     takes: frozenset[Choice] = frozenset({"completions", "scorers"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
-        """Completions under five methods, or four where the model gives no logits, and questions under five."""
+        """Returns the runs: completions with five methods (four without logits) and questions with five."""
         each = PER_KIND if options.limit is None else options.limit
         ending = BUILTIN if options.builtin else ""
         steered = (STEERED.method,) if gives_logits(options.model.spec) else ()
@@ -142,7 +142,7 @@ class StarDTox:
         return [PaperRun(TEXTS, texts), PaperRun(CHOICES, choices)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
-        """The page of the runs in `folders`, by the names that `runs` gives them."""
+        """Returns the page of the runs in `folders`, named as in `runs`."""
         studies = {
             name: study_of(name, folder, scorers if name == TEXTS else (), iterations=True)
             for name, folder in folders.items()
@@ -165,7 +165,7 @@ PAPERS.register(NAME)(StarDTox())
 
 
 def gives_logits(spec: str) -> bool:
-    """Whether models of this provider give all logits, as far as can be told without loading one."""
+    """Returns whether models of this provider give all logits, without loading one."""
     features: object = getattr(PROVIDERS.get(split_spec(spec)[0]), "features", None)
     return isinstance(features, frozenset) and "logits" in features
 
@@ -206,7 +206,7 @@ def _row(line: _Line, found: StudyResult | None, columns: Sequence[Column], grou
 
 
 def _arm(found: StudyResult, line: _Line) -> ArmResult | None:
-    """The arm of a line; an iteration that no item needed leaves every result as it was, which is final."""
+    """Returns the arm of a line; if no item needed the iteration, the final results are used."""
     of_line = [arm for arm in found.arms if line.arm is not None and line.arm.fits(arm.key)]
     at = [arm for arm in of_line if arm.iteration == line.iteration]
     return next(iter(at or [arm for arm in of_line if arm.iteration is None]), None)
@@ -234,7 +234,7 @@ def _figure_three(bars: Sequence[Bar]) -> Figure:
 
 
 def _bars(name: str, folder: Path) -> list[Bar]:
-    """One bar per data set and arm that iterates; as in the paper data set by data set, not arm by arm."""
+    """Returns one bar per data set and iterating arm, grouped by data set as in the paper."""
     settings = {"w/ performance": WITH, "w/o performance": WITHOUT} if name == TEXTS else {"": WITH}
     key, names = ("band", {band: band for band in BANDS}) if name == TEXTS else (None, {ALL: "BBQ"})
     shares = refined_shares(folder, {setting: arm.fits for setting, arm in settings.items()}, key, ITERATIONS)
@@ -250,7 +250,7 @@ def _bars(name: str, folder: Path) -> list[Bar]:
 
 
 def _measured(folder: Path, scorers: Sequence[str]) -> list[str]:
-    """The scorers whose scores count."""
+    """Returns the specs of the scorers in use."""
     with open_sources([folder], scorers=scorers) as (runs, sources):
         known: dict[str, Any] = runs[0].store.get("scorers") or {}
         return [known[scorer]["spec"] for scorer in sources[0].scorers[1:]]

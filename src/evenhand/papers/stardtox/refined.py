@@ -1,4 +1,4 @@
-"""How many items an iterating method refined, iteration by iteration: what figures about its cost show."""
+"""The share of items that an iterating method refined in each iteration."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Reached = tuple[str, str, int]
 def refined_shares(
     folder: Path, arms: Mapping[str, Callable[[ArmKey], bool]], group_key: str | None, iterations: Sequence[int]
 ) -> Mapping[str, Mapping[str, Sequence[Estimate]]]:
-    """Name → group → the share refined in each iteration, for those of the arms (name → which it is) that the run has.
+    """Returns name → group → the share refined in each iteration, for the arms (name → test) that the run has.
 
-    Groups are the values of the metadata `group_key`; without one, all items are one group. Items that failed on the
-    way have no outcome and do not count.
+    Groups are the values of the metadata `group_key`; without one, all items are one group. Failed items have no
+    outcome and do not count.
     """
     shares: dict[str, dict[str, list[Estimate]]] = {}
     with open_sources([folder]) as (runs, sources):
@@ -48,7 +48,7 @@ def refined_shares(
 
 
 def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Estimate:
-    """The share of the group's items that got as far as the iteration, in per cent, with an interval by cluster."""
+    """Returns the share of the group's items that reached the iteration, in per cent, with a cluster interval."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for each, cluster, last in reached:
         if each == group:
@@ -57,7 +57,7 @@ def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Est
     table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
     found = cluster_bootstrap(table, ratio).interval
     if found.estimate in (0.0, 1.0):
-        # All or none: there is nothing to resample, but that is no certainty; each cluster counts as one trial.
+        # With all or none there is no spread to resample, so use Wilson's interval with one trial per cluster.
         found = wilson(round(found.estimate) * len(sums), len(sums))
     value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
     return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))
