@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.errors import DataError, PlanError
 from evenhand.models.base import split_spec
+from evenhand.prompts import BUILT_IN, Templates, read_templates
 from evenhand.specs import read_spec
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -66,6 +67,28 @@ def _method(spec: str) -> dict[str, Any]:
     return {"name": name, "options": options}
 
 
+class TemplatesPlan(BaseModel):
+    """A folder of prompt files of the user's own, and the hash of what it held when the plan was made."""
+
+    model_config = _FROZEN
+    folder: str
+    hash: str
+
+    def read(self) -> Templates:
+        """The templates; refused if they are no longer those of the plan."""
+        found = read_templates(self.folder)
+        if found.hash != self.hash:
+            raise PlanError(f"The templates in {self.folder} are not those that the plan was made with.")
+        return found
+
+
+def _folder_of_templates(value: Any) -> Any:
+    if not isinstance(value, str | Path):
+        return value
+    found = read_templates(value)
+    return {"folder": found.folder, "hash": found.hash}
+
+
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
@@ -85,11 +108,20 @@ class Plan(BaseModel):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     scorers: list[str] | None = None
     """Used instead of the benchmark's own scorers."""
+    templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
+    """A folder whose prompt files are used in place of those of the package."""
 
     def essence(self) -> dict[str, Any]:
-        """Return the plan without timeouts and retries, which may change when a run is resumed."""
-        whole = self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
-        return {key: value for key, value in whole.items() if key != "scorers" or value is not None}
+        """Return the plan without timeouts, retries and the place of templates, which may change when a run is resumed."""
+        whole = self.model_dump(
+            exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}, "templates": {"folder"}}
+        )
+        newer = ("scorers", "templates")
+        return {key: value for key, value in whole.items() if key not in newer or value is not None}
+
+    def prompts(self) -> Templates:
+        """The prompts of the user's own that the plan is run with."""
+        return BUILT_IN if self.templates is None else self.templates.read()
 
     def arms(self) -> list[Arm]:
         """Return every combination, numbered from 1 in a stable order."""
