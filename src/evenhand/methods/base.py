@@ -18,7 +18,7 @@ from evenhand.evaluators.calibration import JudgeTest
 from evenhand.models.base import Feature
 from evenhand.options import Options
 from evenhand.prompts import Prompt, built_in_prompts
-from evenhand.registry import Registry
+from evenhand.registry import Registry, signature_fault
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Sample, SampleKind
 
@@ -87,7 +87,9 @@ class Method:
         return self.options.parse(f"method {self.name}", given)
 
 
-METHODS: Registry[Method] = Registry("method", package="evenhand.methods")
+METHODS: Registry[Method] = Registry(
+    "method", package="evenhand.methods", fault=lambda made: signature_fault(made.run, "sample", "session")
+)
 
 
 def method(

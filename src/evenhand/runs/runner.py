@@ -198,6 +198,7 @@ class Runner:
                 benchmark=dict(self._benchmark.fingerprint()),
                 models=[dict(value) for value in fingerprints.values()],
                 searches=self._searches.fingerprints(),
+                files=self.plan.files(),
                 versions=versions(),
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 scorer=self._graded_by,
