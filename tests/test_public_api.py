@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import evenhand
+from evenhand import errors
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,6 +21,39 @@ def test_every_public_name_can_be_had_and_nothing_else_is_promised():
         assert getattr(evenhand, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = evenhand.nothing
+
+
+PUBLIC = """
+BENCHMARKS EVALUATORS METHODS PROVIDERS SCORERS SEARCHES Answer Audit BadResponseError Benchmark
+BudgetExhausted Calibration Completion Contrast DataError EndpointError Evaluator EvenhandError FunctionModel
+Generation Grade Guard GuardPolicy Guarded Hit JudgeTest Limits Listener Message Method Metric
+MissingExtraError Model ModelError ModelOptions Options Outcome Params PlanError Price Prompt Ratings Record
+Refusal Revision Rubric Sample Scorer ScriptedModel SearchError SearchProvider SearchResult Section Selection
+Session Settings Snapshot StoreError Thresholds Turn UnknownNameError Unscored Usage UsageError Verdict
+add_section answer ask_json audit choose compare complete debate evaluator fenced guard judge load_benchmark
+load_model load_prompt load_scorer method object_schema pairs paper parse_prompt ratio reply rescore run
+share_metric train write_report yes_probability
+"""
+
+
+def test_the_public_names_are_these():
+    assert evenhand.__all__ == PUBLIC.split()
+
+
+def test_every_error_is_public():
+    tree = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+
+    assert tree <= set(evenhand.__all__)
+
+
+def test_every_public_name_is_documented():
+    """The reference page shows the docstring of each; names of registries stand on the pages about extending."""
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    for name in evenhand.__all__:
+        if name.isupper():
+            assert f"`{name}" in pages or f"{name}." in pages, name
+        else:
+            assert getattr(evenhand, name).__doc__, name
 
 
 @pytest.mark.parametrize("command", ["import evenhand", "import evenhand.cli.main"])

@@ -10,11 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenhand.api import audit, compare, debate, guard, pairs, paper, rescore, run, train, write_report
+    from evenhand.asking.answer import answer
+    from evenhand.asking.chat import reply
     from evenhand.asking.choice import choose
     from evenhand.asking.completion import complete
-    from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, load_benchmark
-    from evenhand.errors import EvenhandError
-    from evenhand.evaluators.base import EVALUATORS, Thresholds, Verdict, evaluator
+    from evenhand.asking.judge import judge
+    from evenhand.asking.structured import ask_json, object_schema
+    from evenhand.asking.yes_no import yes_probability
+    from evenhand.benchmarks.base import (
+        BENCHMARKS,
+        Audit,
+        Benchmark,
+        Metric,
+        Selection,
+        load_benchmark,
+        ratio,
+        share_metric,
+    )
+    from evenhand.errors import (
+        BadResponseError,
+        BudgetExhausted,
+        DataError,
+        EndpointError,
+        EvenhandError,
+        MissingExtraError,
+        ModelError,
+        PlanError,
+        SearchError,
+        StoreError,
+        UnknownNameError,
+        UsageError,
+    )
+    from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
     from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy
@@ -24,10 +51,12 @@ if TYPE_CHECKING:
     from evenhand.models.budget import Limits, Price
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.options import Options
-    from evenhand.prompts import Prompt, load_prompt
+    from evenhand.prompts import Prompt, load_prompt, parse_prompt
     from evenhand.reports.sections.base import Section, add_section
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
+    from evenhand.scorers.rubric import Ratings, Rubric
+    from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
     from evenhand.session import Session
     from evenhand.types import (
         Answer,
@@ -41,15 +70,14 @@ if TYPE_CHECKING:
         Refusal,
         Sample,
         Snapshot,
+        Turn,
         Unscored,
         Usage,
     )
+    from evenhand.untrusted import fenced
     from evenhand.workflows.listener import Listener
 
 _HOME = {
-    "evenhand.asking.choice": ("choose",),
-    "evenhand.asking.completion": ("complete",),
-    "evenhand.session": ("Session",),
     "evenhand.api": (
         "audit",
         "compare",
@@ -62,22 +90,102 @@ _HOME = {
         "train",
         "write_report",
     ),
-    "evenhand.benchmarks.base": ("BENCHMARKS", "Audit", "Benchmark", "Metric", "Selection", "load_benchmark"),
-    "evenhand.errors": ("EvenhandError",),
+    "evenhand.asking.answer": ("answer",),
+    "evenhand.asking.chat": ("reply",),
+    "evenhand.asking.choice": ("choose",),
+    "evenhand.asking.completion": ("complete",),
+    "evenhand.asking.judge": ("judge",),
+    "evenhand.asking.structured": (
+        "ask_json",
+        "object_schema",
+    ),
+    "evenhand.asking.yes_no": ("yes_probability",),
+    "evenhand.benchmarks.base": (
+        "BENCHMARKS",
+        "Audit",
+        "Benchmark",
+        "Metric",
+        "Selection",
+        "load_benchmark",
+        "ratio",
+        "share_metric",
+    ),
+    "evenhand.errors": (
+        "BadResponseError",
+        "BudgetExhausted",
+        "DataError",
+        "EndpointError",
+        "EvenhandError",
+        "MissingExtraError",
+        "ModelError",
+        "PlanError",
+        "SearchError",
+        "StoreError",
+        "UnknownNameError",
+        "UsageError",
+    ),
+    "evenhand.evaluators.base": (
+        "EVALUATORS",
+        "Evaluator",
+        "Thresholds",
+        "Verdict",
+        "evaluator",
+    ),
+    "evenhand.evaluators.calibration": (
+        "Calibration",
+        "Contrast",
+        "JudgeTest",
+    ),
     "evenhand.guards.guard": ("Guard",),
     "evenhand.guards.policy": ("GuardPolicy",),
     "evenhand.guards.types": ("Guarded",),
-    "evenhand.methods.base": ("METHODS", "Method", "Revision", "method"),
-    "evenhand.evaluators.base": ("EVALUATORS", "Thresholds", "Verdict", "evaluator"),
-    "evenhand.evaluators.calibration": ("Calibration", "Contrast", "JudgeTest"),
-    "evenhand.models.base": ("PROVIDERS", "Model", "ModelOptions", "load_model"),
-    "evenhand.models.budget": ("Limits", "Price"),
-    "evenhand.models.fake": ("FunctionModel", "ScriptedModel"),
+    "evenhand.methods.base": (
+        "METHODS",
+        "Method",
+        "Revision",
+        "method",
+    ),
+    "evenhand.models.base": (
+        "PROVIDERS",
+        "Model",
+        "ModelOptions",
+        "load_model",
+    ),
+    "evenhand.models.budget": (
+        "Limits",
+        "Price",
+    ),
+    "evenhand.models.fake": (
+        "FunctionModel",
+        "ScriptedModel",
+    ),
     "evenhand.options": ("Options",),
-    "evenhand.prompts": ("Prompt", "load_prompt"),
-    "evenhand.reports.sections.base": ("Section", "add_section"),
+    "evenhand.prompts": (
+        "Prompt",
+        "load_prompt",
+        "parse_prompt",
+    ),
+    "evenhand.reports.sections.base": (
+        "Section",
+        "add_section",
+    ),
     "evenhand.runs.parts": ("Settings",),
-    "evenhand.scorers.base": ("SCORERS", "Scorer", "load_scorer"),
+    "evenhand.scorers.base": (
+        "SCORERS",
+        "Scorer",
+        "load_scorer",
+    ),
+    "evenhand.scorers.rubric": (
+        "Ratings",
+        "Rubric",
+    ),
+    "evenhand.search.base": (
+        "SEARCHES",
+        "Hit",
+        "SearchProvider",
+        "SearchResult",
+    ),
+    "evenhand.session": ("Session",),
     "evenhand.types": (
         "Answer",
         "Completion",
@@ -90,9 +198,11 @@ _HOME = {
         "Refusal",
         "Sample",
         "Snapshot",
+        "Turn",
         "Unscored",
         "Usage",
     ),
+    "evenhand.untrusted": ("fenced",),
     "evenhand.workflows.listener": ("Listener",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -103,12 +213,18 @@ __all__ = [
     "METHODS",
     "PROVIDERS",
     "SCORERS",
+    "SEARCHES",
     "Answer",
     "Audit",
+    "BadResponseError",
     "Benchmark",
+    "BudgetExhausted",
     "Calibration",
     "Completion",
     "Contrast",
+    "DataError",
+    "EndpointError",
+    "Evaluator",
     "EvenhandError",
     "FunctionModel",
     "Generation",
@@ -116,53 +232,76 @@ __all__ = [
     "Guard",
     "GuardPolicy",
     "Guarded",
+    "Hit",
     "JudgeTest",
     "Limits",
     "Listener",
     "Message",
     "Method",
     "Metric",
+    "MissingExtraError",
     "Model",
+    "ModelError",
     "ModelOptions",
     "Options",
     "Outcome",
     "Params",
+    "PlanError",
     "Price",
     "Prompt",
+    "Ratings",
     "Record",
     "Refusal",
     "Revision",
+    "Rubric",
     "Sample",
     "Scorer",
     "ScriptedModel",
+    "SearchError",
+    "SearchProvider",
+    "SearchResult",
     "Section",
     "Selection",
     "Session",
     "Settings",
     "Snapshot",
+    "StoreError",
     "Thresholds",
+    "Turn",
+    "UnknownNameError",
     "Unscored",
     "Usage",
+    "UsageError",
     "Verdict",
     "add_section",
+    "answer",
+    "ask_json",
     "audit",
     "choose",
     "compare",
     "complete",
     "debate",
     "evaluator",
+    "fenced",
     "guard",
+    "judge",
     "load_benchmark",
     "load_model",
     "load_prompt",
     "load_scorer",
     "method",
+    "object_schema",
     "pairs",
     "paper",
+    "parse_prompt",
+    "ratio",
+    "reply",
     "rescore",
     "run",
+    "share_metric",
     "train",
     "write_report",
+    "yes_probability",
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
+from evenhand.prompts import read_templates
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, default_folder, make_plan
 from evenhand.runs.runner import Progress, Runner
@@ -42,7 +43,10 @@ def audit(
     settings: Settings | None = None,
     **plan: Any,
 ) -> StudyResult:
-    """Measure a model: run it and return what the study found; more fields of the plan go in by name."""
+    """Measure a model: run it and return what the study found; more fields of the plan go in by name.
+
+    Among them `limit`, `seeds`, `scorers` and `templates` (a folder of prompt files of your own).
+    """
     run({"models": [model], "benchmark": benchmark, "methods": list(methods), **plan}, out, settings)
     return compare(out)
 
@@ -84,6 +88,7 @@ def guard(
     judge_options: ModelOptions | None = None,
     prices: Mapping[str, Price] | None = None,
     seed: int = 0,
+    templates: str | Path | None = None,
     **fields: Any,
 ) -> Guard:
     """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
@@ -91,6 +96,7 @@ def guard(
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
     seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
+    `templates` is a folder of prompt files of your own.
     """
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import make_policy
@@ -105,6 +111,7 @@ def guard(
         judge_options=judge_options,
         prices=prices,
         seed=seed,
+        templates=templates,
     )
 
 
@@ -114,6 +121,7 @@ def rescore(
     *,
     settings: Settings | None = None,
     progress: Callable[[int, int], None] | None = None,
+    templates: str | Path | None = None,
 ) -> list[Rescored]:
     """Score the stored answers of a run with other scorers; the models that answered are not asked again.
 
@@ -123,10 +131,12 @@ def rescore(
     Args:
         scorers: Specs such as `builtin` or `judge:openai/gpt-4o-mini`.
         progress: Called with how many answers are done, and of how many.
+        templates: A folder of prompt files of your own, for scorers that ask a model.
     """
     from evenhand.runs.rescore import rescore as score_again
 
-    return aio.run(score_again(Path(run), scorers, settings, progress))
+    with read_templates(templates).used():
+        return aio.run(score_again(Path(run), scorers, settings, progress))
 
 
 def paper(
@@ -183,7 +193,7 @@ def paper(
         stages: Training options by stage, for example `{"ppo": {"steps": 100}}` (rldf).
         settings: Concurrency, budget, prices, cache, and whether to resume.
         listener: Hears of runs and stages as they begin and end.
-        plan: More fields of every plan, e.g. `temperature`.
+        plan: More fields of every plan, e.g. `temperature` or `templates`.
     """
     from evenhand.papers.base import PAPERS, PaperOptions
     from evenhand.workflows.listener import Listener

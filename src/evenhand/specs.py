@@ -14,11 +14,14 @@ import yaml
 from evenhand.errors import UsageError
 
 _PAIR = re.compile(r"\s*([\w-]+)\s*=(.*)", re.DOTALL)
+_IN_FILE = re.compile(r"([^:]*\.py:\w+)(?::|$)")
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def spec_parts(spec: str) -> tuple[str, str]:
-    """Split a spec into its name and the text after the first colon."""
+    """The name, and what stands after the first colon; a name in a file is part of the name: `mine.py:NAME`."""
+    if match := _IN_FILE.match(spec):
+        return match[1], spec[match.end() :]
     name, _, rest = spec.partition(":")
     return name, rest
 

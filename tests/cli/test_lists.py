@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+from contextlib import closing
 from pathlib import Path
+
+from evenhand.runs.store import Store
+from evenhand.runs.stored import prompts_used
 
 
 def test_methods_lists_each_with_its_options(cli):
@@ -112,3 +116,24 @@ def test_an_unexpected_fault_is_one_sentence_and_not_a_traceback(cli, monkeypatc
     assert result.code == 1
     assert "ZeroDivisionError" in result.err
     assert "Traceback" not in result.err
+
+
+def test_the_prompts_of_a_method_are_listed_written_and_used(cli, tmp_path: Path):
+    assert "  methods/cot/reason\n" in cli("methods", "cot").out
+    assert cli("methods", "cot", "--prompts", "mine").code == 0
+    path = tmp_path / "mine/methods/cot/reason.md"
+    path.write_text(path.read_text().replace("# user\n", "# user\nBe slow.\n"))
+
+    audit = ("audit", "fake/echo", "--method", "cot", "--limit", "1", "--templates", "mine", "--out", "run")
+    assert cli(*audit).code == 0
+    path.write_text(path.read_text().replace("slow", "quick"))
+    resumed = cli(*audit, "--resume")
+
+    with closing(Store(tmp_path / "run")) as store:
+        assert (
+            prompts_used(store)["methods/cot/reason"]
+            == hashlib.sha256(path.read_bytes().replace(b"quick", b"slow")).hexdigest()[:16]
+        )
+    assert resumed.code == 2 and "or templates" in resumed.err
+    assert cli("methods", "cot", "--prompts", "mine").code == 2
+    assert cli("methods", "--prompts", "other").code == 2

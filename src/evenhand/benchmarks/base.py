@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evenhand import options
 from evenhand.options import Options_co
-from evenhand.registry import Registry
+from evenhand.registry import Registry, class_fault
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 Better = Literal["higher", "lower", "zero"]
@@ -175,7 +175,11 @@ class Benchmark(ABC, Generic[Options_co]):
         return {"name": self.name, "version": self.version}
 
 
-BENCHMARKS: Registry[type[Benchmark]] = Registry("benchmark", package="evenhand.benchmarks")
+BENCHMARKS: Registry[type[Benchmark]] = Registry(
+    "benchmark",
+    package="evenhand.benchmarks",
+    fault=lambda made: class_fault(made, Benchmark, "name", "version", "kind", "headline"),
+)
 
 
 def load_benchmark(name: str, **given: Any) -> Benchmark:

@@ -107,7 +107,8 @@ def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str
         return 0
     with TemporaryDirectory() as folder:
         draft = replace(topics, path=Path(folder) / "topics.yaml")
-        used = aio.run(draft.pretend(debating_model(request.plan).spec, request.settings.prices))
+        with request.plan.prompts().used():
+            used = aio.run(draft.pretend(debating_model(request.plan).spec, request.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
         print_forecast(_request({**given, "data": str(draft.path)}))
     return 0

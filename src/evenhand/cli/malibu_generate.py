@@ -14,6 +14,7 @@ from evenhand.cli.options import plan_options_without, read_models, read_setting
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED, usage_sentence
 from evenhand.errors import BudgetExhausted
+from evenhand.prompts import read_templates
 from evenhand.runs.plan import ModelPlan
 from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask
 
@@ -48,6 +49,11 @@ def generate(out: Path, identities: str | None, dry_run: bool, **given: Any) -> 
       evenhand malibu generate --model openai/NAME --bases 5 --out scenarios
       evenhand malibu --model openai/NAME --data scenarios
     """
+    with read_templates(given["templates"]).used():
+        return _generate(out, identities, dry_run, given)
+
+
+def _generate(out: Path, identities: str | None, dry_run: bool, given: Mapping[str, Any]) -> int:
     task = ScenarioTask(given["bases"], given["derived"], given["seed"], identities)
     settings, model = read_settings(given), _model_plan(given)
     made = ScenarioSet(task, out)

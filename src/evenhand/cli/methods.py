@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from evenhand.cli.groups import Command
 from evenhand.cli.option_table import in_short, print_options
-from evenhand.methods.base import METHODS, Method
+from evenhand.errors import UsageError
+from evenhand.methods.base import METHODS, Method, prompts_of
+from evenhand.prompts import copy_prompts
 
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-def methods(name: str | None) -> None:
-    """List the methods, or show NAME with its options.
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the prompt files of NAME to DIR, to be changed and used with --templates DIR.",
+)
+def methods(name: str | None, prompts: Path | None) -> None:
+    """List the methods, or show NAME with its options and prompts.
 
     \b
     Examples:
       evenhand methods
       evenhand methods stardtox
+      evenhand methods stardtox --prompts my_prompts
     """
+    if prompts is not None:
+        if name is None:
+            raise UsageError("Name the method whose prompts to write, e.g. evenhand methods cot --prompts DIR.")
+        ids = prompts_of(METHODS.get(name))
+        if not ids:
+            raise UsageError(f"The method {name} has no prompts of this package.")
+        for path in copy_prompts(ids, prompts):
+            click.echo(path)
+        click.echo(f"Keep the files that you change, remove the others, and pass --templates {prompts}")
+        return
     if name is not None:
         method = METHODS.get(name)
         click.echo(f"{name}: {method.summary}\n\n{_about(method)}")
         print_options(method.options, f"--method {name}:KEY=VALUE,…")
+        if ids := prompts_of(method):
+            click.echo("\nPrompts (--templates DIR overrides them with DIR/ID.md):")
+            for each in ids:
+                click.echo(f"  {each}")
         return
     width = max(map(len, METHODS.names()))
     for each in METHODS.names():

@@ -83,6 +83,9 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "temperature": click.option("--temperature", type=float, help="Of calls for which the method sets no temperature."),
     "max_tokens": click.option("--max-tokens", type=int, help="Of calls for which the method sets no limit."),
+    "templates": click.option(
+        "--templates", metavar="DIR", help="Prompt files of your own; evenhand methods NAME --prompts DIR writes some."
+    ),
     "out": click.option("--out", "-o", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
     "concurrency": click.option(
         "--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Concurrent calls."
@@ -149,7 +152,7 @@ def read_request(
     fields = read_plan_file(given["config"]) if given["config"] else {}
     out = fields.pop("out", None)
     prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
-    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"):
+    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens", "templates"):
         if given[name] is not None:
             fields[name] = given[name]
     if given["scorers"]:

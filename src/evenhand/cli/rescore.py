@@ -29,8 +29,9 @@ _SHOWN_REASONS = 3
     "--scorer", "-s", "specs", multiple=True, required=True, metavar="SPEC",
     help="NAME or NAME:ARGUMENT, see evenhand scorers; repeat for several.",
 )  # fmt: skip
+@click.option("--templates", metavar="DIR", help="Prompt files of your own, for scorers that ask a model.")
 @call_options
-def rescore(run: Path, specs: tuple[str, ...], **given: Any) -> int:
+def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: Any) -> int:
     """Score the stored answers of RUN with another scorer; the models that answered are not asked again.
 
     \b
@@ -46,7 +47,7 @@ def rescore(run: Path, specs: tuple[str, ...], **given: Any) -> int:
     settings = read_settings(given)
     try:
         with shown_share() as tell:
-            results = api.rescore(run, specs, settings=settings, progress=tell)
+            results = api.rescore(run, specs, settings=settings, progress=tell, templates=templates)
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
         return STOPPED

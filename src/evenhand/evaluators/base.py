@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from evenhand.options import Options, Text
-from evenhand.registry import Registry
+from evenhand.registry import Registry, signature_fault
 from evenhand.session import Session
 from evenhand.types import Answer, Sample, SampleKind, Unscored
 
@@ -66,7 +66,11 @@ class Evaluator:
         return await self.evaluate(sample, answer, session)
 
 
-EVALUATORS: Registry[Evaluator] = Registry("evaluator", package="evenhand.evaluators")
+EVALUATORS: Registry[Evaluator] = Registry(
+    "evaluator",
+    package="evenhand.evaluators",
+    fault=lambda made: signature_fault(made.evaluate, "sample", "answer", "session"),
+)
 
 
 def evaluator(name: str, *, kinds: set[SampleKind], free: bool = False) -> Callable[[Evaluate], Evaluator]:

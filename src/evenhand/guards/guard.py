@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +23,7 @@ from evenhand.guards.upstream import BadRequest, Upstream
 from evenhand.methods import GUARD_METHOD
 from evenhand.models.base import ModelOptions, load_model, split_spec
 from evenhand.models.budget import Price
+from evenhand.prompts import read_templates
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import Message
 
@@ -46,7 +49,9 @@ class Guard:
         judge_options: ModelOptions | None = None,
         prices: Mapping[str, Price] | None = None,
         seed: int = 0,
+        templates: str | Path | None = None,
     ) -> None:
+        self.templates = read_templates(templates)
         policy = policy or GuardPolicy()
         options = options or OPTIONS
         chosen = guard_method(method, policy)
@@ -84,11 +89,22 @@ class Guard:
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
-        return await Loop(self._setup, self._checked(body)).run()
+        with self.templates.used():
+            return await Loop(self._setup, self._checked(body)).run()
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         """The answer in segments, each checked before it is released; the last one carries the record."""
-        return stream_segments(self._setup, self._checked(body))
+        return self._stream(stream_segments(self._setup, self._checked(body)))
+
+    async def _stream(self, segments: AsyncGenerator[Segment]) -> AsyncGenerator[Segment]:
+        """The segments, each made with the guard's templates; between them, the caller's own are in effect."""
+        async with aclosing(segments):
+            while True:
+                with self.templates.used():
+                    segment = await anext(segments, None)
+                if segment is None:
+                    return
+                yield segment
 
     async def aclose(self) -> None:
         """Close the connections of all models, except those of an upstream that was passed in."""
@@ -129,7 +145,8 @@ class Guard:
 
     def _scorer(self, spec: str) -> Scorer:
         if spec not in self._scorers:
-            self._scorers[spec] = load_scorer(spec)
+            with self.templates.used():
+                self._scorers[spec] = load_scorer(spec)
         return self._scorers[spec]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
@@ -13,11 +17,13 @@ from evenhand.evaluators.base import Evaluator
 from evenhand.evaluators.calibration import JudgeTest
 from evenhand.models.base import Feature
 from evenhand.options import Options
-from evenhand.prompts import Prompt
-from evenhand.registry import Registry
+from evenhand.prompts import Prompt, built_in_prompts
+from evenhand.registry import Registry, signature_fault
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Params, Sample, SampleKind
 
+_ASKING = tuple(f"evenhand.{room}." for room in ("methods", "evaluators", "asking", "scorers"))
+"""Where modules with prompts are."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 Run = Callable[[Sample, Session[OptionsT]], Awaitable[Outcome]]
 Check = Callable[[SampleKind, OptionsT], object]
@@ -81,7 +87,9 @@ class Method:
         return self.options.parse(f"method {self.name}", given)
 
 
-METHODS: Registry[Method] = Registry("method", package="evenhand.methods")
+METHODS: Registry[Method] = Registry(
+    "method", package="evenhand.methods", fault=lambda made: signature_fault(made.run, "sample", "session")
+)
 
 
 def method(
@@ -128,3 +136,34 @@ def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
             f"The method {chosen.name} does not support the {kind!r} samples of {benchmark}. "
             f"Use one of these methods: {', '.join(able)}."
         )
+
+
+def prompts_of(chosen: Method) -> list[str]:
+    """The ids of the built-in prompts that a method may use, those of its evaluators and of shared agents included.
+
+    These are the prompt files beside the modules that it is built from, as far as these modules name them.
+    """
+    parts: list[Callable[..., object]] = [chosen.run]
+    if chosen.revision is not None:
+        options = chosen.with_options({})
+        parts += [each.evaluate for kind in chosen.kinds for each in chosen.revision.evaluators(kind, options)]
+    modules = _with_imported([sys.modules[part.__module__] for part in parts])
+    sources = {Path(module.__file__): inspect.getsource(module) for module in modules if module.__file__}
+    return [
+        prompt_id
+        for prompt_id, path in built_in_prompts().items()
+        if any(file.parent == path.parent and f'"{path.stem}"' in source for file, source in sources.items())
+    ]
+
+
+def _with_imported(modules: Iterable[ModuleType]) -> set[ModuleType]:
+    """The modules, and those of this package that their functions and classes come from."""
+    found: set[ModuleType] = set()
+    left = list(modules)
+    while left:
+        module = left.pop()
+        found.add(module)
+        homes = {getattr(thing, "__module__", None) for thing in vars(module).values()}
+        named = [sys.modules[home] for home in homes if isinstance(home, str) and home.startswith(_ASKING)]
+        left += [home for home in named if home not in found]
+    return found

@@ -17,8 +17,6 @@ from evenhand.methods.default import plain_prompt
 from evenhand.session import BASE, Session
 from evenhand.types import Outcome, Sample
 
-PROMPT = plain_prompt("chat")
-
 
 @method(
     "rlaif",
@@ -35,7 +33,8 @@ async def rlaif(sample: Sample, session: Session[RlaifOptions]) -> Outcome:
 
 
 async def _answer(sample: Sample, session: Session[RlaifOptions], name: str) -> Statement | Silence:
-    messages = PROMPT.render(question=sample.prompt)
-    generation = await session.ask(PROMPT, messages, session.options.params, agent=name, role=debating_role(session))
+    prompt = plain_prompt("chat")
+    messages = prompt.render(question=sample.prompt)
+    generation = await session.ask(prompt, messages, session.options.params, agent=name, role=debating_role(session))
     text = read_statement(generation.completions[0], name)
     return Statement(name, 1, text) if isinstance(text, str) else text

@@ -17,6 +17,7 @@ from evenhand import aio
 from evenhand.errors import ModelError, UsageError
 from evenhand.models.base import PROVIDERS, Model, ModelOptions
 from evenhand.models.fake import estimate_tokens
+from evenhand.registry import is_file, load_file
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
 _LONGEST_REASON = 300
@@ -26,8 +27,8 @@ _LONGEST_REASON = 300
 class CalledModel(Model):
     """The spec `call/MODULE:FUNCTION`: an async or plain function from a prompt to a text, e.g. `call/my_team:judge`.
 
-    The module may also be in the current directory. Temperature and length are up to the function; token counts are
-    estimated.
+    The module may also be in the current directory, or a file: `call/./my_team.py:judge`. Temperature and length are up
+    to the function; token counts are estimated.
     """
 
     def __init__(self, name: str, options: ModelOptions) -> None:
@@ -88,6 +89,8 @@ async def _result(function: Callable[[str], Any], prompt: str) -> Any:
 
 
 def _import(name: str) -> Any:
+    if is_file(name):
+        return load_file(name)
     here = str(Path.cwd())
     if here not in sys.path:
         # As `python -m` does. It is not removed again: the module may import its neighbours later.

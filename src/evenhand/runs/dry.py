@@ -45,6 +45,11 @@ class Forecast:
 
 async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     """Return the expected usage of every arm; the cost is None where a price is missing."""
+    with plan.prompts().used():
+        return await _forecast(plan, prices)
+
+
+async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
     judges: list[FunctionModel] = []

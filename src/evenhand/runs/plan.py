@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.errors import DataError, PlanError
 from evenhand.models.base import split_spec
+from evenhand.prompts import BUILT_IN, Templates, read_templates
+from evenhand.registry import file_hash
 from evenhand.specs import read_spec
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -66,6 +69,28 @@ def _method(spec: str) -> dict[str, Any]:
     return {"name": name, "options": options}
 
 
+class TemplatesPlan(BaseModel):
+    """A folder of prompt files of the user's own, and the hash of what it held when the plan was made."""
+
+    model_config = _FROZEN
+    folder: str
+    hash: str
+
+    def read(self) -> Templates:
+        """The templates; refused if they are no longer those of the plan."""
+        found = read_templates(self.folder)
+        if found.hash != self.hash:
+            raise PlanError(f"The templates in {self.folder} are not those that the plan was made with.")
+        return found
+
+
+def _folder_of_templates(value: Any) -> Any:
+    if not isinstance(value, str | Path):
+        return value
+    found = read_templates(value)
+    return {"folder": found.folder, "hash": found.hash}
+
+
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
@@ -85,11 +110,29 @@ class Plan(BaseModel):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     scorers: list[str] | None = None
     """Used instead of the benchmark's own scorers."""
+    templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
+    """A folder whose prompt files are used in place of those of the package."""
 
     def essence(self) -> dict[str, Any]:
-        """Return the plan without timeouts and retries, which may change when a run is resumed."""
-        whole = self.model_dump(exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}})
-        return {key: value for key, value in whole.items() if key != "scorers" or value is not None}
+        """Return the plan without timeouts, retries and the path of templates, which may change on resume."""
+        whole = self.model_dump(
+            exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}, "templates": {"folder"}}
+        )
+        newer = ("scorers", "templates")
+        return {key: value for key, value in whole.items() if key not in newer or value is not None}
+
+    def prompts(self) -> Templates:
+        """The prompts of the user's own that the plan is run with."""
+        return BUILT_IN if self.templates is None else self.templates.read()
+
+    def files(self) -> dict[str, str]:
+        """The hash of every Python file that the plan names for a benchmark, method, scorer or evaluator."""
+        options = [value for method in self.methods for value in method.options.values()]
+        listed = [each for value in options for each in (value if isinstance(value, list | tuple) else [value])]  # pyright: ignore
+        names = [self.benchmark, *(method.name for method in self.methods), *(self.scorers or ())]
+        names += [name for each in listed if isinstance(each, str) for name in re.split(r"[,+]", each)]
+        hashes = {name: file_hash(name) for name in names}
+        return {name: digest for name, digest in hashes.items() if digest is not None}
 
     def arms(self) -> list[Arm]:
         """Return every combination, numbered from 1 in a stable order."""
@@ -203,4 +246,6 @@ def identity(
     whole: dict[str, Any] = {"plan": plan.essence(), "benchmark": benchmark, "models": list(models.values())}
     if searches:
         whole["searches"] = searches
+    if files := plan.files():
+        whole["files"] = files
     return hashlib.sha256(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -100,6 +100,10 @@ class Runner:
 
     async def run(self) -> Progress:
         """Run all pending samples; raise only errors that the user must fix."""
+        with self.plan.prompts().used():
+            return await self._run()
+
+    async def _run(self) -> Progress:
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
         budget = Budget(self.settings.budget)
@@ -194,6 +198,7 @@ class Runner:
                 benchmark=dict(self._benchmark.fingerprint()),
                 models=[dict(value) for value in fingerprints.values()],
                 searches=self._searches.fingerprints(),
+                files=self.plan.files(),
                 versions=versions(),
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 scorer=self._graded_by,
@@ -392,8 +397,8 @@ def _check_identity(store: Store, wanted: str, directory: Path) -> None:
     found = store.get("identity")
     if found is not None and found != wanted:
         raise PlanError(
-            f"{directory} holds a run of another plan (or of other data or weights); choose another --out, or run "
-            "the plan it was made with (`evenhand show` prints it)."
+            f"{directory} holds a run of another plan (or of other data, weights or templates); choose another "
+            "--out, or run the plan it was made with (`evenhand show` prints it)."
         )
 
 

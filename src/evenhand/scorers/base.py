@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from evenhand import options
 from evenhand.errors import UsageError
 from evenhand.models.base import Model, load_model
-from evenhand.registry import Registry
+from evenhand.registry import Registry, class_fault
 from evenhand.specs import read_spec, spec_parts
 from evenhand.types import Unscored
 
@@ -84,7 +84,9 @@ class Scorer(ABC):
         await self.aclose()
 
 
-SCORERS: Registry[type[Scorer]] = Registry("scorer", package="evenhand.scorers")
+SCORERS: Registry[type[Scorer]] = Registry(
+    "scorer", package="evenhand.scorers", fault=lambda made: class_fault(made, Scorer, "name")
+)
 
 
 def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = None) -> Scorer:

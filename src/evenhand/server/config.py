@@ -62,6 +62,8 @@ class RouteConfig(BaseModel):
     blocked_text: str = BLOCKED_TEXT
     latency: Annotated[float, Field(gt=0)] | None = None
     """Latency budget of the whole loop in seconds."""
+    templates: str | None = None
+    """A folder of prompt files of your own."""
     evaluators: tuple[str, ...] = ("toxicity",)
     thresholds: dict[str, Any] = {}
     base_url: str | None = None

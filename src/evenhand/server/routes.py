@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from evenhand.errors import EvenhandError, PlanError, UnknownNameError
+from evenhand.errors import EvenhandError, PlanError, UnknownNameError, UsageError
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import ModelOptions
 from evenhand.models.budget import Price
+from evenhand.prompts import read_templates
 from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import RouteConfig
@@ -43,6 +44,13 @@ class Route:
     @property
     def is_closed(self) -> bool:
         return self._closing is not None and self._closing.done()
+
+    def has_current_templates(self) -> bool:
+        """Whether its folder of templates still holds what the guard was made with."""
+        try:
+            return read_templates(self.config.templates) == self._guard.templates
+        except UsageError:
+            return False
 
     def retire(self) -> None:
         """Close the guard as soon as no request uses it."""
@@ -77,7 +85,7 @@ class Routes:
         new: list[Route] = []
         self._routes: dict[str, Route] = {}
         for name, config in configs.items():
-            if name in kept and kept[name].config == config:
+            if name in kept and kept[name].config == config and kept[name].has_current_templates():
                 self._routes[name] = kept[name]
                 continue
             try:
@@ -131,6 +139,7 @@ def _guard(config: RouteConfig) -> Guard:
         options=options,
         judge_options=_judge_options(config, options),
         prices=_prices(config),
+        templates=config.templates,
     )
 
 

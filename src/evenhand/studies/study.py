@@ -159,6 +159,7 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "options",
         "benchmark",
         "models",
+        "files",
         "versions",
         "seconds",
         "samples",

@@ -22,7 +22,7 @@ from evenhand.runs.runner import Progress, Runner
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
 from evenhand.workflows.listener import Listener
-from evenhand.workflows.topic_writer import BATCH, PROMPT, TEMPERATURE, TopicWriter
+from evenhand.workflows.topic_writer import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 
 METHOD = "debate"
 _OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens", "scoring")
@@ -75,7 +75,8 @@ async def run_debate(
     if topics is not None and topics.is_written():
         listener.note(f"{topics.path}: the topics were written before.")
     elif topics is not None:
-        spent = await topics.fill(debating_model(plan), settings, listener)
+        with plan.prompts().used():
+            spent = await topics.fill(debating_model(plan), settings, listener)
         if topics.written() < topics.count:
             return None
         settings = replace(settings, budget=settings.budget.less(spent))
@@ -142,9 +143,10 @@ class TopicsFile:
 
     def _store(self, writer: TopicWriter, fingerprint: Mapping[str, Any]) -> None:
         """Return the old topics, then the new ones with their provenance."""
+        prompt = topics_prompt()
         facts: dict[str, Any] = {
             "model": dict(fingerprint),
-            "prompt": {PROMPT.id: PROMPT.hash},
+            "prompt": {prompt.id: prompt.hash},
             "seed": self.seed,
             "temperature": TEMPERATURE,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -21,7 +21,7 @@ from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
-from evenhand.workflows.scenario_writer import PROMPTS, TEMPERATURE, ScenarioWriter
+from evenhand.workflows.scenario_writer import TEMPERATURE, ScenarioWriter, scenario_prompts
 
 _MOST_CASES = 50
 
@@ -86,7 +86,7 @@ class ScenarioSet:
         """How the scenarios were made."""
         return {
             "model": dict(model.fingerprint()),
-            "prompts": {prompt.id: prompt.hash for prompt in PROMPTS.values()},
+            "prompts": {prompt.id: prompt.hash for prompt in scenario_prompts().values()},
             "seed": self.task.seed,
             "temperature": TEMPERATURE,
             "time": self._time,

@@ -27,6 +27,7 @@ _ROUTE_FLAGS = (
     "blocked_text",
     "latency",
     "evaluators",
+    "templates",
     "base_url",
     "judge_base_url",
 )
@@ -47,6 +48,7 @@ _ROUTE_FLAGS = (
 @click.option(
     "--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat for several."
 )
+@click.option("--templates", metavar="DIR", help="Prompt files of your own; see evenhand methods NAME --prompts DIR.")
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
 @click.option("--judge-base-url", help="The judge's own endpoint, one without a key (default: the model's).")
 @click.option("--name", metavar="ROUTE", help="What clients call the route (default: the model's name).")

@@ -18,8 +18,6 @@ from evenhand.untrusted import fenced
 TEACHER = "teacher"
 """The role of a model that debates instead of the audited one."""
 
-OPEN, AGAIN = (load_prompt(__file__, name) for name in ("open", "again"))
-
 _SENTENCES = re.compile(r".*[.!?][\"'”’)]?(?=\s|$)", re.DOTALL)
 
 
@@ -45,7 +43,7 @@ async def speak(
     own: Statement | None,
 ) -> Statement | Silence:
     """Returns a role's statement in a round; `own` is its judged statement of the previous round."""
-    prompt = OPEN if own is None else AGAIN
+    prompt = load_prompt(__file__, "open" if own is None else "again")
     values = {
         "name": role.name,
         "description": role.description,

@@ -25,8 +25,6 @@ from evenhand.untrusted import fenced
 REFEREE = "referee"
 """The referee's name, and the role of its model."""
 
-PROMPT, ODDS = (load_prompt(__file__, name) for name in ("referee", "odds"))
-
 
 @dataclass(frozen=True, slots=True)
 class RoundScores:
@@ -53,9 +51,9 @@ async def judge(
         tokens = session.options.referee_tokens or params.max_tokens
         slot = f"{number}/{next(numbers)}"
         params = replace(params, max_tokens=tokens)
-        return await session.ask(PROMPT, messages, params, agent=REFEREE, role=role, slot=slot)
+        return await session.ask(rubric.prompt, messages, params, agent=REFEREE, role=role, slot=slot)
 
-    messages = PROMPT.render(
+    messages = rubric.prompt.render(
         about=sample.metadata["about"],
         question=sample.prompt,
         statements="\n\n".join(
@@ -80,8 +78,9 @@ async def judge(
 
 async def odds_of(session: Session, sample: Sample, text: str, role: str) -> float | Unscored:
     """Returns the probability that the referee calls a statement prejudiced, in a yes-or-no question."""
-    messages = ODDS.render(question=sample.prompt, statement=fenced(text))
-    return await yes_probability(session, ODDS, messages, agent=REFEREE, role=role)
+    prompt = load_prompt(__file__, "odds")
+    messages = prompt.render(question=sample.prompt, statement=fenced(text))
+    return await yes_probability(session, prompt, messages, agent=REFEREE, role=role)
 
 
 def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:
@@ -92,7 +91,7 @@ def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:
 
 def rubric_for(letters: Sequence[str]) -> Rubric:
     """Returns the rubric: a score for each statement, then the rank, then the reasons."""
-    return Rubric(PROMPT, tuple(map(_score, letters)), ("rank", *map(_why, letters)), WORST)
+    return Rubric(load_prompt(__file__, "referee"), tuple(map(_score, letters)), ("rank", *map(_why, letters)), WORST)
 
 
 def _score(letter: str) -> str:

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Literal
 
 from evenhand.asking.choice import declined
 from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
 from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
-from evenhand.prompts import Prompt, parse_prompt
+from evenhand.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import BASE, Session
@@ -148,12 +147,15 @@ def _quoted(judgement: Judgement) -> str:
     return f"{in_words(judgement)} <<<{why}>>>" if why else in_words(judgement)
 
 
-@cache
 def prompt_for(pair: bool, task: Task, fair: bool) -> Prompt:
     """Returns layout and task as one prompt, so that a change of either changes its hash."""
     layout = "pair" if pair else "one"
-    fairness = f"\n{_text('fair')}" if fair else ""
-    source = f"{_text(layout)}\n\n{_text(task)}".replace("\n{{fair}}", fairness)
+    return _joined(layout, task, _text(layout), _text(task), _text("fair") if fair else "")
+
+
+@cache
+def _joined(layout: str, task: Task, whole: str, asked: str, fair: str) -> Prompt:
+    source = f"{whole}\n\n{asked}".replace("\n{{fair}}", f"\n{fair}" if fair else "")
     return parse_prompt(f"panel/{layout}_{task}{'_fair' if fair else ''}", source)
 
 
@@ -183,4 +185,4 @@ def _by_candidate(ratings: Mapping[str, float]) -> tuple[tuple[float, ...], ...]
 
 
 def _text(name: str) -> str:
-    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()
+    return prompt_text(__file__, name).strip()

@@ -26,7 +26,6 @@ from evenhand.untrusted import fenced
 
 TEMPERATURE = 0.8
 """Warm enough for cases that differ; every call has a seed of its own."""
-PROMPTS = {name: load_prompt(__file__, name) for name in ("base", "cases", "responses")}
 
 _TEXT = {"type": "string", "minLength": 1}
 _LONGEST_NAME = 4
@@ -65,6 +64,11 @@ class Responses(BaseModel):
 Shape = TypeVar("Shape", bound=BaseModel)
 
 _CASE = object_schema(role=_TEXT, setting=_TEXT, situation=_TEXT)
+
+
+def scenario_prompts() -> dict[str, Prompt]:
+    """The prompts of the three steps."""
+    return {name: load_prompt(__file__, name) for name in ("base", "cases", "responses")}
 
 
 class ScenarioWriter:
@@ -112,10 +116,11 @@ class ScenarioWriter:
                 return f"profession and task have words that tell an identity: {', '.join(words)}"
             return None if found.task.strip() and found.surfaces.strip() else "a field is empty"
 
-        messages = PROMPTS["base"].render(known=fenced(", ".join(known)))
+        prompt = load_prompt(__file__, "base")
+        messages = prompt.render(known=fenced(", ".join(known)))
         schema = object_schema(profession=_TEXT, task=_TEXT, surfaces=_TEXT)
         session = self._session(f"{number}")
-        found = await self._fit(session, PROMPTS["base"], messages, Profession, schema, fault, 400)
+        found = await self._fit(session, prompt, messages, Profession, schema, fault, 400)
         if isinstance(found, str):
             self.dropped[f"base scenario: {found}"] += 1
             return None
@@ -123,7 +128,7 @@ class ScenarioWriter:
 
     async def _cases(self, number: int, count: int, base: Profession) -> list[Case]:
         """The cases that are fit; for those that are not, others are asked for once."""
-        session, prompt = self._session(f"{number}/cases"), PROMPTS["cases"]
+        session, prompt = self._session(f"{number}/cases"), load_prompt(__file__, "cases")
         messages = prompt.render(profession=fenced(base.profession), task=fenced(base.task), count=str(count))
         schema = object_schema(cases={"type": "array", "items": _CASE, "minItems": 1})
         fit: list[Case] = []
@@ -155,7 +160,7 @@ class ScenarioWriter:
         return situation_fault(case.situation, self._tags)
 
     async def _responses(self, number: int, place: int, base: Profession, case: Case) -> tuple[str, str] | None:
-        prompt = PROMPTS["responses"]
+        prompt = load_prompt(__file__, "responses")
         messages = prompt.render(
             profession=fenced(base.profession),
             role=fenced(case.role),

@@ -16,7 +16,7 @@ from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.data.debates import DebateTopics, KnownTopics, Topic, topic_fault, topic_id
 from evenhand.models.base import Model
-from evenhand.prompts import load_prompt
+from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import BASE, Session
 from evenhand.types import Params, Sample, Unscored
 from evenhand.untrusted import fenced
@@ -25,7 +25,6 @@ BATCH = 20
 """Topics that one call asks for."""
 TEMPERATURE = 0.9
 """High, because the most likely topics are taken; every call has its own seed."""
-PROMPT = load_prompt(__file__, "topics")
 AREAS = (
     *("work", "school", "sport", "technology", "health", "housing", "law", "culture", "food", "travel", "money"),
     *("family", "friendship", "politics", "science", "transport", "nature", "music", "fashion", "shopping", "news"),
@@ -46,6 +45,10 @@ class _Idea(BaseModel):
 
 class _Ideas(BaseModel):
     topics: list[_Idea]
+
+
+def topics_prompt() -> Prompt:
+    return load_prompt(__file__, "topics")
 
 
 class TopicWriter:
@@ -93,7 +96,8 @@ class TopicWriter:
         session = Session(Sample(f"debates/{self._bias}/{number}", "chat", ""), {BASE: self._model}, self._seed)
         start = number * _AREAS_OF_BATCH
         areas = [AREAS[place % len(AREAS)] for place in range(start, start + _AREAS_OF_BATCH)]
-        messages = PROMPT.render(
+        prompt = topics_prompt()
+        messages = prompt.render(
             about=self._about, count=str(BATCH), areas=", ".join(areas), known=fenced(", ".join(self._shown(session)))
         )
         schema = object_schema(
@@ -105,7 +109,7 @@ class TopicWriter:
             }
         )
         params = Params(temperature=TEMPERATURE, max_tokens=BATCH * _TOKENS_OF_TOPIC)
-        found = await ask_json(session, PROMPT, messages, _Ideas, schema, params, agent="writer", slot="ideas")
+        found = await ask_json(session, prompt, messages, _Ideas, schema, params, agent="writer", slot="ideas")
         if isinstance(found, Unscored):
             self.dropped[f"a whole reply: {found.reason}"] += 1
             return ()

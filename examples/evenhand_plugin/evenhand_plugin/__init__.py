@@ -1,0 +1,1 @@
+"""A plug-in package for Evenhand: one small thing of every kind."""
