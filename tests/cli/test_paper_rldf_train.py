@@ -122,8 +122,8 @@ CASES = {
     "a teacher without a school": (asked("hf/x", "--teacher", "stub/t"), "they go with --train or --ablate"),
     "a type that is none": (("paper", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),
     "a parameter that is none": (asked("hf/x", "--ablate", "steps=1,2"), "--ablate takes roles, rounds"),
-    "one value": (asked("hf/x", "--ablate", "rounds=3"), "two values or more"),
-    "no number": (asked("hf/x", "--ablate", "rounds=1,many"), "two values or more"),
+    "one value": (asked("hf/x", "--ablate", "rounds=3"), "two or more values"),
+    "no number": (asked("hf/x", "--ablate", "rounds=1,many"), "two or more values"),
     "more topics than there are": (asked("hf/x", "--ablate", "topics=2,5000"), "There are topics for 2 to"),
 }
 
