@@ -129,7 +129,7 @@ class Plan(BaseModel):
         """The hash of every Python file that the plan names for a benchmark, method, scorer or evaluator."""
         names = [self.benchmark, *(method.name for method in self.methods), *(self.scorers or ())]
         for value in (value for method in self.methods for value in method.options.values()):
-            texts: list[Any] = value if isinstance(value, list) else [value]
+            texts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             names += [name for text in texts if isinstance(text, str) for name in re.split(r"[,+]", text)]
         hashes = {name: file_hash(name) for name in names}
         return {name: digest for name, digest in hashes.items() if digest is not None}
