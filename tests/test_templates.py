@@ -49,7 +49,7 @@ def test_a_template_stands_in_where_it_is_used_and_nowhere_else(tmp_path: Path):
         changed = plain_prompt("choice")
         assert plain_prompt("chat") == plain_prompt("chat")
 
-    assert "Think of everybody." in changed.parts[-1][1]
+    assert "Think of everybody." in changed.templates[-1][1]
     assert (changed.id, changed.variables) == (before.id, before.variables)
     assert changed.hash != before.hash
     assert plain_prompt("choice") == before
@@ -62,7 +62,7 @@ def test_a_piece_of_a_prompt_can_be_overridden(tmp_path: Path):
     with read_templates(folder).used():
         changed = prompt_for(False, "alone", False)
 
-    assert changed.parts[-1][1].endswith("Score it now, please.")
+    assert changed.templates[-1][1].endswith("Score it now, please.")
     assert prompt_for(False, "alone", False) == before
 
 

@@ -127,10 +127,10 @@ class Plan(BaseModel):
 
     def files(self) -> dict[str, str]:
         """The hash of every Python file that the plan names for a benchmark, method, scorer or evaluator."""
-        options = [value for method in self.methods for value in method.options.values()]
-        listed = [each for value in options for each in (value if isinstance(value, list | tuple) else [value])]  # pyright: ignore
         names = [self.benchmark, *(method.name for method in self.methods), *(self.scorers or ())]
-        names += [name for each in listed if isinstance(each, str) for name in re.split(r"[,+]", each)]
+        for value in (value for method in self.methods for value in method.options.values()):
+            texts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+            names += [name for text in texts if isinstance(text, str) for name in re.split(r"[,+]", text)]
         hashes = {name: file_hash(name) for name in names}
         return {name: digest for name, digest in hashes.items() if digest is not None}
 
