@@ -23,4 +23,4 @@ async def second_look(sample: Sample, session: Session[SecondLookOptions]) -> Ou
         messages = prompt.render(text=sample.prompt, draft=result.text)
         [result] = await complete(session, sample, prompt, messages, agent="reader", slot=str(number))
         snapshots.append(Snapshot(number, result))
-    return Outcome(result, tuple(snapshots))
+    return Outcome(result, snapshots=tuple(snapshots))
