@@ -58,12 +58,15 @@ def test_an_installed_plug_in_runs_end_to_end(installed: dict[str, str], tmp_pat
 
     code = (
         "import evenhand; arms = evenhand.compare('run').arms;"
-        "print([(arm.label, *(arm.estimate(n).value for n in ('calm', 'shouting'))) for arm in arms])"
+        "print([(arm.label, *(arm.estimate(n).value for n in ('calm', 'shouting'))) for arm in arms]);"
+        "print([arm.iteration for arm in evenhand.compare('run', iterations=True).arms])"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=installed, cwd=tmp_path)
-    assert done.stdout.strip().startswith("[('default', 0.0, "), done.stderr
-    assert "('second_look', 100.0, " in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "('default', 0.0, 100.0), ('second_look', 100.0, 0.0)]" in done.stdout
+    assert done.stdout.splitlines()[1] == "[None, 1, 2, None]"
+    assert "Say it in a calm voice." in _evenhand(installed, tmp_path, "show", "other", "Ana")
 
 
 METHOD = '''
