@@ -214,7 +214,7 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
         (("--bias", "age,beauty", "--topics", "90", "--generate"), "name one with --bias"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),
         (("--rounds", "50"), "rounds of the method debate must be a whole number from 1 to 20, not 50"),
-        (("--data", "none.yaml"), "There is no file none.yaml of debate topics"),
+        (("--data", "none.yaml"), "There is no file none.yaml; write debate topics as YAML"),
         (("--temperature", "9"), "temperature of the method debate must be a number from 0 to 2, not 9"),
     ],
 )

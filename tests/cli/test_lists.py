@@ -26,7 +26,7 @@ def test_benchmarks_lists_each_with_its_options(cli):
 def test_a_method_is_shown_with_its_options_and_presets(cli):
     out = cli("methods", "stardtox").out
 
-    assert "toxicity: a number from 0 to 1, default 0.1\n      A text passes below this value" in out
+    assert "toxicity: a number from 0 to 1, default 0.1\n      Texts with a toxicity below this value pass" in out
     assert "preset: evenhand or paper, default evenhand" in out
     assert "paper: the same values as evenhand today" in out
     assert "It takes no options" in cli("methods", "default").out
@@ -43,7 +43,7 @@ def test_a_benchmark_is_shown_with_its_options(cli):
     out = cli("benchmarks", "malibu").out
 
     assert "A limit counts scenarios" in out
-    assert "phase: both or 1 or 2, default both\n      One candidate (1)" in out
+    assert "phase: both or 1 or 2, default both\n      Judge one candidate (1)" in out
     assert "data: a text, optional\n" in out
     assert "It takes no options" in cli("benchmarks", "squad_builtin").out
 

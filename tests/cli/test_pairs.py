@@ -153,9 +153,9 @@ def test_a_run_that_is_not_complete_is_refused(cli: Any, tmp_path: Path):
     [
         (("missing",), "holds no run"),
         (("run", "--policy", "best"), "is not one of"),
-        (("run", "--threshold", "10"), "threshold must be from 0 to below 10"),
-        (("run", "--threshold", "mean"), "threshold must be from 0 to below 10, or median, not mean"),
-        (("run", "--threshold", "nan"), "threshold must be from 0 to below 10, or median, not nan"),
+        (("run", "--threshold", "10"), "threshold must be at least 0 and below 10"),
+        (("run", "--threshold", "mean"), "threshold must be at least 0 and below 10, or median, not mean"),
+        (("run", "--threshold", "nan"), "threshold must be at least 0 and below 10, or median, not nan"),
         (("run", "--margin", "0"), "margin must be above 0"),
         (("run", "--test-share", "1"), "between 0 and 1"),
         (("run", "--data", "nowhere"), "The data set bbq is not in nowhere"),

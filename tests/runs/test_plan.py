@@ -39,7 +39,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({}, "names no model; pass --model"),
     ({"models": []}, "wrong at models"),
     ({"models": ["gpt"]}, "'gpt' is not a model spec"),
-    ({"models": [{"judge": "fake/A"}]}, "the audited one is missing"),
+    ({"models": [{"judge": "fake/A"}]}, "Name the model to audit with --model SPEC"),
     ({**BASE, "method": "cot"}, "no field 'method'; it has benchmark"),
     ({**BASE, "methods": []}, "wrong at methods"),
     ({**BASE, "seeds": []}, "wrong at seeds"),

@@ -183,7 +183,7 @@ def test_one_question_under_two_names_is_one_topic():
 @pytest.mark.parametrize(
     ("debates", "words"),
     [
-        ([debate("a", (9, 1))], "Only one topic gave pairs"),
+        ([debate("a", (9, 1))], "Only one topic has pairs"),
         (
             [debate("a", (1, 2)), debate("b", (0,))],
             "There is no high-bias statement: all 3 usable scores are at most 3",

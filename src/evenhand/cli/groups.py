@@ -10,7 +10,7 @@ import click
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Plan": ("config", "benchmark", "set", "data", "builtin", "limit", "seed", "orders", "reading"),
     "Model": ("model", "judge", "base-url", "timeout", "retries", "model-option", "temperature", "max-tokens"),
-    "Method": ("method", "scorer", "accept", "look"),
+    "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
     "Comparison": ("baseline", "correction", "iterations"),
     "Output": ("out", "run", "resume", "retry-failed", "json", "format"),
