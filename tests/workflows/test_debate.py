@@ -127,8 +127,8 @@ def test_one_stage_is_trained_by_its_name(training: dict[str, Any], listener: An
     records = evenhand.train("sft", **training, out="m", steps=1, batch=2)
 
     assert records["sft"]["options"]["batch"] == 2
-    with pytest.raises(UnknownNameError, match="no option of sft named 'rates'; did you mean rate"):
-        evenhand.train("sft", **training, out="n", rates=1)
+    with pytest.raises(UnknownNameError, match="no option of sft named 'epoch'; did you mean epochs"):
+        evenhand.train("sft", **training, out="n", epoch=1)
     with pytest.raises(UnknownNameError, match="no stage of training named 'sfd'; did you mean sft"):
         evenhand.train("sfd", **training, out="n")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="for a recipe"):
