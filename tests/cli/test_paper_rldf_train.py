@@ -115,7 +115,7 @@ CASES = {
     "no folder": (("paper", "rldf", "--model", "hf/x", "--train"), "say where they go with --out"),
     "a model that cannot be trained": (asked("stub/x", "--train"), "Only hf/ and local/ models can be trained"),
     "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "with --train or --ablate remove it"),
-    "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.rate=1"), "--set takes STAGE.OPTION=VALUE"),
+    "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.lr=1"), "--set takes STAGE.OPTION=VALUE"),
     "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
     "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),

@@ -216,7 +216,7 @@ async def test_an_unreachable_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", unreachable)
     async with HFModel("owner/model", ModelOptions()) as model:
-        with pytest.raises(UsageError, match=r"looked for on the hub.*couldn't connect[^\n]*$"):
+        with pytest.raises(UsageError, match=r"the hub may not be reachable.*couldn't connect[^\n]*$"):
             await model.generate(QUESTIONS[0], Params())
 
 
@@ -270,7 +270,7 @@ def test_grouped_attention_is_attention(model: HFModel) -> None:
             model.model.set_attn_implementation(implementation)
             positions = (mask.cumsum(-1) - 1).clamp(min=0)
             _, cache = model._forward(ids, mask, positions)
-            following = DynamicDecoder(model.model, cache, mask, positions, room=64)
+            following = DynamicDecoder(model.model, cache, mask, positions, max_length=64)
             found.append(following.next(torch.tensor([[9], [4]])))
         model.model.set_attn_implementation(NAME)
     assert torch.allclose(*found, atol=1e-5)
@@ -305,7 +305,7 @@ async def test_a_request_that_never_fits_is_told(folder: Path, monkeypatch: pyte
             raise OutOfMemoryError
 
         monkeypatch.setattr(model, "_forward", full)
-        with pytest.raises(ModelError, match="even with one request at a time"):
+        with pytest.raises(ModelError, match="ran out of memory with a single request"):
             await model.generate(QUESTIONS[0], Params(max_tokens=2))
 
 

@@ -98,7 +98,7 @@ def test_former_option_names_work_with_a_hint(shell: Shell, tiny: str, pairs: Pa
 
     options = json.loads(Path("ppo/training.json").read_text())["options"]
     assert [options[name] for name in ("ppo_epochs", "kl_coefficient", "missing_eos_penalty")] == [2, 0.3, 0]
-    assert "The option passes of ppo is now ppo_epochs." in shell.err.splitlines()
+    assert "--passes is now `--ppo-epochs`." in shell.err.splitlines()
 
 
 def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: Path):
@@ -106,7 +106,7 @@ def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: P
 
     assert shell(*given) == 2
     assert shell.err.splitlines() == [
-        "The option rate of sft is now lr.",
+        "sft.rate is now `sft.lr`.",
         "evenhand: lr must be a number above 0, not 0.",
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from evenhand.cli.groups import Group
+from evenhand.cli.groups import Group, hint
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
@@ -56,10 +56,11 @@ _SHARED = (
     click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
 )
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
-_FORMER_PPO_FLAGS = tuple(
-    click.option(flag, type=kind, hidden=True)
-    for flag, kind in (("--passes", int), ("--beta", float), ("--no-end-penalty", float))
-)
+_RENAMED_IN_PPO = {
+    "--passes": "--ppo-epochs",
+    "--beta": "--kl-coefficient",
+    "--no-end-penalty": "--missing-eos-penalty",
+}
 
 
 @click.group(cls=Group)
@@ -86,7 +87,7 @@ def sft(resume: bool, **given: Any) -> None:
     Example:
       evenhand train sft pairs/age --model local/builtin --out models/sft
     """
-    _train("sft", _given("sft", given), resume=resume)
+    _train("sft", _given(given), resume=resume)
 
 
 @train.command()
@@ -98,10 +99,10 @@ def reward(resume: bool, **given: Any) -> None:
     Example:
       evenhand train reward pairs/age --model models/sft --out models/reward
     """
-    _train("reward", _given("reward", given), resume=resume)
+    _train("reward", _given(given), resume=resume)
 
 
-@train.command()
+@train.command(renamed=_RENAMED_IN_PPO)
 @with_options((*_WHERE, *_PACE))
 @click.option("--reward", required=True, metavar="FOLDER", help="The folder of the reward model.")
 @click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="How advantages are estimated (default ppo).")
@@ -119,7 +120,7 @@ def reward(resume: bool, **given: Any) -> None:
 @click.option(
     "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
 )
-@with_options((*_SHARED, _ADAPTER, *_FORMER_PPO_FLAGS))
+@with_options((*_SHARED, _ADAPTER))
 def ppo(resume: bool, **given: Any) -> None:
     """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
 
@@ -128,7 +129,7 @@ def ppo(resume: bool, **given: Any) -> None:
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
     """
-    _train("ppo", _given("ppo", given), resume=resume)
+    _train("ppo", _given(given), resume=resume)
 
 
 @train.command()
@@ -142,7 +143,7 @@ def dpo(resume: bool, **given: Any) -> None:
     Example:
       evenhand train dpo pairs/age --model models/sft --out models/dpo
     """
-    _train("dpo", _given("dpo", given), resume=resume)
+    _train("dpo", _given(given), resume=resume)
 
 
 @train.command(renamed={"--bbq": "--data"})
@@ -177,7 +178,7 @@ def recipe(
     """
     if not evaluate and (judge, bbq, limit) != (None, None, None):
         raise UsageError("--judge, --data and --limit say how to measure; add --evaluate.")
-    shared = _given("recipe", given)
+    shared = _given(given)
     whole = make_recipe(shared, stage_settings(settings), algorithm)
     evaluation = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
     if evaluate:
@@ -204,9 +205,9 @@ def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
         print_study(*study_and_report(folders, folders[0].parent / "report.html"))
 
 
-def _given(stage: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were given; the others keep the defaults of their stage."""
-    options = {_current(stage, name): value for name, value in values.items() if value is not None}
+    options = {name: value for name, value in values.items() if value is not None}
     rank = options.pop("lora_rank")
     options["lora"] = rank if options["lora"] else None
     return options
@@ -228,7 +229,7 @@ def _current(stage: str, option: str) -> str:
     """Return the current name of an option, with a hint if a former name was given."""
     current = current_name(stage, option)
     if current != option and is_main():
-        click.echo(f"The option {option} of {stage} is now {current}.", err=True)
+        hint(f"{stage}.{option}", f"{stage}.{current}")
     return current
 
 
