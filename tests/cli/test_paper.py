@@ -257,7 +257,6 @@ def test_another_runs_folder_is_refused(cli, models):
 
 CASES = {
     "unknown paper": (("paper", "stardtx", "--model", "fake/A"), "did you mean stardtox"),
-    "no paper": (("paper",), "PAPER"),
     "no model": (("paper", "stardtox"), "No model is named; pass --model"),
     "only a judge": ((*SMALL, "--model", "judge=fake/A"), "No model is named"),
     "two models": ((*SMALL, "--model", "fake/A", "--model", "fake/B"), "one model"),
@@ -324,16 +323,23 @@ OPTIONS_OF = {
     "stardtox": {"--completions", "--scorer"},
     "mabrf": {"--search", "--accept", "--look"},
     "malibu": set(),
-    "rldf": {"--judge", "--trained", "--pairs", "--bias", "--train", "--teacher", "--ablate", "--set"},
+    "rldf": {"--trained", "--pairs", "--bias", "--train", "--teacher", "--ablate", "--set"},
 }
 
 
 @pytest.mark.parametrize("paper", OPTIONS_OF)
 def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
-    shown = cli("paper", paper, "--help").out.partition("Options:")[2].split()
+    shown = [line.strip().partition(" ")[0] for line in cli("paper", paper, "--help").out.splitlines()]
+    shown += [word for line in cli("paper", paper, "--help").out.splitlines() for word in line.split()[1:2]]
 
     assert {option for options in OPTIONS_OF.values() for option in options if option in shown} == OPTIONS_OF[paper]
     assert {"--model", "--limit", "--out", "--budget", "--dry-run"} <= set(shown)
+
+
+def test_without_a_paper_the_help_is_shown(cli):
+    bare = cli("paper")
+
+    assert (bare.code, bare.out) == (0, cli("paper", "--help").out)
 
 
 def test_the_help_lists_every_paper(cli):

@@ -196,6 +196,12 @@ def test_one_sentence_and_exit_code_2(cli: Any, stubs: Any, tmp_path: Path, argu
 
 
 def test_flags_of_training_are_refused_by_other_papers(cli: Any, stubs: Any):
+    result = cli("paper", "malibu", "--model", "stub/plain", "--trained", "sft=stub/judge")
+
+    assert (result.code, "has no use for --trained" in result.err) == (2, True)
+
+
+def test_a_judge_is_refused_by_papers_without_one(cli: Any, stubs: Any):
     result = cli("paper", "malibu", "--model", "stub/plain", "--judge", "stub/judge")
 
-    assert (result.code, "has no use for --judge" in result.err) == (2, True)
+    assert (result.code, "uses a model for the role 'judge'" in result.err) == (2, True)

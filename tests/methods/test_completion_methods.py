@@ -90,7 +90,9 @@ async def test_options_that_make_no_sense_are_refused(options: dict[str, float])
 async def test_steering_a_model_without_logits_is_refused_before_the_call():
     model = FunctionModel(lambda *_: "home")
 
-    with pytest.raises(UsageError, match=r"Steering needs the logits.*fake/function does not provide; use an hf/ model"):
+    with pytest.raises(
+        UsageError, match=r"Steering needs the logits.*fake/function does not provide; use an hf/ model"
+    ):
         await run("self_debias_gen", model)
 
     assert model.requests == []
