@@ -181,7 +181,7 @@ def test_searches_in_vain_are_told(cli, models, tmp_path: Path):
     assert result.code == 0, result
     told = " ".join(result.out.split())
     assert "bbq: mabrf(search=replay:other.jsonl): the search found no evidence for 22 of 22 questions" in told
-    assert "squad: search: 4 of 4" in told
+    assert "squad: search: the search found no evidence for 4 of 4 questions" in told
 
 
 def test_a_budget_spent_on_the_first_run_leaves_the_other_table_to_the_paper(cli, models, tmp_path: Path):

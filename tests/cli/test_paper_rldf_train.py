@@ -72,6 +72,7 @@ def tiny(tmp_path: Path) -> str:
     return "hf/tiny"
 
 
+@pytest.mark.training
 def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
     arguments = asked(tiny, "--train", "--teacher", "stub/teacher", "--limit", "1", "--set", "debate.topics=6", *FAST)
 
