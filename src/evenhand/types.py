@@ -12,7 +12,7 @@ from typing import Any, Literal
 Role = Literal["system", "user", "assistant"]
 SampleKind = Literal["choice", "completion", "answer", "judgement", "debate", "chat"]
 Finish = Literal["stop", "length", "filter", "other"]
-Status = Literal["graded", "refused", "unscored", "failed"]
+Status = Literal["graded", "refused", "cut", "unscored", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,9 @@ class Completion:
     refusal: str | None = None
     """The refusal text, if the endpoint marks the answer as a refusal."""
     logprobs: tuple[TokenLogprob, ...] | None = None
+    """Of the text's tokens, without those of the thought."""
+    thought: str = ""
+    """What a reasoning model wrote before its answer; recorded, never read as part of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class Usage:
     cached_calls: int = 0
     retries: int = 0
     cost: float | None = 0.0
+    thought_tokens: int = 0
+    """How many of the completion tokens were thoughts, where that is known."""
 
     def __add__(self, other: Usage) -> Usage:
         cost = None if self.cost is None or other.cost is None else self.cost + other.cost
@@ -91,6 +96,7 @@ class Usage:
             self.cached_calls + other.cached_calls,
             self.retries + other.retries,
             cost,
+            self.thought_tokens + other.thought_tokens,
         )
 
     @property
@@ -175,6 +181,11 @@ class Unscored:
 
     reason: str
     raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Unscored):
+    """The reply reached its token limit before it held an answer: `Cut("cut at 64 tokens", text)`."""
 
 
 Result = Answer | Refusal | Unscored

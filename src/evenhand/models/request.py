@@ -92,6 +92,7 @@ def generation_from(value: Any) -> Generation:
                     TokenLogprob(token["token"], token["logprob"], tuple((text, p) for text, p in token["top"]))
                     for token in each["logprobs"]
                 ),
+                each.get("thought", ""),  # missing in older runs
             )
             for each in value["completions"]
         ),
