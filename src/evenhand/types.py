@@ -41,6 +41,7 @@ class Params:
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    """Of the answer; a model that thinks first gets more, so that its thoughts do not use up the limit."""
     seed: int | None = None
     stop: tuple[str, ...] = ()
     n: int = 1
@@ -49,6 +50,8 @@ class Params:
     schema: Mapping[str, Any] | None = None
     """A JSON schema that the text must satisfy."""
     steering: Steering | None = None
+    max_tokens_exact: bool = False
+    """Whether `max_tokens` is the user's own limit: then it includes thoughts and is never raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Completion:
     refusal: str | None = None
     """The refusal text, if the endpoint marks the answer as a refusal."""
     logprobs: tuple[TokenLogprob, ...] | None = None
-    """Of the text's tokens, without those of the thought."""
+    """None if not requested, not given, or if the reply has thoughts."""
     thought: str = ""
     """What a reasoning model wrote before its answer; recorded, never read as part of the answer."""
 

@@ -36,8 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Iterator[HFModel]:
-    model = load_model(f"hf/{folder}", ModelOptions(extra={"batch": 4}))
-    assert isinstance(model, HFModel)
+    model = HFModel(str(folder), ModelOptions(extra={"batch": 4}))
     yield model
     asyncio.run(model.aclose())
 
@@ -283,8 +282,7 @@ class OutOfMemoryError(RuntimeError):
 
 async def test_batches_that_do_not_fit_are_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = Params(temperature=1.0, max_tokens=6, seed=3)
-    async with load_model(f"hf/{folder}", ModelOptions(extra={"batch": 4})) as model:
-        assert isinstance(model, HFModel)
+    async with HFModel(str(folder), ModelOptions(extra={"batch": 4})) as model:
         fitting = await texts(model, params)
         forward = model._forward
 
@@ -299,7 +297,7 @@ async def test_batches_that_do_not_fit_are_halved(folder: Path, monkeypatch: pyt
 
 
 async def test_a_request_that_never_fits_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with load_model(f"hf/{folder}", ModelOptions()) as model:
+    async with HFModel(str(folder), ModelOptions()) as model:
 
         def full(*_: Any) -> Any:
             raise OutOfMemoryError

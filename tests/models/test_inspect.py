@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
 from evenhand.models.inspect import InspectModel
 from evenhand.types import Message, Params
 
@@ -45,11 +45,9 @@ def said(text: str, stop_reason: str = "stop") -> Any:
 
 
 def model_with(provider: Callable[..., Any], **options: Any) -> InspectModel:
-    model = load_model(
-        "inspect/mockllm/model", ModelOptions(retries=0, extra={"model_args": {"custom_outputs": provider}}, **options)
+    return InspectModel(
+        "mockllm/model", ModelOptions(retries=0, extra={"model_args": {"custom_outputs": provider}}, **options)
     )
-    assert isinstance(model, InspectModel)
-    return model
 
 
 async def test_messages_and_parameters_arrive() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.errors import MissingExtraError, ModelError, UsageError
 from evenhand.models import local, weights
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
 from evenhand.models.local import LocalModel
 from evenhand.types import Message, Params
 
@@ -34,8 +34,7 @@ RATING = {
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LocalModel]:
-    model = load_model("local/builtin", OPTIONS)
-    assert isinstance(model, LocalModel)
+    model = LocalModel("builtin", OPTIONS)
     yield model
     asyncio.run(model.aclose())
 

@@ -6,6 +6,7 @@ import pytest
 
 from evenhand.models.base import load_model
 from evenhand.models.openai import OpenAIModel
+from evenhand.models.reasoning import ReasoningModel
 from evenhand.types import Message, Params, TokenLogprob
 from support.fixtures import Connect, Serve
 from support.server import chat, completion, reply_with
@@ -184,5 +185,6 @@ async def test_the_model_is_found_by_its_spec(monkeypatch: pytest.MonkeyPatch):
 
     model = load_model("openai/org/name")
 
-    assert isinstance(model, OpenAIModel)
-    assert (model.spec, model.name) == ("openai/org/name", "org/name")
+    assert isinstance(model, ReasoningModel)
+    assert isinstance(model.inner, OpenAIModel)
+    assert (model.spec, model.inner.name) == ("openai/org/name", "org/name")

@@ -62,7 +62,7 @@ STYLES = [
 
 def server_without(name: str, complain: Complaint) -> Callable[[Body], Reply]:
     """Answers requests that do not hold the parameter, and complains about those that do."""
-    return lambda body: complain(name) if name in body else chat(n=body.get("n", 1))
+    return lambda body: complain(name) if name in body else chat(n=body.get("n", 1), logprobs="logprobs" in body)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,13 @@ class ChatServer:
         return await reply(request)
 
 
-def completion(text: str | None = "B", *, n: int = 1, finish: str | None = "stop", **message: Any) -> Body:
-    """The body of a chat completion."""
+def completion(
+    text: str | None = "B", *, n: int = 1, finish: str | None = "stop", logprobs: bool = False, **message: Any
+) -> Body:
+    """The body of a chat completion, if wanted with the log-probability of its one token."""
     choice = {"message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    if logprobs:
+        choice["logprobs"] = {"content": [{"token": text, "logprob": -0.1, "top_logprobs": []}]}
     return {
         "object": "chat.completion",
         "choices": [{"index": index, **choice} for index in range(n)],

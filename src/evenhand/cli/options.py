@@ -67,6 +67,12 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="KEY=VALUE",
         help="An option of the model, e.g. slots=4 for local/.",
     ),
+    "effort": click.option(
+        "--reasoning-effort",
+        "effort",
+        metavar="LEVEL",
+        help="How long reasoning models think, as their endpoint calls it: minimal, low, medium, high, ….",
+    ),
     "seeds": click.option(
         "--seed", "seeds", type=int, multiple=True, help="Random seed (default 0); repeat for several."
     ),
@@ -208,6 +214,8 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
     plan = make_plan(fields)
     reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
     extra = key_values(given["extra"], "--model-option")
+    if effort := given.get("effort"):
+        extra["reasoning_effort"] = effort
     if not roles and not reach and not extra:
         return plan
     dumped = plan.model_dump()

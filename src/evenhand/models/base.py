@@ -25,6 +25,10 @@ class Model(ABC):
     """Whether calls cost no money (in-process models)."""
     slots: int | None = None
     """How many calls are computed at once, if limited. More would wait and evict cached prefixes."""
+    room: int = 0
+    """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
+    takes_effort: ClassVar[bool] = False
+    """Whether the option `reasoning_effort` is passed on."""
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -61,6 +65,10 @@ class WrappedModel(Model):
         self.spec = inner.spec
         self.free = inner.free
         self.slots = inner.slots
+
+    @property
+    def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.room
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -108,9 +116,14 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def load_model(spec: str, options: ModelOptions | None = None) -> Model:
     """Load the model named by `spec`; a provider's class is called as `cls(name, options)`."""
+    from evenhand.models.reasoning import ReasoningModel
+
     provider, name = split_spec(spec)
     factory: Any = PROVIDERS.get(provider)
-    return factory(name, options or ModelOptions())
+    options = options or ModelOptions()
+    if "reasoning_effort" in options.extra and not factory.takes_effort:
+        raise UsageError(f"{spec} takes no reasoning effort; remove it, or use an endpoint of a reasoning model.")
+    return ReasoningModel(factory(name, options), options)
 
 
 def check_request(model: Model, params: Params) -> None:

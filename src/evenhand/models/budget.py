@@ -154,7 +154,8 @@ class MeteredModel(WrappedModel):
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
         prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
-        reply = (params.max_tokens or _DEFAULT_REPLY) * params.n
+        room = 0 if params.max_tokens_exact else self.inner.room
+        reply = ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
 
     def _priced(self, usage: Usage) -> Usage:
@@ -168,5 +169,5 @@ def _counted(messages: Sequence[Message], generation: Generation) -> Usage:
     return replace(
         generation.usage,
         prompt_tokens=sum(estimate_tokens(message.content) for message in messages) * generation.usage.calls,
-        completion_tokens=sum(estimate_tokens(completion.text) for completion in generation.completions),
+        completion_tokens=sum(estimate_tokens(each.text + each.thought) for each in generation.completions),
     )

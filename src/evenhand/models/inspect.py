@@ -39,8 +39,10 @@ _KEY_LIKE = re.compile(r"\b(?:sk|pk|hf|gsk|xai|AIza)[-_]?[\w-]{12,}|(?<=[Bb]eare
 class InspectModel(Model):
     """The spec `inspect/PROVIDER/NAME`, e.g. `inspect/anthropic/claude-sonnet-4-0`; API keys are set as for Inspect.
 
-    Options: `model_args`, passed to Inspect's provider.
+    Options: `model_args`, passed to Inspect's provider, and `reasoning_effort`.
     """
+
+    takes_effort = True
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():
@@ -51,11 +53,13 @@ class InspectModel(Model):
         self.spec = f"inspect/{name}"
         self.features = frozenset(feature for feature, known in _FEATURES.items() if provider in known)
         self._base_url = options.base_url
+        self._effort = options.extra.get("reasoning_effort")
         self._api: Any = importlib.import_module("inspect_ai.model")
         limits = self._api.GenerateConfig(
             max_connections=options.concurrency,
             max_retries=options.retries,
             attempt_timeout=max(1, round(options.timeout)),
+            reasoning_effort=self._effort,
         )
         arguments: Mapping[str, Any] = options.extra.get("model_args", {})
         try:
@@ -73,7 +77,8 @@ class InspectModel(Model):
 
     def fingerprint(self) -> Mapping[str, Any]:
         version = importlib.metadata.version("inspect_ai")
-        return {"spec": self.spec, "engine": f"inspect_ai {version}", "endpoint": self._base_url}
+        effort = {} if self._effort is None else {"reasoning_effort": self._effort}
+        return {"spec": self.spec, "engine": f"inspect_ai {version}", "endpoint": self._base_url, **effort}
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
@@ -131,6 +136,7 @@ class InspectModel(Model):
 def _completion(choice: Any) -> Completion:
     content: Any = choice.message.content
     parts = cast("list[Any]", content) if isinstance(content, list) else []
+    thoughts = [part.reasoning for part in parts if part.type == "reasoning" and not part.redacted]
     refused = "".join(part.text for part in parts if getattr(part, "refusal", None))
     explanation = getattr(choice.stop_details, "explanation", None) if choice.stop_reason == "content_filter" else None
     logprobs = choice.logprobs.content if choice.logprobs else None
@@ -139,6 +145,7 @@ def _completion(choice: Any) -> Completion:
         _FINISH.get(choice.stop_reason, "other"),
         refused or explanation,
         None if logprobs is None else tuple(_token(each) for each in logprobs),
+        "\n\n".join(thoughts),
     )
 
 
@@ -152,7 +159,12 @@ def _usage(usage: Any) -> Usage:
     if usage is None:
         return Usage(calls=1)
     cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
-    return Usage(calls=1, prompt_tokens=usage.input_tokens + cached, completion_tokens=usage.output_tokens)
+    return Usage(
+        calls=1,
+        prompt_tokens=usage.input_tokens + cached,
+        completion_tokens=usage.output_tokens,
+        thought_tokens=usage.reasoning_tokens or 0,
+    )
 
 
 def _describe(error: object) -> str:

@@ -19,14 +19,18 @@ _SHORT = 16
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name != "steering"))
+_NEWER = ("steering", "max_tokens_exact")
+"""Parameters that are hashed only if set, so that older keys stay valid."""
+_values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
 
 def request_key(identity: bytes, messages: Sequence[Message], params: Params) -> bytes:
     """Return a hash of the full request; `identity` stands for the model (see `model_identity`)."""
     request: tuple[Any, ...] = (list(map(_values_of_message, messages)), _values_of_params(params))
-    if params.steering is not None:  # appended only if set, so that older keys stay valid
+    if params.steering is not None:
         request += (params.steering,)
+    if params.max_tokens_exact:
+        request += ("exact",)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 

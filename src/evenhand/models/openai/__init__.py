@@ -39,6 +39,7 @@ class OpenAIModel(Model):
     """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY."""
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
+    takes_effort = True
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         self.spec = f"openai/{name}"
@@ -49,6 +50,7 @@ class OpenAIModel(Model):
         self._extra_body: Any = options.extra.get("extra_body", {})
         if not isinstance(self._extra_body, Mapping):
             raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
+        self._effort = None if (effort := options.extra.get("reasoning_effort")) is None else str(effort)
         key = key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
         self.client = Client(
             self.url,
@@ -70,10 +72,17 @@ class OpenAIModel(Model):
         return frozenset(feature for feature, parameter in _FEATURE_PARAMETER.items() if parameter not in self.dropped)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body)}
+        effort = {} if self._effort is None else {"reasoning_effort": self._effort}
+        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body), **effort}
 
     def caveats(self) -> Sequence[str]:
-        return [f"{self.url} does not support {name}; requests were sent without it" for name in sorted(self.dropped)]
+        renamed = "max_tokens" in self.dropped and "max_completion_tokens" not in self.dropped
+        return [
+            f"{self.url} does not support max_tokens; max_completion_tokens was sent instead"
+            if renamed and name == "max_tokens"
+            else f"{self.url} does not support {name}; requests were sent without it"
+            for name in sorted(self.dropped)
+        ]
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
@@ -107,7 +116,7 @@ class OpenAIModel(Model):
         def body() -> bytes:
             nonlocal sent
             # Built for each attempt: another call may meanwhile have found a parameter to drop.
-            sent = request_body(self.name, messages, params, self.dropped, self._extra_body)
+            sent = request_body(self.name, messages, params, self.dropped, self._extra_body, self._effort)
             return orjson.dumps(sent)
 
         while True:
@@ -121,6 +130,8 @@ class OpenAIModel(Model):
                     raise
                 self.dropped.add(parameter)
             else:
+                if "logprobs" in sent and _lacks_logprobs(generation):
+                    self.dropped.add("logprobs")
                 return replace(generation, usage=replace(generation.usage, retries=retries)) if retries else generation
 
     def _read(self, reply: Reply) -> Generation:
@@ -147,6 +158,12 @@ _FEATURE_PARAMETER: Mapping[Feature, str] = {
     "schema": "response_format",
     "seed": "seed",
 }
+
+
+def _lacks_logprobs(generation: Generation) -> bool:
+    """Whether the server ignored a request for log-probabilities: there is text, but not one of its tokens."""
+    texts = [each for each in generation.completions if each.text]
+    return bool(texts) and not any(each.logprobs for each in texts)
 
 
 def key_header(url: str, key: str) -> dict[str, str]:

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
-_FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
-_OPTIONAL = ("response_format", "logprobs", "seed", "max_tokens", "temperature", "top_p", "stop", "n")
+_FINISH: Mapping[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "filter",
+    # As gateways to other providers pass them on.
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "max_tokens": "length",
+    "refusal": "filter",
+}
+_OPTIONAL = (
+    "response_format",
+    "logprobs",
+    "seed",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning_effort",
+    "temperature",
+    "top_p",
+    "stop",
+    "n",
+)
 """Parameters that can be omitted if a server does not support them."""
 _REQUIRED = frozenset({"messages", "model"})
 _ALIASES: Mapping[str, tuple[str, ...]] = {"logprobs": ("top_logprobs",), "response_format": ("json_schema",)}
@@ -37,6 +58,7 @@ def request_body(
     params: Params,
     dropped: Collection[str],
     extra: Mapping[str, Any],
+    effort: str | None = None,
 ) -> dict[str, Any]:
     """Build the JSON body of one request, without the parameters that the server does not support."""
     body: dict[str, Any] = {"model": name}
@@ -54,12 +76,13 @@ def request_body(
                 "json_schema": {"name": "reply", "strict": True, "schema": params.schema},
             }
     body["messages"] = chat
-    if params.max_tokens is not None:
-        # Newer OpenAI models accept only the longer name; it is used once the short one was rejected.
-        body["max_completion_tokens" if "max_tokens" in dropped else "max_tokens"] = params.max_tokens
+    # Newer OpenAI models accept only the longer name; it is used once the short one was rejected.
+    limit = "max_completion_tokens" if "max_tokens" in dropped else "max_tokens"
     if params.logprobs and "logprobs" not in dropped:
         body |= {"logprobs": True, "top_logprobs": params.logprobs}
     optional: dict[str, Any] = {
+        limit: params.max_tokens,
+        "reasoning_effort": effort,
         "temperature": params.temperature,
         "top_p": params.top_p,
         "seed": params.seed,
@@ -100,6 +123,11 @@ def _complaint(reply: Any) -> tuple[set[str], str]:
             return set(), ""
 
 
+def is_too_long(payload: bytes) -> bool:
+    """Whether an error reply says that prompt and answer exceed what the model can take."""
+    return _TOO_LONG.search(payload.decode("utf-8", "replace")) is not None
+
+
 def is_filtered(payload: bytes) -> bool:
     """Whether a 400 reply says that a content filter blocked the prompt (Azure): a refusal, not an error."""
     try:
@@ -109,27 +137,33 @@ def is_filtered(payload: bytes) -> bool:
 
 
 def parse_generation(reply: Any, spec: str) -> Generation:
-    """Parse a chat completion reply; raise ValueError if it has no choices."""
+    """Parse a chat completion reply, thoughts apart from the text; raise ValueError if it has no choices."""
     choices = reply["choices"]
     if not choices:
         raise ValueError("no choices")
-    usage: dict[str, Any] = reply.get("usage") or {}
-    return Generation(
-        tuple(_completion(choice) for choice in choices),
-        spec,
-        Usage(
-            calls=1,
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-        ),
-    )
+    return Generation(tuple(_completion(choice) for choice in choices), spec, _usage(reply.get("usage") or {}))
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+    details: Mapping[str, Any] = usage.get("completion_tokens_details") or usage
+    thoughts = int(details.get("reasoning_tokens") or 0)
+    if int(usage.get("total_tokens") or 0) >= prompt + completion + thoughts:
+        completion += thoughts  # some providers count thoughts beside the completion, not in it
+    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, thought_tokens=thoughts)
 
 
 def _completion(choice: Any) -> Completion:
     message = choice["message"]
     content = message.get("content")
     refusal = message.get("refusal") or None
-    if content is None and refusal is None and choice.get("finish_reason") is None:
+    thought = _thought_of(message)
+    if isinstance(content, list):
+        blocks = cast(list[Any], content)
+        thought = thought or "\n\n".join(filter(None, map(_thought_of, blocks)))
+        content = "".join(each["text"] for each in blocks if each.get("type") in ("text", "output_text"))
+    finish = choice.get("finish_reason")
+    if content is None and refusal is None and finish is None:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):
         raise ValueError("content is not text")
@@ -137,10 +171,34 @@ def _completion(choice: Any) -> Completion:
     tokens: Any = logprobs.get("content")
     return Completion(
         content or "",
-        _FINISH.get(choice.get("finish_reason") or "stop", "other"),
+        _FINISH.get(str(finish or "stop").lower(), "other"),
         refusal,
         tuple(_token(token) for token in tokens) if tokens else None,
+        thought,
     )
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thinking_blocks", "reasoning_details", "summary")
+"""The fields in which servers send thoughts, in a message or in one block of its content."""
+
+
+def _thought_of(holder: Mapping[str, Any]) -> str:
+    """The thoughts in a message or block: the first of the known fields that holds any; servers fill several alike."""
+    return next(filter(None, (_words(holder.get(name)) for name in _THOUGHTS)), "")
+
+
+def _words(value: Any) -> str:
+    match value:
+        case str():
+            return value.strip()
+        case [*parts]:
+            return "\n\n".join(filter(None, map(_words, parts)))
+        case {"text": str(text)}:
+            return text.strip()
+        case {**fields}:
+            return _thought_of(fields)
+        case _:
+            return ""
 
 
 def _token(token: Any) -> TokenLogprob:

@@ -1,0 +1,204 @@
+"""Reasoning models: thoughts are separated from answers, once for all providers, and calls get room for them.
+
+A limit of 64 tokens is meant for the answer. A model that thinks first would spend it on its thoughts, so the limit is
+raised by `room` as soon as the model is known to think. A reply that ends at its limit before it says anything is asked
+for once more, with more room.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evenhand.errors import UsageError
+from evenhand.http import RefusedError
+from evenhand.models.base import Feature, Model, ModelOptions, WrappedModel
+from evenhand.models.fake import estimate_tokens
+from evenhand.models.openai.wire import is_too_long
+from evenhand.types import Completion, Generation, Message, Params
+
+ROOM = 8_192
+"""Tokens for thoughts on top of an answer's own limit."""
+_MORE = 4
+"""The factor by which room grows when it was too small."""
+_LEAST_ROOM = 256
+
+_TAGS = re.compile(
+    r"<(think|thinking|thought|seed:think)>(.*?)(?:</\1>|\Z)"
+    r"|\[(THINK)\](.*?)(?:\[/THINK\]|\Z)"
+    r"|◁(think)▷(.*?)(?:◁/think▷|\Z)"
+    r"|<\|(START_THINKING|begin_of_thought)\|>(.*?)(?:<\|(?:END_THINKING|end_of_thought)\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+# Templates that write the opening tag into the prompt leave only the closing one in the reply.
+_CLOSING = re.compile(
+    r"</(?:think|thinking|thought|seed:think)>|\[/THINK\]|◁/think▷|<\|(?:END_THINKING|end_of_thought)\|>", re.IGNORECASE
+)
+_CHANNEL = re.compile(
+    r"<\|channel\|>\s*(\w+)[^\n]{0,200}?<\|message\|>(.*?)(?:<\|(?:end|return|call)\|>(?:<\|start\|>\w*)?|\Z)",
+    re.DOTALL,
+)
+# The same without its special tokens, as servers that skip them send it.
+_BARE_ANALYSIS = re.compile(
+    r"\s*analysis(?=[A-Z\"“‘(]|\Z)(.*?)(?:assistant\s{0,9}final|\Z)", re.DOTALL
+)
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """Split a raw reply into (thought, answer); a thought that never ends leaves no answer."""
+    if "<|channel|>" in text:
+        parts = _CHANNEL.findall(text)
+        final = "".join(part for channel, part in parts if channel == "final")
+        return _joined(part for channel, part in parts if channel != "final"), final
+    if bare := _BARE_ANALYSIS.match(text):
+        return bare[1].strip(), text[bare.end() :]
+    if not any(mark in text for mark in "<[◁"):
+        return "", text
+    thoughts: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        thoughts.append(match[match.lastindex or 0] or "")
+        return ""
+
+    rest = _TAGS.sub(take, text)
+    *before, answer = _CLOSING.split(rest)
+    if not thoughts and not before:
+        return "", text
+    return _joined([*thoughts, *before]), answer.lstrip()
+
+
+def separated(completion: Completion) -> Completion:
+    """The completion with its thoughts apart from its text, whichever way the server sent them.
+
+    Log-probabilities are dropped from a reply with thoughts: they belong to the thoughts, or depend on them.
+    """
+    inline, text = split_thought(completion.text)
+    thought = completion.thought
+    if not thought and text == completion.text:
+        return completion
+    if inline and inline not in thought:
+        thought = _joined([thought, inline])
+    # Some gateways repeat the thoughts at the start of the answer.
+    rest = text.strip().removeprefix(thought.strip()).lstrip()
+    text = rest if rest or completion.finish == "length" else text
+    return replace(completion, text=text, thought=thought, logprobs=None)
+
+
+class ReasoningModel(WrappedModel):
+    """Any model, with thoughts apart from answers and room for them; models that do not think are passed through.
+
+    Options: `reasoning` (true or false; by default it shows in the replies) and `thought_tokens`, the room.
+    """
+
+    def __init__(self, inner: Model, options: ModelOptions) -> None:
+        super().__init__(inner)
+        self._declared = _flag(options)
+        self.reasons = bool(self._declared)
+        """Whether the model is known to think before it answers."""
+        self._room = _room(options)
+        self._options = {name: options.extra[name] for name in ("reasoning", "thought_tokens") if name in options.extra}
+        self._repeated = self._thoughts_only = 0
+
+    @property
+    def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.features - {"logprobs"} if self.reasons else self.inner.features
+
+    @property
+    def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._room if self.reasons else 0
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {**self.inner.fingerprint(), **self._options}
+
+    def caveats(self) -> Sequence[str]:
+        caveats = [*self.inner.caveats()]
+        if self.reasons:
+            caveats.append(
+                f"{self.spec} thinks before it answers; limits on its replies were raised by {self._room:,} tokens for "
+                "that, except where --max-tokens sets them"
+            )
+        if self._repeated:
+            caveats.append(f"{self.spec}: {self._repeated:,} replies ended before an answer; they were asked for again")
+        if self._thoughts_only:
+            caveats.append(
+                f"{self.spec}: {self._thoughts_only:,} replies hold thoughts but no answer; if they read like "
+                "answers, turn off the server's reasoning parser"
+            )
+        return caveats
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        raised = params.max_tokens is not None and not params.max_tokens_exact
+        generation = await self._ask(messages, params, self.room if raised else 0)
+        if raised and self._declared is not False and _is_cut(generation, params):
+            self._repeated += 1
+            again = await self._ask(messages, params, self._room * _MORE if self.reasons else self._room)
+            self.reasons = self.reasons or any(each.text.strip() or each.thought for each in again.completions)
+            generation = replace(
+                again, usage=generation.usage + again.usage, latency=generation.latency + again.latency
+            )
+        self._thoughts_only += sum(
+            bool(each.thought) and not each.text.strip() and each.finish == "stop" for each in generation.completions
+        )
+        if self._declared is None and any(each.thought for each in generation.completions):
+            self.reasons = True
+        return generation
+
+    async def _ask(self, messages: Sequence[Message], params: Params, room: int) -> Generation:
+        """One call with this room, or with less where the model's context is shorter."""
+        while True:
+            sent = replace(params, max_tokens=(params.max_tokens or 0) + room) if room else params
+            try:
+                return _counted(await self.inner.generate(messages, sent))
+            except RefusedError as refusal:
+                room //= 2
+                if room < _LEAST_ROOM or not is_too_long(refusal.reply.body):
+                    raise
+                self._room = min(self._room, room)
+
+
+def _counted(generation: Generation) -> Generation:
+    """The generation with thoughts apart and counted; where the server does not count them, they are estimated."""
+    completions = tuple(map(separated, generation.completions))
+    if all(map(_is_same, completions, generation.completions)):
+        return generation
+    usage = generation.usage
+    if not usage.thought_tokens:
+        estimate = sum(estimate_tokens(each.thought) for each in completions if each.thought)
+        usage = replace(usage, thought_tokens=min(estimate, usage.completion_tokens or estimate))
+    return replace(generation, completions=completions, usage=usage)
+
+
+def _is_same(left: Completion, right: Completion) -> bool:
+    return left is right
+
+
+def _is_cut(generation: Generation, params: Params) -> bool:
+    """Whether a reply reached its limit before its answer began.
+
+    One token with log-probabilities is what a reading by log-probabilities asks for, and no sign of thoughts.
+    """
+    for each in generation.completions:
+        expected = params.logprobs and each.logprobs and not generation.usage.thought_tokens
+        if each.finish == "length" and not each.text.strip() and not expected:
+            return True
+    return False
+
+
+def _joined(parts: Any) -> str:
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def _flag(options: ModelOptions) -> bool | None:
+    value = options.extra.get("reasoning")
+    if value not in (True, False, None):
+        raise UsageError(f"The model option reasoning is true or false, not {value!r}.")
+    return value
+
+
+def _room(options: ModelOptions) -> int:
+    value = options.extra.get("thought_tokens", ROOM)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 1_000_000:
+        raise UsageError(f"The model option thought_tokens is a number of tokens, e.g. {ROOM}, not {value!r}.")
+    return value

@@ -1,0 +1,328 @@
+"""Reasoning models behind servers as people run them: thoughts apart from answers, and room for both."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evenhand.errors import UsageError
+from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.fake import FunctionModel
+from evenhand.models.reasoning import ROOM, ReasoningModel, separated, split_thought
+from evenhand.types import Completion, Message, Params, TokenLogprob
+from support.fixtures import Serve
+from support.server import Body, ChatServer, Reply, chat, completion, refuse, reply_with
+
+QUESTION = [Message("user", "Who was it, A or B?")]
+LETTER = Params(temperature=0, max_tokens=1, logprobs=20)
+SHORT = Params(temperature=0, max_tokens=64)
+THOUGHT = "The user asks who. Nothing says so: rating 9, sorry. A or B? I pick B."
+
+
+def connect(server: ChatServer, **extra: Any) -> Model:
+    return load_model("openai/thinker", ModelOptions(base_url=server.url, retries=0, extra=extra))
+
+
+def reply(text: str | None, thought: str = "", *, finish: str = "stop", tokens: int = 40, **message: Any) -> Reply:
+    """A reply of a server that counts thoughts in its usage."""
+    body = completion(text, finish=finish, **message)
+    body["usage"] = {
+        "prompt_tokens": 20,
+        "completion_tokens": tokens,
+        "completion_tokens_details": {"reasoning_tokens": 0 if not thought else tokens - 2},
+    }
+    if thought:
+        body["choices"][0]["message"]["reasoning_content"] = thought
+    return reply_with(body)
+
+
+def limit_of(body: Body) -> int:
+    return body.get("max_tokens") or body.get("max_completion_tokens") or 10**6
+
+
+def thinks_in(field: str, needed: int = 40) -> Callable[[Body], Reply]:
+    """A server whose model needs so many tokens for its thoughts and sends them in a field of the message."""
+
+    def answer(body: Body) -> Reply:
+        if limit_of(body) < needed:
+            return reply_with(completion(None, finish="length", **{field: THOUGHT[:10]}))
+        return reply_with(completion("B", **{field: THOUGHT}))
+
+    return answer
+
+
+def thinks_inline(opening: str, closing: str, needed: int = 40) -> Callable[[Body], Reply]:
+    """A server without a reasoning parser: thoughts are part of the text."""
+
+    def answer(body: Body) -> Reply:
+        if limit_of(body) < needed:
+            return chat(f"{opening}{THOUGHT[: 10 if limit_of(body) > 1 else 0]}", finish="length", logprobs=True)
+        return chat(f"{opening}{THOUGHT}{closing}B")
+
+    return answer
+
+
+def o_series(body: Body) -> Reply:
+    """OpenAI's o-series and gpt-5: thoughts are hidden but counted, and several parameters are refused."""
+    for name in ("max_tokens", "temperature", "logprobs", "seed", "stop"):
+        if name in body:
+            return refuse(f"Unsupported parameter: '{name}' is not supported with this model.", param=name)
+    if limit_of(body) < 40:
+        return reply("", "x", finish="length", tokens=limit_of(body), reasoning_content=None)
+    sent = completion("B")
+    sent["usage"]["completion_tokens_details"] = {"reasoning_tokens": 3}
+    return reply_with(sent)
+
+
+def strips(body: Body) -> Reply:
+    """A gateway that removes thoughts and does not count them."""
+    return chat("", finish="length") if limit_of(body) < 40 else chat("B")
+
+
+def duplicates(body: Body) -> Reply:
+    """A gateway that sends the thoughts in a field and again at the start of the text."""
+    if limit_of(body) < 40:
+        return chat(THOUGHT[:10], finish="length", reasoning=THOUGHT[:10])
+    return chat(f"{THOUGHT}\n\nB", reasoning=THOUGHT)
+
+
+def in_blocks(body: Body) -> Reply:
+    """A gateway to Anthropic: the content is a list of blocks."""
+    thinking = {"type": "thinking", "thinking": THOUGHT, "signature": "x"}
+    if limit_of(body) < 40:
+        return chat([thinking], finish="max_tokens")  # pyright: ignore[reportArgumentType]
+    return chat(
+        [thinking, {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "B"}], finish="end_turn"
+    )  # pyright: ignore
+
+
+HARMONY = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
+SERVERS: dict[str, Callable[[Body], Reply]] = {
+    "deepseek": thinks_in("reasoning_content"),
+    "vllm and openrouter": thinks_in("reasoning"),
+    "ollama": thinks_in("thinking"),
+    "qwen3 without a parser": thinks_inline("<think>\n", "\n</think>\n\n"),
+    "r1 template with the opening tag": thinks_inline("<think>", "</think>"),
+    "magistral": thinks_inline("[THINK]", "[/THINK]"),
+    "gpt-oss, harmony": thinks_inline(*HARMONY),
+    "gpt-oss, special tokens skipped": thinks_inline("analysis", "assistantfinal"),
+    "o-series and gpt-5": o_series,
+    "gateway that strips": strips,
+    "gateway that duplicates": duplicates,
+    "gateway with blocks": in_blocks,
+}
+
+
+@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
+@pytest.mark.parametrize("params", [LETTER, SHORT, Params()], ids=["letter", "short", "unlimited"])
+async def test_the_answer_arrives_without_thoughts(serve: Serve, server: Callable[[Body], Reply], params: Params):
+    async with connect(await serve(answer=server)) as model:
+        generation = await model.generate(QUESTION, params)
+
+    [only] = generation.completions
+    assert only.text == "B"
+    assert only.finish == "stop"
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SERVERS if name not in ("o-series and gpt-5", "gateway that strips")]
+)
+async def test_thoughts_are_kept_and_counted(serve: Serve, name: str):
+    async with connect(await serve(answer=SERVERS[name])) as model:
+        generation = await model.generate(QUESTION, SHORT)
+
+    assert generation.completions[0].thought == THOUGHT
+    assert generation.completions[0].logprobs is None
+    assert generation.usage.thought_tokens > 0
+
+
+@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
+async def test_only_the_first_call_is_made_twice(serve: Serve, server: Callable[[Body], Reply]):
+    running = await serve(answer=server)
+    async with connect(running) as model:
+        first = await model.generate(QUESTION, LETTER)
+        made = len(running.requests)
+        second = await model.generate(QUESTION, LETTER)
+
+        assert len(running.requests) == made + 1
+        assert (first.usage.calls, second.usage.calls) == (2, 1)
+        assert "logprobs" not in model.features
+        assert limit_of(running.bodies[-1]) == 1 + ROOM
+        assert any("thinks before it answers" in caveat for caveat in model.caveats())
+
+
+async def test_hidden_thoughts_are_counted_and_the_longer_name_of_the_limit_is_used(serve: Serve):
+    server = await serve(answer=o_series)
+    async with connect(server) as model:
+        generation = await model.generate(QUESTION, SHORT)
+
+        assert generation.usage.thought_tokens == 3
+        assert server.bodies[-1]["max_completion_tokens"] == 64
+        assert any("max_completion_tokens was sent instead" in caveat for caveat in model.caveats())
+
+
+async def test_thoughts_that_are_counted_beside_the_completion_are_added_to_it(serve: Serve):
+    body = completion("B", reasoning_content="x")
+    body["usage"] = {"prompt_tokens": 20, "completion_tokens": 2, "reasoning_tokens": 30, "total_tokens": 52}
+    async with connect(await serve(reply_with(body))) as model:
+        usage = (await model.generate(QUESTION, SHORT)).usage
+
+    assert (usage.completion_tokens, usage.thought_tokens) == (32, 30)
+
+
+async def test_a_known_thinker_that_is_cut_gets_more_room_once(serve: Serve):
+    server = await serve(answer=thinks_in("reasoning_content", needed=10**6))
+    async with connect(server, reasoning=True, thought_tokens=1000) as model:
+        generation = await model.generate(QUESTION, SHORT)
+
+    assert [limit_of(body) for body in server.bodies] == [1064, 4064]
+    assert (generation.text, generation.completions[0].finish) == ("", "length")
+
+
+async def test_the_users_own_limit_is_sent_as_it_is(serve: Serve):
+    server = await serve(answer=thinks_in("reasoning_content"))
+    async with connect(server, reasoning=True) as model:
+        generation = await model.generate(QUESTION, Params(max_tokens=30, max_tokens_exact=True))
+
+    assert [limit_of(body) for body in server.bodies] == [30]
+    assert generation.completions[0].finish == "length"
+
+
+async def test_a_model_declared_not_to_reason_is_never_given_room(serve: Serve):
+    server = await serve(answer=strips)
+    async with connect(server, reasoning=False) as model:
+        await model.generate(QUESTION, Params(max_tokens=5))
+
+    assert [limit_of(body) for body in server.bodies] == [5]
+
+
+async def test_room_shrinks_to_the_context_of_the_model(serve: Serve):
+    def answer(body: Body) -> Reply:
+        if limit_of(body) > 4096:
+            return refuse("This model's maximum context length is 4096 tokens. Please reduce the length.")
+        return thinks_in("reasoning_content")(body)
+
+    server = await serve(answer=answer)
+    async with connect(server, reasoning=True) as model:
+        await model.generate(QUESTION, SHORT)
+        await model.generate(QUESTION, SHORT)
+
+    assert [limit_of(body) for body in server.bodies] == [64 + 8192, 64 + 4096, 64 + 2048, 64 + 2048]
+
+
+async def test_an_ordinary_model_is_called_once_and_keeps_its_logprobs(serve: Serve):
+    server = await serve(chat(" ", finish="length", logprobs=True))
+    async with connect(server) as model:
+        generation = await model.generate(QUESTION, LETTER)
+
+        assert len(server.requests) == 1
+        assert generation.completions[0].logprobs is not None
+        assert "logprobs" in model.features
+        assert model.caveats() == []
+
+
+async def test_an_endpoint_that_ignores_logprobs_is_remembered(serve: Serve):
+    server = await serve(chat("B", finish="length"))
+    async with connect(server) as model:
+        await model.generate(QUESTION, LETTER)
+
+        assert "logprobs" not in model.features
+
+
+async def test_the_effort_is_sent_and_is_part_of_the_fingerprint(serve: Serve):
+    server = await serve(chat("B"))
+    async with connect(server, reasoning_effort="low") as model:
+        await model.generate(QUESTION, SHORT)
+
+        assert server.bodies[0]["reasoning_effort"] == "low"
+        assert model.fingerprint()["reasoning_effort"] == "low"
+
+
+async def test_an_effort_that_is_not_taken_is_left_out_and_told(serve: Serve):
+    def answer(body: Body) -> Reply:
+        if "reasoning_effort" in body:
+            return refuse("Unrecognized request argument supplied: reasoning_effort", param=None)
+        return chat("B")
+
+    async with connect(await serve(answer=answer), reasoning_effort="low") as model:
+        assert (await model.generate(QUESTION, SHORT)).text == "B"
+        assert any("does not support reasoning_effort" in caveat for caveat in model.caveats())
+
+
+async def test_thoughts_without_an_answer_are_told(serve: Serve):
+    async with connect(await serve(chat(None, reasoning_content="B is right."))) as model:
+        generation = await model.generate(QUESTION, SHORT)
+
+        assert generation.text == ""
+        assert any("hold thoughts but no answer" in caveat for caveat in model.caveats())
+
+
+async def test_models_in_this_process_think_as_well():
+    inner = FunctionModel(lambda _messages, _params: f"<think>{THOUGHT}</think>\n\nB")
+    model = ReasoningModel(inner, ModelOptions())
+
+    [only] = (await model.generate(QUESTION, SHORT)).completions
+
+    assert (only.text, only.thought) == ("B", THOUGHT)
+
+
+@pytest.mark.parametrize(
+    ("raw", "thought", "answer"),
+    [
+        ("B", "", "B"),
+        ("a < b and [x]", "", "a < b and [x]"),
+        ("<think>\n\n</think>\n\nB", "", "B"),
+        ("<think>why", "why", ""),
+        ("<think>", "", ""),
+        ("why</think>B", "why", "B"),
+        ("<THINK>why</THINK> B", "why", "B"),
+        ("<think>one</think>B<think>two</think>", "one\n\ntwo", "B"),
+        ("<thinking>why</thinking>B", "why", "B"),
+        ("<seed:think>why</seed:think>B", "why", "B"),
+        ("◁think▷why◁/think▷B", "why", "B"),
+        ("<|START_THINKING|>why<|END_THINKING|>B", "why", "B"),
+        ("<|channel|>final<|message|>B<|return|>", "", "B"),
+        ("<|channel|>analysis<|message|>why", "why", ""),
+        (
+            "<|channel|>analysis<|message|>one<|end|><|start|>assistant<|channel|>commentary to=tool <|constrain|>json"
+            "<|message|>two<|call|><|start|>assistant<|channel|>final<|message|>B<|return|>",
+            "one\n\ntwo",
+            "B",
+        ),
+        ("analysisWe need B.assistantfinalB", "We need B.", "B"),
+        ("analysisWe need", "We need", ""),
+        ("analysis of the text: B", "", "analysis of the text: B"),
+    ],
+)
+def test_thoughts_in_the_text(raw: str, thought: str, answer: str):
+    assert split_thought(raw) == (thought, answer)
+
+
+def test_hostile_texts_take_no_time():
+    for piece in (
+        "<think>",
+        "</think>",
+        "<|channel|>",
+        "analysisA",
+        "[THINK]",
+        "assistant",
+        "<|channel|>a <|message|>",
+    ):
+        split_thought(piece * 20_000)
+        split_thought("analysisA" + piece * 20_000)
+
+
+def test_an_answer_that_equals_the_thought_stays():
+    assert separated(Completion("B", thought="B")).text == "B"
+
+
+def test_logprobs_of_a_reply_without_thoughts_stay():
+    token = TokenLogprob("B", -0.1)
+
+    assert separated(Completion("B", logprobs=(token,))).logprobs == (token,)
+
+
+@pytest.mark.parametrize("extra", [{"reasoning": "maybe"}, {"thought_tokens": 0}, {"thought_tokens": "many"}])
+def test_a_wrong_option_is_refused(extra: dict[str, Any]):
+    with pytest.raises(UsageError, match="The model option"):
+        ReasoningModel(FunctionModel(lambda _m, _p: "B"), ModelOptions(extra=extra))
