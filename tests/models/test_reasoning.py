@@ -1,6 +1,5 @@
 """Reasoning models behind servers as people run them: thoughts apart from answers, and room for both."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,110 +11,20 @@ from evenhand.models.reasoning import ROOM, ReasoningModel, separated, split_tho
 from evenhand.types import Completion, Message, Params, TokenLogprob
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat, completion, refuse, reply_with
+from support.thinkers import SERVERS, THOUGHT, Server, limit_of, o_series, strips, thinks_in
 
 QUESTION = [Message("user", "Who was it, A or B?")]
 LETTER = Params(temperature=0, max_tokens=1, logprobs=20)
 SHORT = Params(temperature=0, max_tokens=64)
-THOUGHT = "The user asks who. Nothing says so: rating 9, sorry. A or B? I pick B."
 
 
 def connect(server: ChatServer, **extra: Any) -> Model:
     return load_model("openai/thinker", ModelOptions(base_url=server.url, retries=0, extra=extra))
 
 
-def reply(text: str | None, thought: str = "", *, finish: str = "stop", tokens: int = 40, **message: Any) -> Reply:
-    """A reply of a server that counts thoughts in its usage."""
-    body = completion(text, finish=finish, **message)
-    body["usage"] = {
-        "prompt_tokens": 20,
-        "completion_tokens": tokens,
-        "completion_tokens_details": {"reasoning_tokens": 0 if not thought else tokens - 2},
-    }
-    if thought:
-        body["choices"][0]["message"]["reasoning_content"] = thought
-    return reply_with(body)
-
-
-def limit_of(body: Body) -> int:
-    return body.get("max_tokens") or body.get("max_completion_tokens") or 10**6
-
-
-def thinks_in(field: str, needed: int = 40) -> Callable[[Body], Reply]:
-    """A server whose model needs so many tokens for its thoughts and sends them in a field of the message."""
-
-    def answer(body: Body) -> Reply:
-        if limit_of(body) < needed:
-            return reply_with(completion(None, finish="length", **{field: THOUGHT[:10]}))
-        return reply_with(completion("B", **{field: THOUGHT}))
-
-    return answer
-
-
-def thinks_inline(opening: str, closing: str, needed: int = 40) -> Callable[[Body], Reply]:
-    """A server without a reasoning parser: thoughts are part of the text."""
-
-    def answer(body: Body) -> Reply:
-        if limit_of(body) < needed:
-            return chat(f"{opening}{THOUGHT[: 10 if limit_of(body) > 1 else 0]}", finish="length", logprobs=True)
-        return chat(f"{opening}{THOUGHT}{closing}B")
-
-    return answer
-
-
-def o_series(body: Body) -> Reply:
-    """OpenAI's o-series and gpt-5: thoughts are hidden but counted, and several parameters are refused."""
-    for name in ("max_tokens", "temperature", "logprobs", "seed", "stop"):
-        if name in body:
-            return refuse(f"Unsupported parameter: '{name}' is not supported with this model.", param=name)
-    if limit_of(body) < 40:
-        return reply("", "x", finish="length", tokens=limit_of(body), reasoning_content=None)
-    sent = completion("B")
-    sent["usage"]["completion_tokens_details"] = {"reasoning_tokens": 3}
-    return reply_with(sent)
-
-
-def strips(body: Body) -> Reply:
-    """A gateway that removes thoughts and does not count them."""
-    return chat("", finish="length") if limit_of(body) < 40 else chat("B")
-
-
-def duplicates(body: Body) -> Reply:
-    """A gateway that sends the thoughts in a field and again at the start of the text."""
-    if limit_of(body) < 40:
-        return chat(THOUGHT[:10], finish="length", reasoning=THOUGHT[:10])
-    return chat(f"{THOUGHT}\n\nB", reasoning=THOUGHT)
-
-
-def in_blocks(body: Body) -> Reply:
-    """A gateway to Anthropic: the content is a list of blocks."""
-    thinking = {"type": "thinking", "thinking": THOUGHT, "signature": "x"}
-    if limit_of(body) < 40:
-        return chat([thinking], finish="max_tokens")  # pyright: ignore[reportArgumentType]
-    return chat(
-        [thinking, {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "B"}], finish="end_turn"
-    )  # pyright: ignore
-
-
-HARMONY = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
-SERVERS: dict[str, Callable[[Body], Reply]] = {
-    "deepseek": thinks_in("reasoning_content"),
-    "vllm and openrouter": thinks_in("reasoning"),
-    "ollama": thinks_in("thinking"),
-    "qwen3 without a parser": thinks_inline("<think>\n", "\n</think>\n\n"),
-    "r1 template with the opening tag": thinks_inline("<think>", "</think>"),
-    "magistral": thinks_inline("[THINK]", "[/THINK]"),
-    "gpt-oss, harmony": thinks_inline(*HARMONY),
-    "gpt-oss, special tokens skipped": thinks_inline("analysis", "assistantfinal"),
-    "o-series and gpt-5": o_series,
-    "gateway that strips": strips,
-    "gateway that duplicates": duplicates,
-    "gateway with blocks": in_blocks,
-}
-
-
 @pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
 @pytest.mark.parametrize("params", [LETTER, SHORT, Params()], ids=["letter", "short", "unlimited"])
-async def test_the_answer_arrives_without_thoughts(serve: Serve, server: Callable[[Body], Reply], params: Params):
+async def test_the_answer_arrives_without_thoughts(serve: Serve, server: Server, params: Params):
     async with connect(await serve(answer=server)) as model:
         generation = await model.generate(QUESTION, params)
 
@@ -137,7 +46,7 @@ async def test_thoughts_are_kept_and_counted(serve: Serve, name: str):
 
 
 @pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
-async def test_only_the_first_call_is_made_twice(serve: Serve, server: Callable[[Body], Reply]):
+async def test_only_the_first_call_is_made_twice(serve: Serve, server: Server):
     running = await serve(answer=server)
     async with connect(running) as model:
         first = await model.generate(QUESTION, LETTER)

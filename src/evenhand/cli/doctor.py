@@ -11,14 +11,17 @@ import click
 
 from evenhand import aio
 from evenhand.cli.groups import Command
-from evenhand.errors import ModelError
+from evenhand.errors import BadResponseError, ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.specs import key_values
-from evenhand.types import Message, Params
+from evenhand.types import Completion, Message, Params
 
 if TYPE_CHECKING:
     from evenhand.evaluators.calibration import Calibration
 
+_TOKENS = 512
+"""Of the first reply: a model whose template hides the start of its thoughts shows them by their end."""
+_SHOWN = 60
 _SCHEMA = {
     "type": "object",
     "properties": {"answer": {"type": "string", "enum": ["A", "B"]}},
@@ -67,13 +70,42 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
             if name != "spec":
                 click.echo(f"{name:<9} {value}")
         question = [Message("user", "Reply with the letter A.")]
-        generation = await model.generate(question, Params(temperature=0, max_tokens=5))
-        tokens = f"{generation.usage.prompt_tokens} + {generation.usage.completion_tokens} tokens"
-        click.echo(f"answers   {generation.text!r} ({tokens}, {generation.latency:.2f} s)")
+        generation = await model.generate(question, Params(temperature=0, max_tokens=_TOKENS))
+        used, [completion] = generation.usage, generation.completions
+        tokens = f"{used.prompt_tokens} + {used.completion_tokens} tokens"
+        if not completion.text.strip() and completion.refusal is None:
+            raise BadResponseError(_empty(spec, completion, used.completion_tokens))
+        click.echo(f"answers   {_start(completion.text)} ({tokens}, {generation.latency:.2f} s)")
+        reasons = bool(completion.thought or used.thought_tokens)
+        click.echo(f"reasoning {f'yes: {used.thought_tokens:,} tokens of thoughts' if reasons else 'no'}")
         await _features(model, question)
+        if reasons:
+            _tell_reasoning()
         if judge:
             await _judge(model)
     return 0
+
+
+def _start(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r} …"
+
+
+def _empty(spec: str, completion: Completion, tokens: int) -> str:
+    """Why an empty reply means that the model cannot be used as it is, and what to change."""
+    if completion.finish == "length":
+        hint = "it may think longer; try --model-option thought_tokens=32768 or a lower --model-option reasoning_effort"
+    elif completion.thought:
+        hint = "it sent thoughts only; check the server's reasoning parser and chat template"
+    else:
+        hint = "check the model's name and the server's chat template"
+    return f"{spec} answered with nothing ({tokens:,} tokens, finish: {completion.finish}); {hint}."
+
+
+def _tell_reasoning() -> None:
+    """The options of other commands that suit a model that thinks first."""
+    click.echo("use       --model-option reasoning=true   (room for thoughts from the first call on)")
+    click.echo("use       --reasoning-effort low          (fewer thoughts, where the endpoint takes it)")
+    click.echo("use       --judge-samples 5               (as a judge: it has no logprobs, so ratings are means)")
 
 
 async def _judge(model: Model) -> None:

@@ -9,7 +9,10 @@ import click
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Plan": ("config", "benchmark", "set", "data", "builtin", "limit", "seed", "orders", "reading"),
-    "Model": ("model", "judge", "base-url", "timeout", "retries", "model-option", "temperature", "max-tokens"),
+    "Model": (
+        *("model", "judge", "base-url", "timeout", "retries", "model-option"),
+        *("temperature", "max-tokens", "reasoning-effort"),
+    ),
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
     "Comparison": ("baseline", "correction", "iterations"),
