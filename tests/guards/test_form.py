@@ -227,6 +227,16 @@ async def test_what_is_no_json_cannot_be_asked(serve: Serve):
             await guard([{"role": "user", "content": "\ud800"}])
 
 
+async def test_thoughts_inside_the_text_are_left_out_as_well(serve: Serve):
+    server = await serve(chat(f"<think>{RUDE}</think>{KIND}"))
+
+    async with guard_of(server) as guard:
+        checked = await guard(ASKED)
+
+    assert (checked.text, checked.action) == (KIND, "passed")
+    assert RUDE not in str(checked.message)
+
+
 async def test_reasoning_that_nobody_checked_is_left_out(serve: Serve):
     server = await serve(reply_with(completion(KIND, reasoning_content=RUDE)))
     async with guard_of(server) as guard:

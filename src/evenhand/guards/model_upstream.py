@@ -88,6 +88,7 @@ class ModelUpstream(Upstream):
             temperature=_number(body, "temperature"),
             top_p=_number(body, "top_p"),
             max_tokens=_count(body, "max_completion_tokens") or _count(body, "max_tokens"),
+            max_tokens_exact=True,
             seed=_whole(body, "seed"),
             stop=_texts(body, "stop"),
             n=_count(body, "n") or 1,

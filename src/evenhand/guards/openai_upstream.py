@@ -17,6 +17,7 @@ from evenhand.guards.upstream import BadRequest, Unreachable, Upstream, Upstream
 from evenhand.http import Reply, Retryable, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import OpenAIModel
+from evenhand.models.reasoning import ReasoningModel, split_thought
 
 T = TypeVar("T")
 
@@ -35,10 +36,11 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     def __init__(self, name: str, options: ModelOptions) -> None:
         super().__init__(name, options)
         self._older_url = "/completions".join(self.url.rsplit("/chat/completions", 1))
+        self._own_calls = ReasoningModel(self, options)
 
     @property
     def model(self) -> Model:
-        return self
+        return self._own_calls
 
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
         sent = {key: value for key, value in body.items() if key not in _OWN}
@@ -47,6 +49,8 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         reply = await self._asked(self.url, sent)
         if not isinstance(reply.get("choices"), list) or not reply["choices"]:
             raise self._no_completion(orjson.dumps(reply))
+        for choice in cast(list[Any], reply["choices"]):
+            _set_thoughts_apart(choice)
         return reply
 
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,3 +178,14 @@ def _error_in(payload: bytes) -> Mapping[str, Any]:
             return {"message": text}
         case _:
             return {}
+
+
+def _set_thoughts_apart(choice: Any) -> None:
+    """Move thoughts that a server without a reasoning parser left in the content to the field for them."""
+    match choice:
+        case {"message": {"content": str(content)}}:
+            thought, answer = split_thought(content)
+            if answer != content:
+                choice["message"] |= {"content": answer, "reasoning_content": thought}
+        case _:
+            pass
