@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
@@ -30,12 +31,14 @@ LookUp = Callable[[str, Sequence[Message], Params], Generation | None]
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """How multiple-choice answers are asked for and read."""
+    """How multiple-choice answers and ratings are asked for and read."""
 
     orders: int = 1
     """How many rotations of the shuffled options are asked; more of them average out position bias."""
     reading: str = "auto"
     """`auto`, `logprobs`, `constrained` or `text`."""
+    judge_samples: int = 1
+    """How many ratings are drawn from a judge without logprobs; their mean is the rating."""
 
 
 @dataclass(slots=True)
@@ -51,11 +54,15 @@ class Session(Generic[Options_co]):
     options: Options_co = field(default_factory=Options)  # pyright: ignore[reportAssignmentType]
     answering: Answering = Answering()
     params: Params = Params()
-    """The run's own generation settings; they override a method's defaults, not the settings that it depends on."""
+    """The run's own settings. The temperature is for calls that set none; the limit of tokens replaces every other."""
+    max_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Role → the run's own limit for its calls, where it differs from that of `params`."""
     on_turn: TurnSink | None = None
     look_up: LookUp | None = None
     """Finds the stored answer of a call that an interrupted run already made."""
     trace: list[Turn] = field(default_factory=list[Turn])
+    readings: Counter[str] = field(default_factory=Counter[str])
+    """How judges were read: `logprobs`, `samples` or `written` → how often."""
     scorers: Callable[[str], Scorer] = load_scorer
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
@@ -91,7 +98,7 @@ class Session(Generic[Options_co]):
         `slot` names this call among the agent's sampled calls and seeds it. Concurrent calls need one, since their
         order may differ from run to run.
         """
-        params = self._seeded(params, agent, slot)
+        params = self._seeded(self.limited(params, role), agent, slot)
         check_request(self.model(role), params)
         request = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
@@ -107,6 +114,17 @@ class Session(Generic[Options_co]):
         await self._record(Turn(*request, generation))
         return generation
 
+    def limited(self, params: Params, role: str = BASE) -> Params:
+        """The parameters under the run's own limit of tokens; a reading of one token stays one."""
+        limit = self.max_tokens.get(role, self.params.max_tokens)
+        if limit is None or params.max_tokens == 1:
+            return params
+        return replace(params, max_tokens=limit, max_tokens_exact=True)
+
+    def sampled(self, params: Params) -> Params:
+        """The parameters at the run's own temperature, for texts whose sampling the method leaves to the run."""
+        return params if self.params.temperature is None else replace(params, temperature=self.params.temperature)
+
     def permutation(self, size: int) -> tuple[int, ...]:
         """A seeded order of `size` things; it depends on the sample, not on the method, so that runs can be paired."""
         order = list(range(size))
@@ -118,13 +136,8 @@ class Session(Generic[Options_co]):
         return random.Random(self._derive(purpose))
 
     def _seeded(self, params: Params, agent: str, slot: str | None) -> Params:
-        """Adds the run's settings, and a seed to sampled calls; greedy ones have none, so that equal requests match."""
-        overrides: dict[str, Any] = {}
-        if self.params.temperature is not None and params.temperature is None:
-            overrides["temperature"] = self.params.temperature
-        if self.params.max_tokens is not None and params.max_tokens is None:
-            overrides["max_tokens"] = self.params.max_tokens
-        params = replace(params, **overrides) if overrides else params
+        """Adds the run's temperature, and a seed to sampled calls; equal greedy requests stay equal."""
+        params = self.sampled(params) if params.temperature is None else params
         if params.temperature == 0 or params.seed is not None:
             return params
         slot = slot or str(sum(turn.agent == agent for turn in self.trace))

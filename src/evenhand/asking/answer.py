@@ -1,7 +1,7 @@
 """Asking a question that is answered in a few words, or not at all: abstaining is a field of the reply, not a phrase.
 
 The reply is one JSON object, {"answerable": true or false, "answer": "…"}: by constrained decoding where the model has
-it, else by the prompt. A reply that cannot be parsed is asked for once more; after that the sample is Unscored.
+it, else by the prompt. A reply that cannot be parsed is asked for once more; after that the sample is Unscored, or Cut.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, cast
 import orjson
 
 from evenhand.asking.choice import declined
+from evenhand.asking.reply import ask_and_read
 from evenhand.prompts import Prompt
-from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
+from evenhand.types import Answer, Completion, Cut, Message, Params, Refusal, Result, Sample, Unscored
 
 TOKENS = 160
 """The longest correct answers in SQuAD have about forty words."""
@@ -56,22 +57,19 @@ async def answer(
         messages = prompt.render(context=sample.context, question=sample.prompt)
     constrained = "schema" in session.model(role).features
     params = Params(temperature=0, max_tokens=TOKENS, schema=SCHEMA if constrained else None)
-    completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
-    result = read_answer(completion)
-    if not isinstance(result, Unscored):
+    result = await ask_and_read(session, prompt, messages, params, read_answer, agent=agent, role=role)
+    if not isinstance(result, Unscored) or isinstance(result, Cut):
         return result
-    said = Message("assistant", completion.text[:2000] or "(nothing)")
+    said = Message("assistant", result.raw[:2000] or "(nothing)")
     again = Message("user", f"That cannot be read. Reply with this JSON object and nothing else: {_FORM}")
-    return read_answer(
-        (await session.ask(prompt, (*messages, said, again), params, agent=agent, role=role)).completions[0]
-    )
+    return await ask_and_read(session, prompt, (*messages, said, again), params, read_answer, agent=agent, role=role)
 
 
 def read_answer(completion: Completion) -> Result:
     """The answer in a reply; Unscored where it holds objects that contradict each other."""
     if refusal := declined(completion):
         return refusal
-    text = without_thought(completion.text)[:_LONGEST]
+    text = completion.text[:_LONGEST]
     answers = [each for each in map(_read_object, _objects(text)) if each is not None]
     if answers and all(each == answers[0] for each in answers):
         return answers[0]

@@ -8,13 +8,13 @@ model wrote it. Everything else that a method asks is an ordinary call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from evenhand.asking.choice import declined
+from evenhand.asking.reply import ask_and_read, ask_and_read_all
 from evenhand.prompts import Prompt
-from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Generation, Message, Params, Refusal, Result, Unscored
+from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Unscored
 from evenhand.untrusted import fenced
 
 ANSWER = "answer"
@@ -43,13 +43,11 @@ async def replies(
 ) -> list[Result]:
     """Several answers to a conversation, drawn in one call; `role` is the model that answers in a benchmark."""
     if _is_live(session):
-        generation = await session.ask(prompt, messages, Params(n=candidates), agent=agent, role=ANSWER)
-        return [_as_written(completion) for completion in generation.completions]
-    params = _writing(session)
-    if candidates > 1:
-        params = Params(max_tokens=params.max_tokens, n=candidates)
-    generation = await _ask(session, prompt, messages, params, agent=agent, role=role)
-    return [read_reply(completion) for completion in generation.completions]
+        return await ask_and_read_all(
+            session, prompt, messages, Params(n=candidates), _as_written, agent=agent, role=ANSWER
+        )
+    params = session.sampled(WRITING) if candidates == 1 else Params(max_tokens=WRITING.max_tokens, n=candidates)
+    return await ask_and_read_all(session, prompt, _joined(messages), params, read_reply, agent=agent, role=role)
 
 
 async def think(
@@ -63,9 +61,10 @@ async def think(
     slot: str | None = None,
 ) -> str:
     """What the model writes on the way to an answer; empty where it declines."""
-    completion = (await _ask(session, prompt, messages, params, agent=agent, role=role, slot=slot)).completions[0]
-    text = without_thought(completion.text).strip()
-    return "" if declined(completion) or looks_like_refusal(text) else text
+    # The guard joins turns itself, since the client's own messages may hold more than words.
+    turns = messages if _is_live(session) else _joined(messages)
+    found = await ask_and_read(session, prompt, turns, params, _read_thinking, agent=agent, role=role, slot=slot)
+    return found if isinstance(found, str) else ""
 
 
 def instructed(messages: Sequence[Message], instruction: str) -> tuple[Message, ...]:
@@ -82,12 +81,12 @@ def quoted(messages: Sequence[Message]) -> str:
 
 
 def read_reply(completion: Completion) -> Result:
-    """The answer without the model's thoughts; a refusal is one whether the endpoint marks it or its words say so."""
+    """The answer; a refusal is one whether the endpoint marks it or its words say so."""
     if refusal := declined(completion):
         return refusal
     if looks_like_refusal(completion.text):
         return Refusal(completion.text)
-    text = without_thought(completion.text).strip()
+    text = completion.text.strip()
     return Answer(text, details={"finish": completion.finish}) if text else Unscored("the answer is empty")
 
 
@@ -95,19 +94,11 @@ def _is_live(session: Session) -> bool:
     return ANSWER in session.models
 
 
-async def _ask(
-    session: Session,
-    prompt: Prompt,
-    messages: Sequence[Message],
-    params: Params,
-    *,
-    agent: str,
-    role: str,
-    slot: str | None = None,
-) -> Generation:
-    # The guard joins turns itself, since the client's own messages may hold more than words.
-    turns = messages if _is_live(session) else _joined(messages)
-    return await session.ask(prompt, turns, params, agent=agent, role=role, slot=slot)
+def _read_thinking(completion: Completion) -> str | Unscored:
+    text = completion.text.strip()
+    if declined(completion) or looks_like_refusal(text):
+        return ""
+    return text or Unscored("nothing was written")
 
 
 def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -119,15 +110,6 @@ def _joined(messages: Iterable[Message]) -> tuple[Message, ...]:
         else:
             joined.append(each)
     return tuple(joined)
-
-
-def _writing(session: Session) -> Params:
-    run = session.params
-    return replace(
-        WRITING,
-        temperature=WRITING.temperature if run.temperature is None else run.temperature,
-        max_tokens=run.max_tokens or WRITING.max_tokens,
-    )
 
 
 def _as_written(completion: Completion) -> Result:

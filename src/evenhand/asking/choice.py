@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from evenhand.asking.reply import ask_and_read
 from evenhand.errors import PlanError
 from evenhand.prompts import Prompt
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
@@ -58,20 +59,12 @@ async def _choose_once(
     messages = render(_lettered(shown))
     result: Result = Unscored("no reading of the answer is available")
     for reading in _readings(session, role):
-        params = _params(reading, len(shown))
-        generation = await session.ask(prompt, messages, params, agent=agent, role=role)
-        completion = generation.completions[0]
-        if refusal := declined(completion):
-            return refusal
-        position, details = _read(reading, completion, shown)
-        if position is not None:
-            details |= {"reading": reading, "order": list(order), "position": position}
-            if "probabilities" in details:
-                details["probabilities"] = _by_choice(details["probabilities"], order)
-            return Answer(shown[position], order[position], details)
-        if looks_like_refusal(completion.text):
-            return Refusal(completion.text)
-        result = Unscored(f"no option could be read from the {reading} answer", completion.text)
+        read = partial(_read_choice, reading, shown, order)
+        result = await ask_and_read(
+            session, prompt, messages, _params(reading, len(shown)), read, agent=agent, role=role
+        )
+        if not isinstance(result, Unscored):
+            break
     return result
 
 
@@ -92,17 +85,20 @@ async def deliberate(
     a first turn that reads like a refusal counts as one.
     """
     question = first.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
-    completion = (await session.ask(first, question, params, agent=agent)).completions[0]
-    refusal = declined(completion)
-    if refusal is None and wordy and looks_like_refusal(completion.text):
-        refusal = Refusal(completion.text)
-    if refusal is not None:
-        return Outcome(refusal, stop="refused")
-    if not completion.text.strip():
-        return Outcome(Unscored(f"the {made} is empty"), stop=f"no_{made}")
-    conversation = (*question, Message("assistant", completion.text))
+    said = await ask_and_read(session, first, question, params, partial(_read_text, made, wordy), agent=agent)
+    if not isinstance(said, str):
+        return Outcome(said, stop="refused" if isinstance(said, Refusal) else f"no_{made}")
+    conversation = (*question, Message("assistant", said))
     result = await choose(session, sample, then, lambda options: (*conversation, *then.render(options=options)))
-    return Outcome(result, notes={made: completion.text})
+    return Outcome(result, notes={made: said})
+
+
+def _read_text(made: str, wordy: bool, completion: Completion) -> str | Refusal | Unscored:
+    if refusal := declined(completion):
+        return refusal
+    if wordy and looks_like_refusal(completion.text):
+        return Refusal(completion.text)
+    return completion.text if completion.text.strip() else Unscored(f"the {made} is empty")
 
 
 def shown_options(session: Session, sample: Sample) -> str:
@@ -146,6 +142,20 @@ def _params(reading: str, count: int) -> Params:
         }
         return Params(temperature=0, max_tokens=TEXT_TOKENS, schema=schema)
     return Params(temperature=0, max_tokens=TEXT_TOKENS)
+
+
+def _read_choice(reading: str, shown: Sequence[str], order: Sequence[int], completion: Completion) -> Result:
+    if refusal := declined(completion):
+        return refusal
+    position, details = _read(reading, completion, shown)
+    if position is None:
+        if looks_like_refusal(completion.text):
+            return Refusal(completion.text)
+        return Unscored(f"no option could be read from the {reading} answer", completion.text)
+    details |= {"reading": reading, "order": list(order), "position": position}
+    if "probabilities" in details:
+        details["probabilities"] = _by_choice(details["probabilities"], order)
+    return Answer(shown[position], order[position], details)
 
 
 def _read(reading: str, completion: Completion, shown: Sequence[str]) -> tuple[int | None, dict[str, Any]]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from evenhand.asking.choice import declined
+from evenhand.asking.reply import ask_and_read_all
 from evenhand.prompts import Prompt
 from evenhand.reading.continuation import declines_to_continue, read_continuation
 from evenhand.session import Session
@@ -36,9 +38,9 @@ async def complete(
     """
     if messages is None:
         messages = prompt.render(text=sample.prompt)
-    params = replace(_set_by_run(session, sampling), n=candidates)
-    generation = await session.ask(prompt, messages, params, agent=agent, slot=slot)
-    return [read_completion(completion, sample.prompt) for completion in generation.completions]
+    params = replace(session.sampled(sampling), n=candidates)
+    read = partial(read_completion, prompt=sample.prompt)
+    return await ask_and_read_all(session, prompt, messages, params, read, agent=agent, slot=slot)
 
 
 def read_completion(completion: Completion, prompt: str) -> Result:
@@ -51,13 +53,3 @@ def read_completion(completion: Completion, prompt: str) -> Result:
     if not text:
         return Unscored("the continuation is empty", completion.text)
     return Answer(text, details={"finish": completion.finish})
-
-
-def _set_by_run(session: Session, sampling: Params) -> Params:
-    run = session.params
-    return replace(
-        sampling,
-        temperature=sampling.temperature if run.temperature is None else run.temperature,
-        top_p=sampling.top_p if run.top_p is None else run.top_p,
-        max_tokens=sampling.max_tokens if run.max_tokens is None else run.max_tokens,
-    )

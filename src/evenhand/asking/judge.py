@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
@@ -13,11 +14,29 @@ JUDGE = "judge"
 
 
 async def judge(
-    session: Session, rubric: Rubric, messages: Sequence[Message], *, agent: str, role: str = JUDGE
+    session: Session,
+    rubric: Rubric,
+    messages: Sequence[Message],
+    *,
+    agent: str,
+    role: str = JUDGE,
+    slot: str | None = None,
+    params: Params | None = None,
 ) -> Ratings | Unscored:
-    """The ratings that the rubric asks for, or why there are none."""
+    """The ratings that the rubric asks for, or why there are none; `params` replace those of `judging`."""
+    numbers = count()
 
     async def ask(messages: Sequence[Message], params: Params) -> Generation:
-        return await session.ask(rubric.prompt, messages, params, agent=agent, role=role)
+        at = None if slot is None else f"{slot}/{next(numbers)}"
+        return await session.ask(rubric.prompt, messages, params, agent=agent, role=role, slot=at)
 
-    return await rate(ask, rubric, messages, session.model(role).features)
+    ratings = await rate(ask, rubric, messages, session.limited(params or judging(session, rubric, role), role))
+    if isinstance(ratings, Ratings):
+        session.readings[ratings.reading] += 1
+    return ratings
+
+
+def judging(session: Session, rubric: Rubric, role: str = JUDGE) -> Params:
+    """The parameters of a judge's call: greedy, or several samples if the run wants them and there are no logprobs."""
+    params = rubric.params(session.model(role).features, session.answering.judge_samples)
+    return session.sampled(params) if params.n > 1 else params

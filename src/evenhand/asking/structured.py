@@ -10,10 +10,10 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from evenhand.asking.choice import declined
+from evenhand.asking.reply import ask_and_read
 from evenhand.prompts import Prompt
-from evenhand.reading.text import without_thought
 from evenhand.session import BASE, Session
-from evenhand.types import Message, Params, Unscored
+from evenhand.types import Completion, Cut, Message, Params, Refusal, Unscored
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -35,23 +35,26 @@ async def ask_json(
     """The object that the model replies with, or Unscored; the prompt must describe its fields."""
     if "schema" in session.model(role).features:
         params = replace(params, schema=schema)
-    reply: Shape | Unscored = Unscored("nothing was asked")
+
+    def read(completion: Completion) -> Shape | Refusal | Unscored:
+        return declined(completion) or read_json(completion.text, shape)
+
+    reply: Shape | Refusal | Unscored = Unscored("nothing was asked")
     for attempt in range(2):
         at = f"{slot}/{attempt}" if slot else None
-        completion = (await session.ask(prompt, messages, params, agent=agent, role=role, slot=at)).completions[0]
-        if refusal := declined(completion):
-            return Unscored(f"the {agent} declined", refusal.text)
-        reply = read_json(completion.text, shape)
-        if not isinstance(reply, Unscored):
+        reply = await ask_and_read(session, prompt, messages, params, read, agent=agent, role=role, slot=at)
+        if isinstance(reply, Refusal):
+            return Unscored(f"the {agent} declined", reply.text)
+        if not isinstance(reply, Unscored) or isinstance(reply, Cut):
             return reply
         again = Message("user", "That cannot be read. Reply with the JSON object that was asked for and nothing else.")
-        messages = (*messages, Message("assistant", completion.text[:2000] or "(nothing)"), again)
+        messages = (*messages, Message("assistant", reply.raw[:2000] or "(nothing)"), again)
     return reply
 
 
 def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
     """The object in the text, whatever surrounds it."""
-    answer = without_thought(text[:_LONGEST])
+    answer = text[:_LONGEST]
     start, end = answer.find("{"), answer.rfind("}")
     if start < 0 or end < start:
         return Unscored("the reply holds no JSON object", text)

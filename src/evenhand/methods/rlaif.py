@@ -10,7 +10,7 @@ from evenhand import aio
 from evenhand.benchmarks.debates.records import Statement
 from evenhand.methods.base import method
 from evenhand.methods.debate import concluded
-from evenhand.methods.debate.debaters import TEACHER, Silence, debating_role, read_statement
+from evenhand.methods.debate.debaters import TEACHER, Silence, stated
 from evenhand.methods.debate.options import RlaifOptions
 from evenhand.methods.debate.referee import REFEREE, judge
 from evenhand.methods.default import plain_prompt
@@ -34,7 +34,4 @@ async def rlaif(sample: Sample, session: Session[RlaifOptions]) -> Outcome:
 
 async def _answer(sample: Sample, session: Session[RlaifOptions], name: str) -> Statement | Silence:
     prompt = plain_prompt("chat")
-    messages = prompt.render(question=sample.prompt)
-    generation = await session.ask(prompt, messages, session.options.params, agent=name, role=debating_role(session))
-    text = read_statement(generation.completions[0], name)
-    return Statement(name, 1, text) if isinstance(text, str) else text
+    return await stated(session, prompt, prompt.render(question=sample.prompt), name, 1)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.reading.text import looks_like_refusal
 
 LEAST_ECHO = 3
 """Words from the end of a prompt that count as an echo when they are repeated; fewer may be chance."""
@@ -47,7 +47,7 @@ _IDIOM = re.compile(r"\b(?:can\s*not|can['’]t)\s+help\s+(?:but|myself|it|\w+in
 
 def read_continuation(text: str, prompt: str) -> str:
     """What `text` adds to `prompt`; empty when it adds nothing."""
-    return _peeled(_without_echo(_peeled(without_thought(text)), prompt))
+    return _peeled(_without_echo(_peeled(text), prompt))
 
 
 def declines_to_continue(text: str) -> bool:

@@ -54,7 +54,6 @@ _WHOLE = re.compile(
 _FIRST_LINE = re.compile(r"\W*([A-J])[ \t.)*\]]*\n")
 _LEADING = re.compile(rf"\W*(?:(?i:option|answer|choice)\s+)?([A-J])(?:[).:\]]|\*\*|\s+[-–—]|,(?!{_LETTER}))")
 _LISTED = re.compile(r"(?:^|\s)\W*([A-J])[).:]")
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _LONGEST = 20_000
 """Characters; a longer text is not a reply to a question for one letter."""
 
@@ -112,7 +111,7 @@ def read_letter(text: str, options: Sequence[str]) -> int | None:
     """
     if len(text) > _LONGEST:
         return None
-    text = unicodedata.normalize("NFKC", without_thought(text)).strip()
+    text = unicodedata.normalize("NFKC", text).strip()
     letters = LETTERS[: len(options)]
     value = _json_answer(text)
     if value is not None:
@@ -229,11 +228,6 @@ def _fold(text: str) -> str:
 
 def _core(folded: str) -> str:
     return re.sub(r"^(?:the|an?) ", "", folded)
-
-
-def without_thought(text: str) -> str:
-    """The text without a reasoning model's thoughts, even if they are cut off."""
-    return _THOUGHT.sub("", text)
 
 
 def looks_like_refusal(text: str) -> bool:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import ClassVar, Literal
 
 from evenhand.models.base import Model
+from evenhand.models.room import read_replies
 from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
@@ -46,7 +48,7 @@ class GuardScorer(ModelScorer):
         messages = self._prompt.render(text=text) if self._prompt else (Message("user", text),)
         alternatives = _ALTERNATIVES if "logprobs" in self.model.features else 0
         params = Params(temperature=0, max_tokens=_TOKENS, logprobs=alternatives)
-        return read_label((await self.model.generate(messages, params)).completions[0])
+        return (await read_replies(partial(self.model.generate, messages), params, read_label))[0]
 
 
 def has_template(spec: str) -> bool:

@@ -27,5 +27,5 @@ class JudgeScorer(ModelScorer):
     async def ask(self, text: str, context: str) -> Scores | Unscored:
         del context  # only the text counts
         messages = self.rubric.prompt.render(text=text)
-        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        ratings = await rate(self.model.generate, self.rubric, messages, self.rubric.params(self.model.features))
         return dict(ratings.values) if isinstance(ratings, Ratings) else ratings

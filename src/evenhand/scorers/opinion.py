@@ -64,7 +64,7 @@ class OpinionScorer(ModelScorer):
             scales=self._scales,
             form=self.rubric.form(),
         )
-        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        ratings = await rate(self.model.generate, self.rubric, messages, self.rubric.params(self.model.features))
         return dict(ratings.values) if isinstance(ratings, Ratings) else ratings
 
 

@@ -38,5 +38,5 @@ class QualityScorer(ModelScorer):
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
         messages = quality_messages(context, text)
-        ratings = await rate(self.model.generate, self.rubric, messages, self.model.features)
+        ratings = await rate(self.model.generate, self.rubric, messages, self.rubric.params(self.model.features))
         return dict(ratings.values) if isinstance(ratings, Ratings) else ratings

@@ -1,7 +1,8 @@
 """Rubrics turn a Model into a Judge: a prompt, the ratings it asks for, and how to read them.
 
 With logprobs, a rating is its expected value over the alternatives of the leading digit, since greedy ratings of small
-models are mostly ties. This is why ratings come before their reasons.
+models are mostly ties. This is why ratings come before their reasons. Without logprobs, it may be the mean of several
+sampled replies.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import fmean
+from typing import Any, Literal
 
+from evenhand.models.room import read_replies
 from evenhand.prompts import Prompt
-from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Unscored
+from evenhand.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 
 Generate = Callable[[Sequence[Message], Params], Awaitable[Generation]]
 
@@ -21,6 +25,12 @@ _TOKENS_OF_RATING = 16
 _TOKENS_OF_TEXT = 48
 _ALTERNATIVES = 20
 _LONGEST = 20_000
+SAMPLING = 0.7
+"""The temperature at which several replies are drawn."""
+DECLINED = "the judge declined"
+
+Reading = Literal["logprobs", "samples", "written"]
+"""A rating is an expected value by logprobs, the mean of sampled replies, or the number that the judge wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +38,12 @@ class Ratings:
     """The ratings of a judge."""
 
     values: Mapping[str, float]
-    """Rating → expected value if logprobs are known, else the written number; in 0–1."""
+    """Rating → its value by the reading; in 0–1."""
     written: Mapping[str, float]
-    """Rating → the written number; in 0–1."""
+    """Rating → the number written in the (first) reply; in 0–1."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Reasons (`NAME_reason`) and other text fields."""
+    reading: Reading = "written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +61,11 @@ class Rubric:
     def texts(self) -> tuple[str, ...]:
         return tuple(f"{name}_reason" for name in self.names) if self.after is None else self.after
 
-    def params(self, features: frozenset[Any]) -> Params:
-        """Return the parameters of one greedy request, constrained if the model supports schemas."""
+    def params(self, features: frozenset[Any], samples: int = 1) -> Params:
+        """Return the parameters of one greedy request, constrained if the model supports schemas.
+
+        If the model gives no logprobs, `samples` replies are drawn instead.
+        """
         text = {"type": "string"}
         number = {"type": "integer", "minimum": 0, "maximum": self.high}
         properties: dict[str, Any] = dict.fromkeys(self.names, number) | dict.fromkeys(self.texts, text)
@@ -62,8 +76,10 @@ class Rubric:
             "required": list(properties),
             "additionalProperties": False,
         }
+        drawn = 1 if "logprobs" in features else samples
         return Params(
-            temperature=0,
+            temperature=0 if drawn == 1 else SAMPLING,
+            n=drawn,
             max_tokens=_TOKENS_OF_RATING * (len(self.names) + 1) + _TOKENS_OF_TEXT * len(self.texts),
             schema=schema if "schema" in features else None,
             logprobs=_ALTERNATIVES if "logprobs" in features else 0,
@@ -78,10 +94,11 @@ class Rubric:
     def read(self, completion: Completion) -> Ratings | Unscored:
         """Parse the ratings; a reply that was cut off after its ratings still counts."""
         if completion.refusal is not None or completion.finish == "filter":
-            return Unscored("the judge declined", completion.refusal or completion.text)
+            return Unscored(DECLINED, completion.refusal or completion.text)
         text = completion.text[:_LONGEST]
         values: dict[str, float] = {}
         written: dict[str, float] = {}
+        tokens: list[TokenLogprob | None] = []
         for name in self.names:
             # Something must follow the digits: a number at the very end may be cut off.
             match = re.search(rf'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?)(?=[^\d.eE])', text)
@@ -90,8 +107,8 @@ class Rubric:
             number = float(match[1])
             if not 0 <= number <= self.high:
                 return Unscored(f"the judge rated {name} {match[1]}, which is not in 0–{self.high}", text)
-            token = token_at(completion, match.start(1))
-            values[name] = _expected(match[1], token, self.high) / self.high
+            tokens.append(token_at(completion, match.start(1)))
+            values[name] = _expected(match[1], tokens[-1], self.high) / self.high
             written[name] = number / self.high
         texts = {name: _text(text, name) for name in self.texts}
         for name, words in self.words.items():
@@ -99,21 +116,26 @@ class Rubric:
             if not matching:
                 return Unscored(f"the judge's {name} is none of {', '.join(words)}", text)
             texts[name] = matching[0]
-        return Ratings(values, written, texts)
+        return Ratings(values, written, texts, "logprobs" if all(tokens) else "written")
 
 
-async def rate(
-    generate: Generate, rubric: Rubric, messages: Sequence[Message], features: frozenset[Any]
-) -> Ratings | Unscored:
+async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], params: Params) -> Ratings | Unscored:
     """Return the judge's ratings; an unreadable reply gets one retry with a clearer instruction."""
-    params = rubric.params(features)
-    completion = (await generate(messages, params)).completions[0]
-    ratings = rubric.read(completion)
-    if isinstance(ratings, Ratings) or completion.refusal is not None:
+    ratings = _pooled(await read_replies(partial(generate, messages), params, rubric.read))
+    if isinstance(ratings, Ratings | Cut) or ratings.reason == DECLINED:
         return ratings
-    reply = Message("assistant", completion.text[:2000] or "(nothing)")
+    reply = Message("assistant", ratings.raw[:2000] or "(nothing)")
     retry = Message("user", f"That cannot be read. Reply with this JSON object and nothing else: {rubric.form()}")
-    return rubric.read((await generate((*messages, reply, retry), params)).completions[0])
+    return _pooled(await read_replies(partial(generate, (*messages, reply, retry)), params, rubric.read))
+
+
+def _pooled(replies: Sequence[Ratings | Unscored]) -> Ratings | Unscored:
+    """Return the mean of the ratings that could be read, with the words of the first."""
+    rated = [each for each in replies if isinstance(each, Ratings)]
+    if len(replies) == 1 or not rated:
+        return replies[0]
+    means = {name: fmean(each.values[name] for each in rated) for name in rated[0].values}
+    return replace(rated[0], values=means, reading="samples")
 
 
 def _text(text: str, name: str) -> str:

@@ -32,6 +32,7 @@ Departures and choices:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evenhand.asking.panel import Panel
@@ -52,7 +53,7 @@ from evenhand.methods.debate.debaters import TEACHER, Silence, speak
 from evenhand.methods.debate.options import DebateOptions
 from evenhand.methods.debate.referee import REFEREE, RoundScores, judge
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot
 
 _Turn = Statement | Silence | RoundScores
 
@@ -122,7 +123,7 @@ def _notes(rounds: Sequence[Mapping[str, _Turn]], last: int) -> dict[str, Any]:
         ROUNDS: last,
         DECLINED: silences,
         DISAGREED: disagreements(statements),
-        "problems": [problem for turns in rounds if (problem := _scores_of(turns).problem)],
+        "problems": [problem.reason for turns in rounds if (problem := _scores_of(turns).problem)],
     }
 
 
@@ -133,9 +134,12 @@ def _result(rounds: Sequence[Mapping[str, _Turn]]) -> Result:
         scored = [(each.score, each.text) for each in verdict.statements if each.score is not None]
         if scored:
             return Answer(min(scored, key=lambda each: each[0])[1])
-    if any(verdict.statements for verdict in scored_rounds):
-        return Unscored(f"the referee's reply could not be parsed: {scored_rounds[-1].problem}")
-    return Refusal(next(said.text for said in rounds[-1].values() if isinstance(said, Silence)))
+    problem = next((verdict.problem for verdict in reversed(scored_rounds) if verdict.problem), None)
+    if problem is not None:
+        return replace(problem, reason=f"the referee's reply could not be parsed: {problem.reason}", raw="")
+    silences = [said for said in rounds[-1].values() if isinstance(said, Silence)]
+    cut = next((said for said in silences if said.cut), None)
+    return Cut(cut.reason, cut.text) if cut else Refusal(silences[0].text)
 
 
 def _scores_of(turns: Mapping[str, _Turn]) -> RoundScores:

@@ -52,7 +52,7 @@ def _scored_together(sample: Sample, texts: dict[str, str]) -> Contrast:
         said = [Statement(name, 1, text) for name, text in zip(_SPEAKERS, texts.values(), strict=True)]
         verdict = await judge(session.with_options(RefereeOptions()), sample, 1, said)
         if verdict.problem:
-            return Unscored(verdict.problem)
+            return verdict.problem
         judged = zip(texts, verdict.statements, strict=True)
         scores = {side: each.score / WORST for side, each in judged if each.score is not None}
         return Ratings(scores, scores)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from evenhand.asking.choice import declined
+from evenhand.asking.reply import ask_and_read
 from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
 from evenhand.methods.debate.options import RefereeOptions
-from evenhand.prompts import load_prompt
-from evenhand.reading.text import looks_like_refusal, without_thought
+from evenhand.prompts import Prompt, load_prompt
+from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Sample
+from evenhand.types import Completion, Cut, Message, Sample, Unscored
 from evenhand.untrusted import fenced
 
 TEACHER = "teacher"
@@ -27,6 +29,8 @@ class Silence:
 
     reason: str
     text: str = ""
+    cut: bool = False
+    """Whether the token limit came before the first word."""
 
 
 def debating_role(session: Session) -> str:
@@ -53,23 +57,38 @@ async def speak(
     }
     if own is not None:
         values |= {"own": own.text, "verdict": _verdict(own)}
-    generation = await session.ask(
+    return await stated(session, prompt, prompt.render(**values), role.name, number, slot=str(number))
+
+
+async def stated(
+    session: Session[RefereeOptions],
+    prompt: Prompt,
+    messages: Sequence[Message],
+    name: str,
+    number: int,
+    slot: str | None = None,
+) -> Statement | Silence:
+    """Asks for a statement; one that is cut before its first word is requested once more."""
+    said = await ask_and_read(
+        session,
         prompt,
-        prompt.render(**values),
+        messages,
         session.options.params,
-        agent=role.name,
+        partial(read_statement, name=name),
+        agent=name,
         role=debating_role(session),
-        slot=str(number),
+        slot=slot,
     )
-    said = read_statement(generation.completions[0], role.name)
-    return Statement(role.name, number, said) if isinstance(said, str) else said
+    if isinstance(said, Unscored):
+        return Silence(said.reason, said.raw, isinstance(said, Cut))
+    return Statement(name, number, said) if isinstance(said, str) else said
 
 
-def read_statement(completion: Completion, name: str) -> str | Silence:
-    """Returns the statement without reasoning, a leading name, or a cut-off last sentence."""
+def read_statement(completion: Completion, name: str) -> str | Silence | Unscored:
+    """Returns the statement without a leading name or a cut-off last sentence."""
     if refusal := declined(completion):
         return Silence("declined", refusal.text)
-    text = without_thought(completion.text).strip()
+    text = completion.text.strip()
     if looks_like_refusal(text):
         return Silence("declined", text)
     text = re.sub(rf"^\W*{re.escape(name)}\W*:[*_\s]*", "", text, flags=re.IGNORECASE)
@@ -78,7 +97,7 @@ def read_statement(completion: Completion, name: str) -> str | Silence:
     text = " ".join(text.split())
     if text[:1] == '"' == text[-1:] and text.count('"') == 2:
         text = text.strip('"').strip()
-    return text or Silence("said nothing", completion.text)
+    return text or Unscored("said nothing", completion.text)
 
 
 def _verdict(own: Statement) -> str:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from string import ascii_lowercase
 
 from evenhand import aio
+from evenhand.asking.judge import judge as rated
+from evenhand.asking.judge import judging
 from evenhand.asking.yes_no import yes_probability
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.methods.debate.debaters import debating_role
 from evenhand.methods.debate.options import RefereeOptions
 from evenhand.prompts import load_prompt
-from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Generation, Message, Params, Sample, Unscored
+from evenhand.types import Sample, Unscored
 from evenhand.untrusted import fenced
 
 REFEREE = "referee"
@@ -31,7 +32,7 @@ class RoundScores:
     """The scored statements of a round; `problem` says why scores are missing."""
 
     statements: tuple[Statement, ...]
-    problem: str = ""
+    problem: Unscored | None = None
 
 
 async def judge(
@@ -45,14 +46,8 @@ async def judge(
     letters = ascii_lowercase[: len(shown)]
     rubric = rubric_for(letters)
     role = REFEREE if REFEREE in session.models else debating_role(session)
-    numbers = count()
-
-    async def put(messages: Sequence[Message], params: Params) -> Generation:
-        tokens = session.options.referee_tokens or params.max_tokens
-        slot = f"{number}/{next(numbers)}"
-        params = replace(params, max_tokens=tokens)
-        return await session.ask(rubric.prompt, messages, params, agent=REFEREE, role=role, slot=slot)
-
+    params = judging(session, rubric, role)
+    params = replace(params, max_tokens=session.options.referee_tokens or params.max_tokens)
     messages = rubric.prompt.render(
         about=sample.metadata["about"],
         question=sample.prompt,
@@ -62,8 +57,8 @@ async def judge(
         ),
         form=_form(letters),
     )
-    ratings = await rate(put, rubric, messages, session.model(role).features)
-    problem = ratings.reason if isinstance(ratings, Unscored) else ""
+    ratings = await rated(session, rubric, messages, agent=REFEREE, role=role, slot=str(number), params=params)
+    problem = ratings if isinstance(ratings, Unscored) else None
     if isinstance(ratings, Ratings):
         rank = read_rank(ratings.texts["rank"], letters)
         shown = [_judged(each, letter, ratings, rank) for letter, each in zip(letters, shown, strict=True)]
@@ -72,7 +67,7 @@ async def judge(
     if session.options.scoring == "odds":
         odds = await aio.all_of([odds_of(session, sample, each.text, role) for each in scored])
         scored = [_by_odds(each, probability) for each, probability in zip(scored, odds, strict=True)]
-        problem = problem or next((each.reason for each in odds if isinstance(each, Unscored)), "")
+        problem = problem or next((each for each in odds if isinstance(each, Unscored)), None)
     return RoundScores(tuple(scored), problem)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import Field
 
-from evenhand.asking.choice import declined
 from evenhand.asking.judge import judge
 from evenhand.asking.yes_no import yes_probability
 from evenhand.errors import PlanError
@@ -20,7 +19,7 @@ from evenhand.methods.base import method
 from evenhand.options import Options
 from evenhand.prompts import load_prompt
 from evenhand.reading.text import looks_like_refusal
-from evenhand.scorers.rubric import Rubric
+from evenhand.scorers.rubric import DECLINED, Rubric
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Message, Outcome, Refusal, Sample, Unscored
 
@@ -44,10 +43,11 @@ async def framing(sample: Sample, session: Session[FramingOptions]) -> Outcome:
     prompt = load_prompt(__file__, "question")
     yes = await yes_probability(session, prompt, messages_of(sample, session.seed), agent=AGENT, role=BASE)
     if isinstance(yes, Unscored):
-        return Outcome(_unread(session, yes))
+        return Outcome(_unread(yes))
     choice = 0 if yes > 0.5 else 1
-    # Without logprobs the value is 1 or 0, from the written word, which is not a probability.
-    details = {"probabilities": [yes, 1 - yes]} if "logprobs" in session.model().features else {}
+    # Without logprobs and samples the value is 1 or 0, from the written word, which is not a probability.
+    graded = "logprobs" in session.model().features or session.answering.judge_samples > 1
+    details = {"probabilities": [yes, 1 - yes]} if graded else {}
     notes = await _rated(sample, session) if session.options.rating else {}
     return Outcome(Answer(WORDS[choice], choice, details), notes=notes)
 
@@ -70,9 +70,7 @@ async def _rated(sample: Sample, session: Session) -> dict[str, Any]:
     return {"rating": ratings.values["bias"] * HIGHEST, "written": ratings.written["bias"] * HIGHEST}
 
 
-def _unread(session: Session, unscored: Unscored) -> Refusal | Unscored:
+def _unread(unscored: Unscored) -> Refusal | Unscored:
     """Returns a refusal if the unparsable reply declines, as in all methods."""
-    generation = session.trace[-1].generation
-    if generation is not None and (refusal := declined(generation.completions[0])):
-        return refusal
-    return Refusal(unscored.raw) if looks_like_refusal(unscored.raw) else unscored
+    declined = unscored.reason == DECLINED or looks_like_refusal(unscored.raw)
+    return Refusal(unscored.raw) if declined else unscored

@@ -30,6 +30,8 @@ Departures and choices:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evenhand import aio
 from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.asking.judge import JUDGE
@@ -50,7 +52,7 @@ from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import MabrfFirstOptions, MabrfOptions, check_options
 from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 
 @method(
@@ -100,12 +102,13 @@ async def _start(sample: Sample, session: Session[MabrfFirstOptions]) -> tuple[R
     if isinstance(solution.result, Refusal):
         return Outcome(solution.result, "refused")
     if not solution.reasoning:
-        return Outcome(Unscored("the solver gave no reasoning"), "no_reasoning")
+        cut = isinstance(solution.result, Cut)
+        return Outcome(solution.result if cut else Unscored("the solver gave no reasoning"), "no_reasoning")
     rated = p if isinstance(p, Unscored) else await rate_reasoning(session, sample, solution.reasoning, p)
     if isinstance(rated, Unscored):
         snapshot = Snapshot(0, solution.result, {"reasoning": solution.reasoning})
-        reason = f"the reasoning could not be judged: {rated.reason}"
-        return Outcome(Unscored(reason, rated.raw), "unjudged", (snapshot,))
+        unjudged = replace(rated, reason=f"the reasoning could not be judged: {rated.reason}")
+        return Outcome(unjudged, "unjudged", (snapshot,))
     assert not isinstance(p, Unscored)
     return solution.result, p, Version(solution.reasoning, rated)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import yaml
@@ -17,13 +17,14 @@ from evenhand.asking.chat import think
 from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import JUDGE, judge
+from evenhand.asking.reply import ask_and_read
 from evenhand.asking.yes_no import yes_probability
 from evenhand.methods.mabrf.options import MabrfFirstOptions
 from evenhand.prompts import Prompt, load_prompt
-from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter, without_thought
+from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Refusal, Result, Sample, Unscored
+from evenhand.types import Answer, Completion, Message, Refusal, Result, Sample, Unscored
 from evenhand.untrusted import fenced
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
@@ -63,21 +64,31 @@ async def solve(session: Session[MabrfFirstOptions], sample: Sample) -> Solution
     asked = prompt.render(context=sample.context, question=sample.prompt, options=shown_options(session, sample))
     order = session.permutation(len(sample.choices))
     shown = [sample.choices[index] for index in order]
-    completion = (await session.ask(prompt, asked, session.options.params, agent="solver", role=SOLVER)).completions[0]
-    text = without_thought(completion.text).strip()
-    if refusal := declined(completion):
-        return Solution("", refusal)
-    steps, position = _split(text, shown)
-    if position is None:
-        if looks_like_refusal(text):
-            return Solution("", Refusal(text))
-        return Solution(steps, Unscored("the solver's answer could not be read", text))
+    params = session.options.params
+    read = partial(_read_solution, shown)
+    found = await ask_and_read(session, prompt, asked, params, read, agent="solver", role=SOLVER)
+    if isinstance(found, Refusal):
+        return Solution("", found)
+    if isinstance(found, Unscored):
+        return Solution(_split(found.raw, shown)[0], found)
+    steps, position, text = found
     if not steps:
         again = (*asked, Message("assistant", text), *explain.render())
-        second = (await session.ask(explain, again, session.options.params, agent="solver", role=SOLVER)).completions[0]
-        steps = "" if declined(second) else _split(without_thought(second.text), shown)[0]
+        second = (await session.ask(explain, again, params, agent="solver", role=SOLVER)).completions[0]
+        steps = "" if declined(second) else _split(second.text, shown)[0]
     details = {"reading": "text", "order": list(order), "position": position}
     return Solution(steps, Answer(shown[position], order[position], details))
+
+
+def _read_solution(shown: Sequence[str], completion: Completion) -> tuple[str, int, str] | Refusal | Unscored:
+    """Returns the steps, the position of the answer and the whole text."""
+    text = completion.text.strip()
+    if refusal := declined(completion):
+        return refusal
+    steps, position = _split(text, shown)
+    if position is not None:
+        return steps, position, text
+    return Refusal(text) if looks_like_refusal(text) else Unscored("the solver's answer could not be read", text)
 
 
 async def p_passage_answers(session: Session, sample: Sample) -> float | Unscored:
@@ -97,7 +108,7 @@ async def rate_reasoning(
         return ratings
     bias, reason = (p, _UNHEARD) if leaves_open(reasoning) else (1 - p, _GUESSED)
     texts = {**ratings.texts, f"{BIAS}_reason": reason}
-    return Ratings({**ratings.values, BIAS: bias}, {**ratings.written, BIAS: bias}, texts)
+    return replace(ratings, values={**ratings.values, BIAS: bias}, written={**ratings.written, BIAS: bias}, texts=texts)
 
 
 def rubric(prompt: str = "judge") -> Rubric:

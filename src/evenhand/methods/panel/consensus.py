@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -36,7 +37,7 @@ def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
     if len(refusals) == len(given):
         return refusals[0]
     unread = next(each for each in given.values() if isinstance(each, Unscored))
-    return Unscored(f"no judgement of the last round could be parsed: {unread.reason}", unread.raw)
+    return replace(unread, reason=f"no judgement of the last round could be parsed: {unread.reason}")
 
 
 def as_json(judgement: Judgement) -> str:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from typing import Literal
 
-from evenhand.asking.choice import declined
+from evenhand.asking.judge import judge as rated
+from evenhand.asking.judge import judging
 from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
 from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.reading.text import looks_like_refusal
-from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.scorers.rubric import DECLINED, Ratings, Rubric
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Generation, Message, Params, Refusal, Sample
+from evenhand.types import Message, Refusal, Sample
 from evenhand.untrusted import fenced
 
 CHAIR = "chair"
@@ -95,24 +95,16 @@ async def ask(
 ) -> Given:
     """Asks a judge or the chair for a judgement; a reply that cannot be parsed is requested once more."""
     rubric = rubric_for(case, task)
-    numbers = count()
-    said: list[Completion] = []
-
-    async def put(messages: Sequence[Message], params: Params) -> Generation:
-        tokens = session.options.max_tokens or params.max_tokens
-        params = replace(params, temperature=session.options.temperature, max_tokens=tokens)
-        at = f"{slot}/{next(numbers)}"
-        generation = await session.ask(rubric.prompt, messages, params, agent=seat.name, role=seat.role, slot=at)
-        said.append(generation.completions[0])
-        return generation
-
+    options, params = session.options, judging(session, rubric, seat.role)
+    params = replace(params, max_tokens=options.max_tokens or params.max_tokens)
+    if params.n == 1 or "temperature" in options.model_fields_set:
+        params = replace(params, temperature=options.temperature)
     messages = messages_for(case, rubric.prompt, seat, heard, own)
-    found = await rate(put, rubric, messages, session.model(seat.role).features)
+    found = await rated(session, rubric, messages, agent=seat.name, role=seat.role, slot=slot, params=params)
     if isinstance(found, Ratings):
         return judgement_of(found, case.pair)
-    if refusal := declined(said[-1]):
-        return refusal
-    return Refusal(found.raw) if looks_like_refusal(found.raw) else found
+    declined = found.reason == DECLINED or looks_like_refusal(found.raw)
+    return Refusal(found.raw) if declined else found
 
 
 def messages_for(
