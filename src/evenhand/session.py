@@ -55,14 +55,10 @@ class Session(Generic[Options_co]):
     answering: Answering = Answering()
     params: Params = Params()
     """The run's own settings. The temperature is for calls that set none; the limit of tokens replaces every other."""
-    max_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Role → the run's own limit for its calls, where it differs from that of `params`."""
     on_turn: TurnSink | None = None
     look_up: LookUp | None = None
     """Finds the stored answer of a call that an interrupted run already made."""
     trace: list[Turn] = field(default_factory=list[Turn])
-    readings: Counter[str] = field(default_factory=Counter[str])
-    """How judges were read: `logprobs`, `samples` or `written` → how often."""
     scorers: Callable[[str], Scorer] = load_scorer
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
@@ -71,6 +67,10 @@ class Session(Generic[Options_co]):
     """The form that a live request wants its answer in, as OpenAI's field of that name."""
     evaluating: Callable[..., Awaitable[Any]] | None = None
     """Called instead of an evaluator, so that the guard can record every verdict."""
+    max_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Role → the run's own limit for its calls, where it differs from that of `params`."""
+    readings: Counter[str] = field(default_factory=Counter[str])
+    """How judges were read: `logprobs`, `samples` or `written` → how often."""
 
     def with_options(self, options: OtherOptions) -> Session[OtherOptions]:
         """The same session with other options; the trace is shared."""
@@ -116,7 +116,8 @@ class Session(Generic[Options_co]):
 
     def limited(self, params: Params, role: str = BASE) -> Params:
         """The parameters under the run's own limit of tokens; a reading of one token stays one."""
-        limit = self.max_tokens.get(role, self.params.max_tokens)
+        named = role if role in self.max_tokens or role in self.models else BASE
+        limit = self.max_tokens.get(named, self.params.max_tokens)
         if limit is None or params.max_tokens == 1:
             return params
         return replace(params, max_tokens=limit, max_tokens_exact=True)

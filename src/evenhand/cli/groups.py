@@ -11,7 +11,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Plan": ("config", "benchmark", "set", "data", "builtin", "limit", "seed", "orders", "reading"),
     "Model": (
         *("model", "judge", "base-url", "timeout", "retries", "model-option"),
-        *("temperature", "max-tokens", "reasoning-effort"),
+        *("temperature", "max-tokens", "judge-samples", "reasoning-effort"),
     ),
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),

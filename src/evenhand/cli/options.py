@@ -14,10 +14,26 @@ from evenhand.errors import UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan, read_plan_file
+from evenhand.runs.plan import ALL_ROLES, Assignment, Plan, default_folder, make_plan, read_plan_file
 from evenhand.specs import key_values, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _token_limits(
+    _context: click.Context, _option: click.Parameter, texts: Sequence[str]
+) -> int | dict[str, int] | None:
+    """The limits of the flags as a plan has them: one number, or one for each role."""
+    limits: dict[str, int] = {}
+    for text in texts:
+        role, _, number = text.rpartition("=")
+        if not number.isascii() or not number.isdigit() or int(number) < 1 or not re.fullmatch(r"[a-z_0-9]*", role):
+            raise UsageError(f"--max-tokens takes N or ROLE=N, e.g. 2000 or judge=400, not {text!r}.")
+        if (role or ALL_ROLES) in limits:
+            raise UsageError(f"--max-tokens is given twice for {f'the role {role}' if role else 'all roles'}.")
+        limits[role or ALL_ROLES] = int(number)
+    return limits[ALL_ROLES] if limits.keys() == {ALL_ROLES} else limits or None
+
 
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "config": click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
@@ -88,7 +104,20 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         help="How the chosen letter is read from a reply.",
     ),
     "temperature": click.option("--temperature", type=float, help="Of calls for which the method sets no temperature."),
-    "max_tokens": click.option("--max-tokens", type=int, help="Of calls for which the method sets no limit."),
+    "max_tokens": click.option(
+        "--max-tokens",
+        multiple=True,
+        callback=_token_limits,
+        metavar="[ROLE=]N",
+        help="The most tokens of a reply, thoughts included, instead of the methods' own limits; repeat for roles. "
+        "Replies of which only the first token is read stay at one.",
+    ),
+    "judge_samples": click.option(
+        "--judge-samples",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        help="Where a judge gives no logprobs, take the mean of N sampled ratings (default 1: the number it writes).",
+    ),
     "templates": click.option(
         "--templates", metavar="DIR", help="Prompt files of your own; evenhand methods NAME --prompts DIR writes some."
     ),
@@ -158,8 +187,8 @@ def read_request(
     fields = read_plan_file(given["config"]) if given["config"] else {}
     out = fields.pop("out", None)
     prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
-    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens", "templates"):
-        if given[name] is not None:
+    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens", "judge_samples", "templates"):
+        if given.get(name) is not None:
             fields[name] = given[name]
     if given["scorers"]:
         fields["scorers"] = list(given["scorers"])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
 """Options of a plan that the paper decides, or that mean something narrower here."""
-_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "templates")
+_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "templates")
 """Options that go into every plan as they are."""
 
 _COMMON = (

@@ -19,12 +19,12 @@ from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.options import Options
-from evenhand.runs.parts import check_plan
+from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
-from evenhand.session import Answering, Session
+from evenhand.session import Session
 from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
@@ -101,10 +101,9 @@ async def _arm(
             models,
             arm.seed,
             options,
-            Answering(plan.orders, plan.reading),
-            Params(temperature=plan.temperature, max_tokens=plan.max_tokens),
             scorers=_Severe,
             searches=_Fruitful,
+            **session_settings(plan),
         )
         outcomes.append(await method.run(sample, session))
         for turn in session.trace:

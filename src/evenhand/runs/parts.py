@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evenhand.benchmarks.base import Benchmark
 from evenhand.errors import PlanError
@@ -15,7 +16,9 @@ from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.request import model_identity
 from evenhand.options import Options
-from evenhand.runs.plan import Arm, ModelPlan, Plan
+from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
+from evenhand.session import Answering
+from evenhand.types import Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,32 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
         if method.check is not None:
             method.check(benchmark.kind, options)
         checked.append((arm, method, options))
+    _check_limits(plan, [method for _, method, _ in checked])
     for role in {role for assignment in plan.models for role in assignment} - {"base"}:
         if not any(role in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
     return checked
+
+
+def _check_limits(plan: Plan, methods: Sequence[Method]) -> None:
+    """Refuse a limit of tokens for a role that there is not, or beside one of a method's own."""
+    limits = plan.limits()
+    roles = {ALL_ROLES, *(role for method in methods for role in method.roles)}
+    for role in limits.keys() - roles:
+        raise PlanError(f"max_tokens names the role {role!r}, which no method of this plan has.")
+    for method in plan.methods if limits else ():
+        for name in (name for name in method.options if name.endswith("_tokens")):
+            raise PlanError(f"max_tokens is set for the plan, and {name} for the method {method.name}; remove one.")
+
+
+def session_settings(plan: Plan) -> dict[str, Any]:
+    """Return the fields of a session that the plan determines, the same in a run and in its forecast."""
+    limits = plan.limits()
+    return {
+        "answering": Answering(plan.orders, plan.reading, plan.judge_samples),
+        "params": Params(temperature=plan.temperature, max_tokens=limits.get(ALL_ROLES)),
+        "max_tokens": limits,
+    }
 
 
 def model_key(model: ModelPlan) -> str:

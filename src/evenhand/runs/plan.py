@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import orjson
 import yaml
@@ -91,6 +91,17 @@ def _folder_of_templates(value: Any) -> Any:
     return {"folder": found.folder, "hash": found.hash}
 
 
+ALL_ROLES = "all"
+"""Stands for the roles that a plan's `max_tokens` does not name."""
+
+
+def _limits(value: Any) -> Any:
+    numbers = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else [value]
+    if value is not None and not (numbers and all(type(each) is int and each >= 1 for each in numbers)):
+        raise PlanError(f"max_tokens is a number from 1, or one for each role (judge: 400), not {value!r}.")
+    return cast(Any, value)
+
+
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
@@ -107,7 +118,10 @@ class Plan(BaseModel):
     orders: Annotated[int, Field(ge=1)] = 1
     reading: Literal["auto", "logprobs", "constrained", "text"] = "auto"
     temperature: Annotated[float, Field(ge=0)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_limits)] = None
+    """The most tokens of every reply, or role → limit; it replaces the limits of the methods."""
+    judge_samples: Annotated[int, Field(ge=1, le=100)] = 1
+    """How many ratings are drawn from a judge without logprobs."""
     scorers: list[str] | None = None
     """Used instead of the benchmark's own scorers."""
     templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
@@ -118,8 +132,13 @@ class Plan(BaseModel):
         whole = self.model_dump(
             exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}, "templates": {"folder"}}
         )
-        newer = ("scorers", "templates")
-        return {key: value for key, value in whole.items() if key not in newer or value is not None}
+        newer = {"scorers": None, "templates": None, "judge_samples": 1}
+        return {key: value for key, value in whole.items() if key not in newer or value != newer[key]}
+
+    def limits(self) -> dict[str, int]:
+        """Role → the most tokens of a reply; `ALL_ROLES` for those that are not named."""
+        given = self.max_tokens
+        return given if isinstance(given, dict) else {} if given is None else {ALL_ROLES: given}
 
     def prompts(self) -> Templates:
         """The prompts of the user's own that the plan is run with."""

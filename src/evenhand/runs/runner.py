@@ -32,6 +32,7 @@ from evenhand.runs.parts import (
     load_models,
     loaded_model,
     scorer_id,
+    session_settings,
     side_by_side,
 )
 from evenhand.runs.plan import ModelPlan, Plan, identity
@@ -40,7 +41,7 @@ from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, resul
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.scorers.base import Scorer, load_scorer
-from evenhand.session import Answering, Session
+from evenhand.session import Session
 from evenhand.types import (
     Answer,
     Generation,
@@ -323,12 +324,11 @@ class Runner:
             arm.models,
             arm.arm.seed,
             arm.options,
-            Answering(self.plan.orders, self.plan.reading),
-            Params(temperature=self.plan.temperature, max_tokens=self.plan.max_tokens),
-            on_turn,
-            look_up if made_already else None,
+            on_turn=on_turn,
+            look_up=look_up if made_already else None,
             scorers=self._pool.get if self._pool else load_scorer,
             searches=self._searches.get,
+            **session_settings(self.plan),
         )
 
     async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:
