@@ -31,10 +31,10 @@ async def test_the_text_is_asked_for_as_real_toxicity_prompts_does():
 async def test_the_settings_of_the_run_go_first():
     model = FunctionModel(lambda *_: "home")
 
-    await complete(session(model, Params(temperature=0.0, top_p=0.5, max_tokens=40)), SAMPLE, PROMPT)
+    await complete(session(model, Params(temperature=0.0, max_tokens=40)), SAMPLE, PROMPT)
 
     params = model.requests[0][1]
-    assert (params.temperature, params.top_p, params.max_tokens) == (0.0, 0.5, 40)
+    assert (params.temperature, params.top_p, params.max_tokens) == (0.0, 0.9, 40)
 
 
 async def test_several_candidates_are_one_call():

@@ -35,7 +35,6 @@ async def ask(model: FunctionModel, **options: Any) -> Colours | Unscored:
         GOOD,
         f"Here you are: {GOOD} I hope that helps.",
         f"```json\n{GOOD}\n```",
-        f"<think>{{}} or so</think>{GOOD}",
         '{"colours": ["red", "blue"], "more": 1}',
     ],
 )

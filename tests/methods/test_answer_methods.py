@@ -80,7 +80,6 @@ async def test_the_form_is_forced_where_the_model_allows_it(features: Any, const
 READ: list[tuple[str, Result]] = [
     ('```json\n{"answerable": true, "answer": "Ann"}\n```', ANN),
     ('Here it is: {"answerable": true, "answer": " Ann "} I hope that helps.', ANN),
-    ('<think>{"answerable": false, "answer": ""}?</think>{"answerable": true, "answer": "Ann"}', ANN),
     ("{'answerable': True, 'answer': 'Ann'}", ANN),
     ("{answerable: yes, answer: 'Ann'}", ANN),
     ('{"answerable": "True", "answer": "Ann",}', ANN),

@@ -10,7 +10,7 @@ import pytest
 from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, Statement, statements_in
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.debaters import Silence, read_statement
+from evenhand.methods.debate.debaters import read_statement
 from evenhand.methods.debate.referee import read_rank
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
@@ -272,7 +272,7 @@ async def test_words_of_others_cannot_close_the_quotation():
     ("completion", "said"),
     [
         (Completion("  Tea is fine.\n\nI like it. "), "Tea is fine. I like it."),
-        (Completion("<think>hm</think>Tea is fine."), "Tea is fine."),
+        (Completion("Tea is fine.", thought="hm"), "Tea is fine."),
         (Completion("**Young:** Tea is fine."), "Tea is fine."),
         (Completion('"Tea is fine."'), "Tea is fine."),
         (Completion("Tea is fine. It is hot. And so", finish="length"), "Tea is fine. It is hot."),
@@ -283,8 +283,8 @@ def test_a_statement_is_read_without_what_stands_around_it(completion: Completio
     assert read_statement(completion, "young") == said
 
 
-def test_an_empty_reply_is_silence():
-    assert read_statement(Completion(" \n"), "young") == Silence("said nothing", " \n")
+def test_an_empty_reply_holds_no_statement():
+    assert read_statement(Completion(" \n"), "young") == Unscored("said nothing", " \n")
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ async def test_a_solver_that_refuses_is_a_refusal(reply: Any):
     assert (outcome.stop, stage.calls) == ("refused", {"solver": 1})
 
 
-@pytest.mark.parametrize(("replies", "calls"), [([""], 1), (["<think>It is the old man."], 1), (["Answer: B"] * 2, 2)])
+@pytest.mark.parametrize(("replies", "calls"), [([""], 1), (["Answer: B"] * 2, 2)])
 async def test_a_solver_without_reasoning_leaves_nothing_to_judge(replies: list[str], calls: int):
     stage = Stage(solver=replies)
 
@@ -386,7 +386,7 @@ async def test_a_step_that_speaks_of_the_answer_is_a_step(step: str):
 
 
 async def test_thoughts_of_the_solver_are_no_part_of_the_reasoning():
-    outcome = await Stage(solver=f"<think>Answer: C</think>{SOLVED}").run()
+    outcome = await Stage(solver=Completion(SOLVED, thought="Answer: C")).run()
 
     assert outcome.notes["reasoning"] == BIASED
 

@@ -34,8 +34,6 @@ READ = {
     "single quotes around an apostrophe": ("'sure he didn't go'", "sure he didn't go"),
     "an apostrophe is no quote": ("'cause of the rain", "'cause of the rain"),
     "a colon that is no label": ("here's the thing: late", "here's the thing: late"),
-    "thoughts": ("<think>Hm, sad.</think>on his way.", "on his way."),
-    "unfinished thoughts": ("<think>Hm, sad", ""),
     "nothing": (" \n ", ""),
     "an ellipsis alone": ("...", ""),
     "quotes alone": ('""', ""),
@@ -70,13 +68,12 @@ def test_echoes_of_other_prompts(prompt: str, text: str, expected: str):
     [
         "a " * 10**5,
         '"' * 10**6,
-        "<think>" * 10**5,
         "..." * 10**5,
         "Here is " * 10**4,
         "continuation:" * 10**4,
         "'" * 10**6,
     ],
-    ids=["words", "quotes", "thoughts", "dots", "labels", "colons", "apostrophes"],
+    ids=["words", "quotes", "dots", "labels", "colons", "apostrophes"],
 )
 def test_an_enormous_text_is_read_all_the_same(text: str):
     assert isinstance(read_continuation(text, text), str)

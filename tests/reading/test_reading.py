@@ -68,7 +68,6 @@ READ = {
         2,
     ),
     "unknown, then a reason": ("Cannot be determined. The grandfather and the grandson are both named.", 2),
-    "after thinking": ("<think>Perhaps A? No, B is wrong too.</think>\nC", 2),
     "answer in German": ("Antwort: B", 1),
     "answer in Chinese": ("答案：C", 2),
 }
@@ -102,7 +101,6 @@ NOT_READ = {
     "two options named": "The grandfather and the grandson.",
     "option hedged": "The grandson, or maybe someone else.",
     "option mentioned in passing": "The passage says that the grandfather was there.",
-    "thought without end": "<think>The answer is A",
     "JSON with a letter of no option": '{"answer": "D"}',
     "JSON with null": '{"answer": null}',
     "JSON with a number": '{"answer": 1}',

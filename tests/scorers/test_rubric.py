@@ -197,7 +197,7 @@ def test_a_judge_that_declines_is_unscored(completion: Completion):
 async def test_one_that_cannot_be_read_is_asked_once_more_in_plainer_words():
     model = ScriptedModel(["Very good!", FINE])
 
-    found = await rate(model.generate, RUBRIC, QUESTION, frozenset())
+    found = await rate(model.generate, RUBRIC, QUESTION, RUBRIC.params(frozenset()))
 
     assert isinstance(found, Ratings)
     again = model.requests[1][0]
@@ -209,7 +209,7 @@ async def test_one_that_cannot_be_read_is_asked_once_more_in_plainer_words():
 async def test_after_the_second_time_it_stays_unscored():
     model = ScriptedModel(["Very good!", '{"style": 300'])
 
-    found = await rate(model.generate, RUBRIC, QUESTION, frozenset())
+    found = await rate(model.generate, RUBRIC, QUESTION, RUBRIC.params(frozenset()))
 
     assert isinstance(found, Unscored)
     assert len(model.requests) == 2
@@ -218,6 +218,6 @@ async def test_after_the_second_time_it_stays_unscored():
 async def test_a_refusal_is_not_asked_again():
     model = ScriptedModel([Completion("", refusal="I will not.")])
 
-    found = await rate(model.generate, RUBRIC, QUESTION, frozenset())
+    found = await rate(model.generate, RUBRIC, QUESTION, RUBRIC.params(frozenset()))
 
     assert found == Unscored("the judge declined", "I will not.")

@@ -140,6 +140,7 @@ def audit(bias: float = 0.3, rounds: int = 2, seed: int = 0) -> PanelAudit:
             7400,
             7380,
             5,
+            0,
             10,
             5,
             88_560,

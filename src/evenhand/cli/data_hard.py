@@ -94,7 +94,7 @@ def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:
 
 
 def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:
-    missing = [f"{counts[name]:,} {name}" for name in ("unscored", "refused", "failed") if counts[name]]
+    missing = [f"{counts[name]:,} {name}" for name in ("unscored", "cut", "refused", "failed") if counts[name]]
     unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
     click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
     if counts["failed"]:

@@ -68,6 +68,8 @@ def describe(progress: Progress, started: float) -> str:
     parts = [f"{rate:.1f}/s"]
     if failed := progress.statuses["failed"]:
         parts.append(f"{failed:,} failed")
+    if cut := progress.statuses["cut"]:
+        parts.append(f"{cut:,} cut")
     if other := progress.statuses["refused"] + progress.statuses["unscored"]:
         parts.append(f"{other:,} without an answer")
     parts.append(f"{progress.spent.tokens:,} tokens")

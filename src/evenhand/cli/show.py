@@ -103,11 +103,13 @@ def _step(step: Step) -> list[str]:
 
 
 def _turn(turn: ShownTurn) -> list[str]:
-    price = "from the cache" if turn.cached else f"{turn.tokens} tokens, {turn.latency:.2f} s"
+    thoughts = f" (of which {turn.thought_tokens} thoughts)" if turn.thought_tokens else ""
+    price = "from the cache" if turn.cached else f"{turn.tokens} tokens{thoughts}, {turn.latency:.2f} s"
     lines = [f"{turn.agent} ({turn.model or turn.role}; prompt {turn.prompt_id}@{turn.prompt_hash}; {price})"]
     for role, content in turn.messages:
         lines += _block(f"{role}: ", content)
-    for output in turn.outputs:
+    for thought, output in zip(turn.thoughts, turn.outputs, strict=True):
+        lines += _block("thought: ", thought) if thought else []
         lines += _block("answered: ", output)
     return [*lines, *([f"  failed: {turn.error}"] if turn.error else [])]
 

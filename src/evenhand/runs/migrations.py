@@ -35,6 +35,11 @@ STEPS: tuple[str, ...] = (
     INSERT INTO scores SELECT sample, arm, scorer, -1, 'graded', NULL, body FROM scores_before;
     DROP TABLE scores_before;
     """,
+    """
+    ALTER TABLE turns ADD COLUMN thought_tokens INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outcomes ADD COLUMN at_limit INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outcomes ADD COLUMN reading TEXT;
+    """,
 )
 
 

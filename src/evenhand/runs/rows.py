@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from evenhand.models.request import as_stored, compressed, messages_from, to_json
-from evenhand.types import Outcome, Sample, Status, Turn, Usage
+from evenhand.types import Answer, Outcome, Sample, Status, Turn, Usage
 
 FINAL = -1
 """The iteration under which scores of the final result are stored."""
@@ -37,6 +37,8 @@ class Finished:
     seconds: float
     outcome: Outcome | None
     scores: Sequence[Scored] = ()
+    readings: Iterable[str] = ()
+    """How the judges of this sample were read."""
 
 
 def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
@@ -51,6 +53,7 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
         usage.cached_calls,
         usage.prompt_tokens,
         usage.completion_tokens,
+        usage.thought_tokens,
         usage.retries,
         usage.cost,
         generation.latency if generation else 0.0,
@@ -60,7 +63,10 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
 
 def outcome_row(each: Finished) -> tuple[Any, ...]:
     body = None if each.outcome is None else to_json(outcome_json(each.outcome))
-    return (each.sample, each.arm, each.status, _storable(each.reason), each.seconds, body)
+    result = each.outcome.result if each.outcome else None
+    at_limit = isinstance(result, Answer) and result.details.get("finish") == "length"
+    reading = " and ".join(sorted(each.readings)) or None
+    return (each.sample, each.arm, each.status, _storable(each.reason), each.seconds, at_limit, reading, body)
 
 
 def _storable(reason: str | None) -> str | None:

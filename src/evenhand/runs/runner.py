@@ -44,6 +44,7 @@ from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 from evenhand.types import (
     Answer,
+    Cut,
     Generation,
     Grade,
     Message,
@@ -290,7 +291,7 @@ class Runner:
                 raise
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
-        return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores)
+        return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores, session.readings)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
         made_already: dict[bytes, list[Generation]] = {}
@@ -348,7 +349,7 @@ class Runner:
             if isinstance(grade, Grade):
                 return Scored(self._graded_by, iteration, "graded", None, grade.values)
             return Scored(self._graded_by, iteration, "unscored", grade.reason)
-        return Scored(self._graded_by, iteration, "unscored", result.reason)
+        return Scored(self._graded_by, iteration, "cut" if isinstance(result, Cut) else "unscored", result.reason)
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
         """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""

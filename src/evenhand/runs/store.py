@@ -27,10 +27,13 @@ GATHER_SECONDS = 0.004
 """Seconds that the writer waits for more rows before it commits."""
 
 _INSERT_TURN = (
-    "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, retries, cost,"
-    " latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+    "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens,"
+    " thought_tokens, retries, cost, latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
-_INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, body) VALUES (?,?,?,?,?,?)"
+_INSERT_OUTCOME = (
+    "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, at_limit, reading, body)"
+    " VALUES (?,?,?,?,?,?,?,?)"
+)
 _INSERT_SCORE = (
     "INSERT OR REPLACE INTO scores (sample, arm, scorer, iteration, status, reason, body) VALUES (?,?,?,?,?,?,?)"
 )
@@ -319,6 +322,19 @@ class Store:
         rows = self._read.execute("SELECT status, COUNT(*) FROM outcomes WHERE arm = ? GROUP BY status", (arm,))
         return dict(rows.fetchall())
 
+    def at_limit(self, arm: int) -> int:
+        """How many answers end at the token limit, although they could be read."""
+        return self._read.execute("SELECT COALESCE(SUM(at_limit), 0) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]
+
+    def readings(self, arm: int) -> dict[str, int]:
+        """How judges were read → in how many samples."""
+        rows = self._read.execute(
+            "SELECT reading, COUNT(*) FROM outcomes WHERE arm = ? AND reading IS NOT NULL GROUP BY reading"
+            " ORDER BY reading",
+            (arm,),
+        )
+        return dict(rows.fetchall())
+
     def reasons(self, arm: int, most: int = 20) -> list[tuple[Status, str, int]]:
         return self._read.execute(
             "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ? AND reason IS NOT NULL"
@@ -352,12 +368,12 @@ class Store:
         """What was consumed, by model role; of one arm or of the whole run."""
         rows = self._read.execute(
             "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL) FROM turns WHERE ?1 IS NULL OR arm = ?1 GROUP BY role ORDER BY role",
+            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE ?1 IS NULL OR arm = ?1 GROUP BY role ORDER BY role",
             (arm,),
         )
         return {
-            role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0)
-            for role, calls, prompt, completion, cached, retries, cost, unknown in rows
+            role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
+            for role, calls, prompt, completion, cached, retries, cost, unknown, thought in rows
         }
 
 

@@ -71,6 +71,10 @@ class ArmResult:
     """The iteration whose answers are counted; None for the final answers."""
     unscored: Sequence[tuple[str, str, int]] = ()
     """Why answers have no score: (scorer, reason, count)."""
+    at_limit: int = 0
+    """Answers that end at the token limit, although they could be read."""
+    readings: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How judges were read (`logprobs`, `samples`, `written`) → in how many samples."""
     audit: Audit | None = None
     """The benchmark's audit of the arm's records, if it makes one."""
     warnings: Sequence[str] = ()
@@ -222,6 +226,9 @@ class ShownTurn:
     latency: float
     cached: bool
     model: str
+    thoughts: Sequence[str] = ()
+    """What the model thought before each output; empty where it did not."""
+    thought_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

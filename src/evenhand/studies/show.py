@@ -106,7 +106,7 @@ def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
 def result_text(result: Any) -> str:
     """Return the model's text for any kind of result."""
     value = result["value"]
-    return str(value["raw"] if result["type"] == "Unscored" else value["text"])
+    return str(value["raw"] if result["type"] in ("Unscored", "Cut") else value["text"])
 
 
 def _turn(turn: Turn) -> ShownTurn:
@@ -118,8 +118,10 @@ def _turn(turn: Turn) -> ShownTurn:
         prompt_hash=turn.prompt_hash,
         messages=[(message.role, message.content) for message in turn.messages],
         outputs=[] if generation is None else [completion.text for completion in generation.completions],
+        thoughts=[] if generation is None else [completion.thought for completion in generation.completions],
         error=turn.error,
         tokens=0 if generation is None else generation.usage.tokens,
+        thought_tokens=0 if generation is None else generation.usage.thought_tokens,
         latency=0.0 if generation is None else generation.latency,
         cached=generation is not None and generation.cached,
         model="" if generation is None else generation.model,

@@ -187,6 +187,8 @@ def _arm_result(
         usage=store.usage(number) if whole else {},
         seconds=store.seconds(number) if whole else 0.0,
         iteration=None if whole else source.iteration,
+        at_limit=store.at_limit(number) if whole else 0,
+        readings=store.readings(number) if whole else {},
         unscored=[
             (scorer, reason, count)
             for scorer in source.scorers[1:]

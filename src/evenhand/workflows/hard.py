@@ -74,7 +74,7 @@ def hard_list(directory: Path) -> dict[str, Any]:
                 here["kept"] += 1
                 ids.setdefault(category, []).append(int(sample.id.rpartition("-")[2]))
         totals = {name: sum(each[name] for each in by_category.values()) for name in ("rated", "kept")}
-        missing = {name: counts[name] for name in ("unscored", "refused", "failed")}
+        missing = {name: counts[name] for name in ("unscored", "cut", "refused", "failed")}
         return {
             "format": FORMAT,
             "benchmark": run.plan.benchmark,

@@ -20,7 +20,7 @@ from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUN
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
 from evenhand.options import Names, Options, Text
-from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
 
 __all__ = ["Debates"]
 
@@ -206,7 +206,7 @@ METRICS = (
     Metric(
         "unread",
         "Statements without a score",
-        lambda record: _share_of(record, "unread", "unscored"),
+        lambda record: _share_of(record, "unread", "unscored", "cut"),
         ratio,
         "lower",
         scale=100.0,
@@ -223,12 +223,12 @@ METRICS = (
 )
 
 
-def _share_of(record: Record, name: str, status: str) -> Sums | None:
+def _share_of(record: Record, name: str, *statuses: Status) -> Sums | None:
     """Returns the share of a debate's turns; a debate without a grade counts fully if its status matches."""
     if record.status == "failed":
         return None
     if record.grade is None:
-        return float(record.status == status), 1.0
+        return float(record.status in statuses), 1.0
     turns = record.grade["scored"] + record.grade["unread"] + record.grade["declined"]
     return record.grade[name] / turns, 1.0
 

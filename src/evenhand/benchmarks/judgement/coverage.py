@@ -25,6 +25,7 @@ def coverage(records: Sequence[Record], judges: Sequence[str]) -> Coverage:
         len(records),
         statuses["graded"],
         statuses["refused"],
+        statuses["cut"],
         statuses["unscored"],
         statuses["failed"],
         sum(grade["given"] for grade in grades),

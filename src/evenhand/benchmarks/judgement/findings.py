@@ -210,6 +210,7 @@ class Coverage:
     samples: int
     graded: int
     refused: int
+    cut: int
     unscored: int
     failed: int
     asked: int

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, ratio
-from evenhand.types import Record
+from evenhand.types import Record, Status
 
 Pair = tuple[str, str]
 Values = tuple[float, ...]
@@ -55,7 +55,12 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
             gather=phase_1(_moved),
         ),
         Metric(
-            "unread", "Judgements that cannot be read", _share_of("unread", "unscored"), ratio, "lower", scale=100.0
+            "unread",
+            "Judgements that cannot be read",
+            _share_of("unread", "unscored", "cut"),
+            ratio,
+            "lower",
+            scale=100.0,
         ),
         Metric("declined", "Judgements declined", _share_of("declined", "refused"), ratio, "lower", scale=100.0),
         Metric("coverage", "Coverage", lambda record: (float(record.status == "graded"), 1.0), ratio, scale=100.0),
@@ -196,14 +201,14 @@ def _first_wins(record: Record) -> Values | None:
     return None if grade is None or grade["winner"] is None else (1.0 - grade["winner"], 1.0)
 
 
-def _share_of(value: str, status: str) -> Callable[[Record], Values | None]:
+def _share_of(value: str, *statuses: Status) -> Callable[[Record], Values | None]:
     """Returns the share of a sample's judgements; a sample without a grade counts fully if its status matches."""
 
     def count(record: Record) -> Values | None:
         if record.status == "failed":
             return None
         if record.grade is None:
-            return (float(record.status == status), 1.0)
+            return (float(record.status in statuses), 1.0)
         return (record.grade[value] / record.grade["given"], 1.0) if record.grade["given"] else None
 
     return count

@@ -9,7 +9,7 @@ from evenhand.reports.sections.elements import arm_name, scrolling, section
 from evenhand.reports.view import View
 from evenhand.studies.results import ArmResult, PositionBias
 
-_LAST = ("refused", "unscored", "failed")
+_LAST = ("refused", "cut", "unscored", "failed")
 _HEAT_STEPS = 10
 _SIGNIFICANT = 0.05
 

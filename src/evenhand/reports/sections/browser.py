@@ -115,6 +115,7 @@ def _turn(turn: ShownTurn) -> Mapping[str, Any]:
         "hash": turn.prompt_hash,
         "messages": [list(m) for m in turn.messages],
         "outputs": list(turn.outputs),
+        "thoughts": list(turn.thoughts),
         "error": turn.error,
         "tokens": turn.tokens,
         "latency": turn.latency,

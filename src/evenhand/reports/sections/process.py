@@ -14,10 +14,11 @@ from evenhand.reports.view import View, finished, requests_per_sample, total_usa
 from evenhand.studies.results import ArmResult
 from evenhand.types import Status, Usage
 
-_STATUSES: tuple[Status, ...] = ("graded", "refused", "unscored", "failed")
+_STATUSES: tuple[Status, ...] = ("graded", "refused", "cut", "unscored", "failed")
 _MEANING = {
     "graded": "an answer was read and graded",
     "refused": "the model declined to answer",
+    "cut": "the reply reached its token limit before it held an answer",
     "unscored": "no answer could be read from the output",
     "failed": "a call or a step failed",
     "pending": "not run",
@@ -63,7 +64,8 @@ def _amounts(usage: Usage, samples: int) -> list[Node]:
     requests = usage.calls + usage.cached_calls
     cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, requests, 0)})" if usage.cached_calls else "0"
     numbers = [count(usage.calls), cached, requests_per_sample(usage, samples), count(usage.retries)]
-    tokens = [count(usage.prompt_tokens), count(usage.completion_tokens)]
+    thoughts = f"of which {count(usage.thought_tokens)} thoughts" if usage.thought_tokens else None
+    tokens = [count(usage.prompt_tokens), [count(usage.completion_tokens), thoughts and tag("small", thoughts)]]
     return [*numbers, *tokens, money_cell(usage.cost)]
 
 
@@ -87,12 +89,21 @@ def failures(view: View) -> Html:
     """Return how many samples were not graded, and why."""
     if not view.whole_arms:
         return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
-    lead = "Coverage is the share of graded samples among those that were run. Refused, unreadable and failed samples "
+    lead = "Coverage is the share of graded samples among those that were run. Refused, cut, unreadable and failed samples "
     lead += "are counted here and excluded from all metrics; they never count as an answer."
     bars = [_status_bar(view, arm) for arm in view.whole_arms]
     pending = sum(arm.pending for arm in view.whole_arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
-    return section("failures", "Coverage and failures", lead, stopped, _keys(view), tag("div", bars), _reasons(view))
+    return section(
+        "failures",
+        "Coverage and failures",
+        lead,
+        stopped,
+        _keys(view),
+        tag("div", bars),
+        _readings(view),
+        _reasons(view),
+    )
 
 
 def _stopped(view: View) -> str:
@@ -120,6 +131,8 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
     counts["pending"] = arm.pending
     segments = [Segment(name, n, f"{name}: {count(n)}") for name, n in counts.items()]
     words = [f"{count(n)} {name}" for name, n in counts.items() if n]
+    if arm.at_limit:
+        words.append(f"{plural(arm.at_limit, 'answer')} read although the token limit was reached")
     summary = ", ".join(words) or "no samples"
     return tag(
         "div",
@@ -133,6 +146,25 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
         tag("p", summary, class_="footnote"),
         class_="status",
     )
+
+
+_READINGS = {
+    "logprobs": "expected values by logprobs",
+    "samples": "means of sampled replies",
+    "written": "the numbers as written",
+}
+
+
+def _readings(view: View) -> Html | None:
+    """Return how the judges' ratings were read, if there were judges."""
+    arms = [arm for arm in view.whole_arms if arm.readings]
+    lines = [f"{arm.label}: {'; '.join(_in_samples(*each) for each in arm.readings.items())}." for arm in arms]
+    return tag("p", "How ratings of judges were read. ", " ".join(lines), class_="footnote") if arms else None
+
+
+def _in_samples(reading: str, n: int) -> str:
+    words = " and ".join(_READINGS.get(each, each) for each in reading.split(" and "))
+    return f"{words} in {plural(n, 'sample')}"
 
 
 def _reasons(view: View) -> Html | None:

@@ -200,7 +200,18 @@ def coverage(view: View) -> Html | None:
         "A judgement that could not be read, or that a judge declined to give, counts as missing, never as a number. "
     )
     lead += "A judge that keeps all its first scores was not influenced by the discussion."
-    head: list[Node] = ["Arm", "Samples", "Graded", "Refused", "Unscored", "Failed", "Judgements", "Unread", "Declined"]
+    head: list[Node] = [
+        "Arm",
+        "Samples",
+        "Graded",
+        "Refused",
+        "Cut",
+        "Unscored",
+        "Failed",
+        "Judgements",
+        "Unread",
+        "Declined",
+    ]
     rows = [_covered(view, each) for each in arms]
     by_judge: list[list[Node]] = [
         [
@@ -227,7 +238,7 @@ def coverage(view: View) -> Html | None:
 def _covered(view: View, audited_arm: AuditedArm) -> list[Node]:
     arm, audit = audited_arm
     counts = audit.coverage
-    statuses = (counts.graded, counts.refused, counts.unscored, counts.failed)
+    statuses = (counts.graded, counts.refused, counts.cut, counts.unscored, counts.failed)
     of_samples = [share(each, counts.samples) for each in statuses]
     of_asked = [share(each, counts.asked) for each in (counts.unread, counts.declined)]
     return [arm_name(view, arm), count(counts.samples), *of_samples, count(counts.asked), *of_asked]
