@@ -368,7 +368,8 @@ class Store:
         """What was consumed, by model role; of one arm or of the whole run."""
         rows = self._read.execute(
             "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE ?1 IS NULL OR arm = ?1 GROUP BY role ORDER BY role",
+            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE ?1 IS NULL OR arm = ?1"
+            " GROUP BY role ORDER BY role",
             (arm,),
         )
         return {

@@ -89,8 +89,8 @@ def failures(view: View) -> Html:
     """Return how many samples were not graded, and why."""
     if not view.whole_arms:
         return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
-    lead = "Coverage is the share of graded samples among those that were run. Refused, cut, unreadable and failed samples "
-    lead += "are counted here and excluded from all metrics; they never count as an answer."
+    lead = "Coverage is the share of graded samples among those that were run. Refused, cut, unreadable and failed "
+    lead += "samples are counted here and excluded from all metrics; they never count as an answer."
     bars = [_status_bar(view, arm) for arm in view.whole_arms]
     pending = sum(arm.pending for arm in view.whole_arms)
     stopped = tag("p", _stopped(view), class_="stopped") if pending else None
