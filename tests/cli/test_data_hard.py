@@ -82,7 +82,7 @@ def test_the_list_says_how_it_was_made(cli: Any, plug: Any, tmp_path: Path):
     assert all(each["fingerprint"] for each in made["models"].values())
     assert (made["options"]["accept"], made["seed"], made["limit"], made["run"]) == (2.5, 0, LIMIT, "r")
     assert made["counts"] == {
-        "questions": LIMIT, "rated": LIMIT, "kept": len(HARD), "unscored": 0, "refused": 0, "failed": 0,
+        "questions": LIMIT, "rated": LIMIT, "kept": len(HARD), "unscored": 0, "cut": 0, "refused": 0, "failed": 0,
     }  # fmt: skip
     assert {category: each["rated"] for category, each in made["by_category"].items()} == by_category
     assert len(made["prompts"]) == 2

@@ -41,9 +41,7 @@ _CHANNEL = re.compile(
     re.DOTALL,
 )
 # The same without its special tokens, as servers that skip them send it.
-_BARE_ANALYSIS = re.compile(
-    r"\s*analysis(?=[A-Z\"“‘(]|\Z)(.*?)(?:assistant\s{0,9}final|\Z)", re.DOTALL
-)
+_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\"“‘(]|\Z)(.*?)(?:assistant\s{0,9}final|\Z)", re.DOTALL)
 
 
 def split_thought(text: str) -> tuple[str, str]:
