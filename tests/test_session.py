@@ -6,7 +6,7 @@ from evenhand.errors import BadResponseError, BudgetExhausted, PlanError
 from evenhand.models.fake import FunctionModel
 from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Generation, Message, Params, Sample, Turn
+from evenhand.types import Generation, Params, Sample, Turn
 
 PROMPT = parse_prompt("test/ask", "# user\nWho?\n")
 QUESTION = PROMPT.render()
@@ -138,14 +138,44 @@ async def test_greedy_calls_get_no_seed_and_given_seeds_are_kept(params: Params,
     assert model.requests[0][1].seed == seed
 
 
-async def test_the_runs_settings_fill_what_a_method_leaves_open():
+async def test_the_runs_temperature_fills_what_a_method_leaves_open():
     model = fake()
-    session = Session(SAMPLE, {"base": model}, params=Params(temperature=0.3, max_tokens=50))
+    session = Session(SAMPLE, {"base": model}, params=Params(temperature=0.3))
 
-    await session.ask(PROMPT, [Message("user", "x")], Params(), agent="x")
-    await session.ask(PROMPT, [Message("user", "x")], Params(temperature=0, max_tokens=1), agent="x")
+    await session.ask(PROMPT, QUESTION, Params(), agent="x")
+    await session.ask(PROMPT, QUESTION, Params(temperature=0), agent="x")
 
-    assert [(params.temperature, params.max_tokens) for _, params in model.requests] == [(0.3, 50), (0, 1)]
+    assert [params.temperature for _, params in model.requests] == [0.3, 0]
+
+
+async def test_the_runs_limit_of_tokens_replaces_every_other_but_that_of_one_token():
+    model = fake()
+    session = Session(SAMPLE, {"base": model}, params=Params(max_tokens=50))
+
+    for limit in (None, 8, 400, 1):
+        await session.ask(PROMPT, QUESTION, Params(max_tokens=limit), agent="x")
+
+    sent = [(params.max_tokens, params.max_tokens_exact) for _, params in model.requests]
+    assert sent == [(50, True), (50, True), (50, True), (1, False)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sent"),
+    [
+        ({"judge": 9}, {"base": 50, "judge": 9, "solver": 50}),
+        ({"base": 9}, {"base": 9, "judge": 50, "solver": 9}),
+        ({"solver": 9}, {"base": 50, "judge": 50, "solver": 9}),
+    ],
+    ids=str,
+)
+async def test_roles_may_have_limits_of_their_own(limits: dict[str, int], sent: dict[str, int]):
+    # The solver has no model of its own, so the base model's limit is its limit.
+    session = Session(SAMPLE, {"base": fake(), "judge": fake()}, params=Params(max_tokens=50), max_tokens=limits)
+
+    for role in sent:
+        await session.ask(PROMPT, QUESTION, Params(max_tokens=8), agent="x", role=role)
+
+    assert {turn.role: turn.params.max_tokens for turn in session.trace} == sent
 
 
 async def test_a_named_slot_fixes_the_seed_whatever_was_asked_before():

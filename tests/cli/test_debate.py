@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import yaml
@@ -14,6 +16,7 @@ from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.store import Store
 from evenhand.types import Message, Params
+from support.thinkers import THOUGHT, in_thread, thinks_in
 
 BUILTIN = len(load_topics("age").topics)
 
@@ -249,3 +252,27 @@ def test_a_debate_that_the_budget_stopped_goes_on_where_it_was(cli: Any, plug: A
     assert (stopped.code, resumed.code) == (3, 0)
     assert "3 of 3 done (3 graded)" in resumed.out
     assert len(model.requests) == 3 * 2 * (3 + 1)
+
+
+def test_thoughts_get_neither_into_statements_nor_into_pairs(cli: Any, tmp_path: Path):
+    def say(body: Any) -> str:
+        schema = body["response_format"]["json_schema"]["schema"] if "response_format" in body else None
+        said = str(debating([Message("user", each["content"]) for each in body["messages"]], Params(schema=schema)))
+        return said if schema else f"{said} And {crc32(json.dumps(body).encode())} agree."
+
+    with in_thread(thinks_in("reasoning_content", say)) as server:
+        made = cli("debate", "--topics", "9", "--rounds", "2", "--model", "openai/test", "--base-url", server.url,
+                   "--out", "made")  # fmt: skip
+
+    assert made.code == 0, made.err
+    paired = cli("pairs", "made", "--out", "pairs", "--threshold", "5")
+    assert paired.code == 0, paired.err
+    written = b"".join(path.read_bytes() for path in (tmp_path / "pairs").iterdir())
+    assert b"All of them are slow" in written
+    assert THOUGHT[:20].encode() not in written
+    with closing(Store(tmp_path / "made")) as store:
+        assert all(THOUGHT[:20] not in json.dumps(body) for _, body in store.answers(1))
+        sample = next(store.samples())[1].id
+    shown = cli("show", "made", sample, "--turns").out
+    assert f"  thought: {THOUGHT}" in shown
+    assert "thoughts), " in shown

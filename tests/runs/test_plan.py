@@ -115,6 +115,8 @@ CHANGES: list[dict[str, Any]] = [
     {"reading": "text"},
     {"temperature": 0.5},
     {"max_tokens": 5},
+    {"max_tokens": {"base": 5}},
+    {"judge_samples": 3},
     {"benchmark": "bbq"},
     {"benchmark_options": {"x": 1}},
 ]
@@ -123,6 +125,32 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", CHANGES, ids=str)
 def test_whatever_changes_results_changes_the_identity(fields: dict[str, Any]):
     assert identity_of(fields) != identity_of({})
+
+
+def test_the_identity_of_a_plan_does_not_change_from_version_to_version():
+    assert identity_of({})[:16] == "ee35aa463f567dc2"
+    assert identity_of({"max_tokens": 5})[:16] == "02ae5e396330eef6"
+
+
+LIMITS: list[tuple[Any, dict[str, int]]] = [
+    (None, {}),
+    (7, {"all": 7}),
+    ({"base": 7, "judge": 9}, {"base": 7, "judge": 9}),
+]
+
+
+@pytest.mark.parametrize(("given", "limits"), LIMITS, ids=str)
+def test_a_limit_of_tokens_is_one_number_or_one_for_each_role(given: Any, limits: dict[str, int]):
+    plan = make_plan({**BASE, "max_tokens": given})
+
+    assert plan.limits() == limits
+    assert make_plan(plan.model_dump()) == plan
+
+
+@pytest.mark.parametrize("given", [0, -1, "many", 1.5, True, {}, {"base": 0}, {"base": None}, [5]], ids=str)
+def test_a_limit_that_is_none_is_refused(given: Any):
+    with pytest.raises(PlanError, match=r"max_tokens is a number from 1, or one for each role \(judge: 400\), not "):
+        make_plan({**BASE, "max_tokens": given})
 
 
 def test_data_and_weights_are_part_of_the_identity():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from evenhand.scorers.rubric import Ratings, Rubric, rate
@@ -21,22 +21,26 @@ async def judge(
     agent: str,
     role: str = JUDGE,
     slot: str | None = None,
-    params: Params | None = None,
+    adjusted: Callable[[Params], Params] = lambda params: params,
 ) -> Ratings | Unscored:
-    """The ratings that the rubric asks for, or why there are none; `params` replace those of `judging`."""
+    """The ratings that the rubric asks for, or why there are none; `adjusted` changes the parameters of the calls.
+
+    They are greedy; if the run wants several samples and the model gives no logprobs, they are drawn instead.
+    """
     numbers = count()
 
     async def ask(messages: Sequence[Message], params: Params) -> Generation:
         at = None if slot is None else f"{slot}/{next(numbers)}"
         return await session.ask(rubric.prompt, messages, params, agent=agent, role=role, slot=at)
 
-    ratings = await rate(ask, rubric, messages, session.limited(params or judging(session, rubric, role), role))
+    def params() -> Params:
+        made = rubric.params(session.model(role).features, session.answering.judge_samples)
+        return session.limited(adjusted(session.sampled(made) if made.n > 1 else made), role)
+
+    first = params()
+    ratings = await rate(ask, rubric, messages, first)
+    if isinstance(ratings, Ratings) and params().n > first.n:  # the reply has shown that there are no logprobs
+        ratings = await rate(ask, rubric, messages, params())
     if isinstance(ratings, Ratings):
         session.readings[ratings.reading] += 1
     return ratings
-
-
-def judging(session: Session, rubric: Rubric, role: str = JUDGE) -> Params:
-    """The parameters of a judge's call: greedy, or several samples if the run wants them and there are no logprobs."""
-    params = rubric.params(session.model(role).features, session.answering.judge_samples)
-    return session.sampled(params) if params.n > 1 else params

@@ -12,7 +12,6 @@ from string import ascii_lowercase
 
 from evenhand import aio
 from evenhand.asking.judge import judge as rated
-from evenhand.asking.judge import judging
 from evenhand.asking.yes_no import yes_probability
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.methods.debate.debaters import debating_role
@@ -20,7 +19,7 @@ from evenhand.methods.debate.options import RefereeOptions
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Sample, Unscored
+from evenhand.types import Params, Sample, Unscored
 from evenhand.untrusted import fenced
 
 REFEREE = "referee"
@@ -46,8 +45,10 @@ async def judge(
     letters = ascii_lowercase[: len(shown)]
     rubric = rubric_for(letters)
     role = REFEREE if REFEREE in session.models else debating_role(session)
-    params = judging(session, rubric, role)
-    params = replace(params, max_tokens=session.options.referee_tokens or params.max_tokens)
+
+    def adjusted(params: Params) -> Params:
+        return replace(params, max_tokens=session.options.referee_tokens or params.max_tokens)
+
     messages = rubric.prompt.render(
         about=sample.metadata["about"],
         question=sample.prompt,
@@ -57,7 +58,7 @@ async def judge(
         ),
         form=_form(letters),
     )
-    ratings = await rated(session, rubric, messages, agent=REFEREE, role=role, slot=str(number), params=params)
+    ratings = await rated(session, rubric, messages, agent=REFEREE, role=role, slot=str(number), adjusted=adjusted)
     problem = ratings if isinstance(ratings, Unscored) else None
     if isinstance(ratings, Ratings):
         rank = read_rank(ratings.texts["rank"], letters)

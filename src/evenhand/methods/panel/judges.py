@@ -12,14 +12,13 @@ from functools import cache
 from typing import Literal
 
 from evenhand.asking.judge import judge as rated
-from evenhand.asking.judge import judging
 from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
 from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import DECLINED, Ratings, Rubric
 from evenhand.session import BASE, Session
-from evenhand.types import Message, Refusal, Sample
+from evenhand.types import Message, Params, Refusal, Sample
 from evenhand.untrusted import fenced
 
 CHAIR = "chair"
@@ -95,12 +94,15 @@ async def ask(
 ) -> Given:
     """Asks a judge or the chair for a judgement; a reply that cannot be parsed is requested once more."""
     rubric = rubric_for(case, task)
-    options, params = session.options, judging(session, rubric, seat.role)
-    params = replace(params, max_tokens=options.max_tokens or params.max_tokens)
-    if params.n == 1 or "temperature" in options.model_fields_set:
-        params = replace(params, temperature=options.temperature)
+    options = session.options
+
+    def adjusted(params: Params) -> Params:
+        params = replace(params, max_tokens=options.max_tokens or params.max_tokens)
+        own = params.n == 1 or "temperature" in options.model_fields_set
+        return replace(params, temperature=options.temperature) if own else params
+
     messages = messages_for(case, rubric.prompt, seat, heard, own)
-    found = await rated(session, rubric, messages, agent=seat.name, role=seat.role, slot=slot, params=params)
+    found = await rated(session, rubric, messages, agent=seat.name, role=seat.role, slot=slot, adjusted=adjusted)
     if isinstance(found, Ratings):
         return judgement_of(found, case.pair)
     declined = found.reason == DECLINED or looks_like_refusal(found.raw)
