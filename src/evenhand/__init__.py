@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from evenhand.types import (
         Answer,
         Completion,
+        Cut,
         Generation,
         Grade,
         Message,
@@ -189,6 +190,7 @@ _HOME = {
     "evenhand.types": (
         "Answer",
         "Completion",
+        "Cut",
         "Generation",
         "Grade",
         "Message",
@@ -222,6 +224,7 @@ __all__ = [
     "Calibration",
     "Completion",
     "Contrast",
+    "Cut",
     "DataError",
     "EndpointError",
     "Evaluator",

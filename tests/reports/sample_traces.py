@@ -91,4 +91,5 @@ def _turn(
         latency=rng.uniform(0.2, 2.5),
         cached=rng.random() < 0.2,
         model=model,
+        thoughts=("Two names, and no word on who it was.",) if agent == "thinker" else ("",),
     )

@@ -118,6 +118,11 @@ def test_a_sample_opens_with_everything_that_was_said(open_page: Opener, report:
     folds = every(page, ".outcome")[2].find_elements("css selector", "summary")
     next(fold for fold in folds if fold.text.startswith("Trace")).click()
     story = every(page, ".outcome")[2].text
+    assert "Two names" not in story
+    folds = every(page, ".outcome")[2].find_elements("css selector", "summary")
+    [thoughts] = [fold for fold in folds if fold.text == "Thoughts before the answer"]
+    thoughts.click()
+    assert "Two names, and no word on who it was." in every(page, ".outcome")[2].text
     for told in (
         "1. thinker",
         "2. reader",

@@ -175,6 +175,27 @@ def test_the_same_study_gives_the_same_bytes() -> None:
     assert len(pages) == 1
 
 
+def test_cut_answers_readings_of_judges_and_thoughts_are_counted() -> None:
+    study = sample_study.study()
+    arm = replace(
+        study.arms[0],
+        statuses={"graded": 90, "cut": 7},
+        reasons=[("cut", "cut at 256 tokens", 7)],
+        at_limit=12,
+        readings={"samples": 88, "logprobs and written": 1},
+        usage={"base": Usage(calls=97, prompt_tokens=10, completion_tokens=9_000, thought_tokens=8_000)},
+    )
+
+    text = Tree(render_report(replace(study, arms=[arm], effects=[]), [])).text
+
+    assert "90 graded, 7 cut, 12 answers read although the token limit was reached" in text
+    assert "cut the reply reached its token limit before it held an answer" in text
+    assert "default cut cut at 256 tokens 7" in text
+    assert "default: means of sampled replies in 88 samples; " in text
+    assert "expected values by logprobs and the numbers as written in 1 sample." in text
+    assert "9,000 of which 8,000 thoughts" in text
+
+
 def without(study: StudyResult, name: str) -> StudyResult:
     arm = study.arms[0]
     zero = [replace(e, value=None, low=None, high=None, n=0) for e in arm.estimates]

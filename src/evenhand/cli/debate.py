@@ -42,9 +42,7 @@ _OWN = ("data", "temperature", "max_tokens")
 )
 @click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee's is 0.")
 @click.option("--max-tokens", type=int, help="Longest statement (default 160).")
-@click.option(
-    "--referee-tokens", type=int, help="Longest verdict (default: as its form needs); raise it for a model that thinks."
-)
+@click.option("--referee-tokens", type=int, help="Longest verdict (default: as its form needs).")
 @click.option(
     "--scoring",
     type=click.Choice(SCORINGS),

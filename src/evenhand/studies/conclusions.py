@@ -95,7 +95,8 @@ def _cost(arm: ArmResult) -> str:
     usage = sum(arm.usage.values(), Usage())
     money = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
     cached = f" (+{usage.cached_calls:,} from cache)" if usage.cached_calls else ""
-    return f"Cost: {usage.calls:,} calls{cached}, {usage.tokens:,} tokens, {money}, {arm.seconds:,.0f} s"
+    thoughts = f" (of which {usage.thought_tokens:,} thoughts)" if usage.thought_tokens else ""
+    return f"Cost: {usage.calls:,} calls{cached}, {usage.tokens:,} tokens{thoughts}, {money}, {arm.seconds:,.0f} s"
 
 
 def _shown(estimate: Estimate | None, digits: int = 1) -> str:

@@ -21,7 +21,7 @@ Departures and choices:
   debaters see the number as written.
 * With `scoring=odds` the score is the probability that the referee calls the single statement prejudiced.
 * The referee sees the statements in a random order in each round, and no example: small models copy its scores.
-* `referee_tokens=0` allows as many tokens as the reply's form needs; reasoning models need more.
+* `referee_tokens=0` allows as many tokens as the reply's form needs.
 * If rank and scores disagree, this is noted and the scores count.
 * Debaters are sampled (`temperature`), the referee is greedy.
 * A debater who declines is skipped in that round, and this is noted.

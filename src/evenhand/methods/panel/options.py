@@ -29,7 +29,7 @@ class JudgeOptions(Options):
         default=0,
         ge=0,
         le=100_000,
-        description="Maximum number of tokens of a reply; 0 allows what the reply needs, reasoning models need more.",
+        description="Maximum number of tokens of a reply; 0 allows what the reply needs.",
     )
 
 

@@ -154,9 +154,10 @@
     const same = repeated(turn, before);
     const old = same ? folded("Same as in the previous turn: " + plural(same, "message"), ...messages.slice(0, same)) : null;
     const outputs = turn.outputs.flatMap((text, i) => {
-      const number = turn.outputs.length > 1 ? " " + (i + 1) : "";
-      const thought = turn.thoughts[i] ? folded("Thoughts before answer" + number, bubble("", "thoughts", turn.thoughts[i])) : null;
-      return [thought, bubble("output", "answer" + number, text || "(nothing)")];
+      const name = turn.outputs.length > 1 ? "answer " + (i + 1) : "answer";
+      const thought = turn.thoughts[i];
+      const before = thought ? folded("Thoughts before the " + name, bubble("", "thoughts", thought)) : null;
+      return [before, bubble("output", name, text || "(nothing)")];
     });
     const model = make("span", "", " – " + turn.role + ", " + turn.model);
     const head = make("p", "turn-head", number + ". " + turn.agent, model);
