@@ -73,7 +73,7 @@ class Chaos:
         letter = luck.choice("ABC")
         if "logprobs" in body:
             if luck.random() < 0.5:
-                return chat(letter), None  # a server that leaves logprobs out
+                return reply_with(with_logprobs("The", -0.1)), None  # the model was about to say something else
             return reply_with(with_logprobs(letter, luck.uniform(-0.6, -0.1))), letter
         kind = luck.choice(["letter", "letter", "sentence", "prose", "null", "refusal", "refusal field", "filter"])
         if "response_format" in body and kind in ("letter", "sentence"):

@@ -47,6 +47,13 @@ class Model(ABC):
         """Return limitations found while generating that readers of the results should know."""
         return ()
 
+    def learned(self) -> Mapping[str, Any]:
+        """Return what calls have shown about the endpoint, so that a resumed run asks as it did before."""
+        return {}
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        """Take over what `learned` returned in an earlier session."""
+
     async def aclose(self) -> None:
         """Release connections, threads and memory."""
 
@@ -79,6 +86,12 @@ class WrappedModel(Model):
 
     def caveats(self) -> Sequence[str]:
         return self.inner.caveats()
+
+    def learned(self) -> Mapping[str, Any]:
+        return self.inner.learned()
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        self.inner.recall(learned)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

@@ -126,6 +126,15 @@ class ReasoningModel(WrappedModel):
             )
         return caveats
 
+    def learned(self) -> Mapping[str, Any]:
+        own = {"reasons": True, "room": self._room} if self.reasons else {}
+        return {**self.inner.learned(), **own}
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        self.inner.recall(learned)
+        if self._declared is None and learned.get("reasons"):
+            self.reasons, self._room = True, learned["room"]
+
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         raised = params.max_tokens is not None and not params.max_tokens_exact
         generation = await self._ask(messages, params, self.room if raised else 0)

@@ -97,6 +97,8 @@ class Runner:
         self._replay = False
         self._calls_succeeded = 0
         self._endpoint_failures = 0
+        self._models: list[Model] = []
+        self._learned: list[Mapping[str, Any]] = []
         self._stop = asyncio.Event()
         self._fatal: Exception | None = None
 
@@ -125,6 +127,10 @@ class Runner:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
             with self._opened(models, resolved) as store:
+                self._models = list(models.values())
+                self._learned = store.get("learned") or []
+                for model, learned in zip(self._models, self._learned, strict=False):
+                    model.recall(learned)
                 budget.spent = sum(store.usage().values(), store.scoring())
                 loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
                 await self._work(store, loaded, budget)
@@ -253,6 +259,7 @@ class Runner:
                 number, sample_number, sample = task
                 finished = await self._one(store, arms[number], sample_number, sample)
                 finished = await _stored(store, finished)
+                self._remember(store)
             except BudgetExhausted as error:
                 self.progress.stopped = str(error)
                 self._stop.set()
@@ -268,6 +275,13 @@ class Runner:
             self.progress.done += 1
             self.progress.statuses[finished.status] += 1
             self._tell(budget)
+
+    def _remember(self, store: Store) -> None:
+        """Store what calls have shown about the models, so that a resumed run asks as this one did."""
+        learned = [model.learned() for model in self._models]
+        if any(learned) and learned != self._learned:
+            self._learned = learned
+            store.put(learned=learned)
 
     async def _one(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Finished:
         """Run one sample under one arm, from the question to the grade."""

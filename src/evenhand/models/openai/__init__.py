@@ -47,6 +47,8 @@ class OpenAIModel(Model):
         self.url = endpoint_url(options.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
         self.dropped: set[str] = set()
         """Request parameters that this server does not support."""
+        self._logprobs_known = False
+        self._first = asyncio.Lock()
         self._extra_body: Any = options.extra.get("extra_body", {})
         if not isinstance(self._extra_body, Mapping):
             raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
@@ -84,8 +86,22 @@ class OpenAIModel(Model):
             for name in sorted(self.dropped)
         ]
 
+    def learned(self) -> Mapping[str, Any]:
+        return {"dropped": sorted(self.dropped)} if self.dropped else {}
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        self.dropped.update(learned.get("dropped", ()))
+
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
+        if params.logprobs and not self._logprobs_known and "logprobs" not in self.dropped:
+            # The first reply shows whether the server gives log-probabilities; the others wait for it.
+            async with self._first:
+                if not self._logprobs_known:
+                    return await self._generated(messages, params, started)
+        return await self._generated(messages, params, started)
+
+    async def _generated(self, messages: Sequence[Message], params: Params, started: float) -> Generation:
         generation = await self._request(messages, params)
         missing = params.n - len(generation.completions)
         if missing > 0:
@@ -130,9 +146,16 @@ class OpenAIModel(Model):
                     raise
                 self.dropped.add(parameter)
             else:
-                if "logprobs" in sent and _lacks_logprobs(generation):
-                    self.dropped.add("logprobs")
+                if "logprobs" in sent and not self._logprobs_known:
+                    self._learn_logprobs(generation)
                 return replace(generation, usage=replace(generation.usage, retries=retries)) if retries else generation
+
+    def _learn_logprobs(self, generation: Generation) -> None:
+        """Remember whether the server gives log-probabilities; an empty reply does not show it."""
+        if texts := [each for each in generation.completions if each.text]:
+            self._logprobs_known = True
+            if not any(each.logprobs for each in texts):
+                self.dropped.add("logprobs")
 
     def _read(self, reply: Reply) -> Generation:
         if reply.status == 400 and is_filtered(reply.body):
@@ -158,12 +181,6 @@ _FEATURE_PARAMETER: Mapping[Feature, str] = {
     "schema": "response_format",
     "seed": "seed",
 }
-
-
-def _lacks_logprobs(generation: Generation) -> bool:
-    """Whether the server ignored a request for log-probabilities: there is text, but not one of its tokens."""
-    texts = [each for each in generation.completions if each.text]
-    return bool(texts) and not any(each.logprobs for each in texts)
 
 
 def key_header(url: str, key: str) -> dict[str, str]:
