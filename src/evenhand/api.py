@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from evenhand.workflows.train import Record, Stage
 
 
+@aio.facade
 def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
     """Run a plan (the fields of a plan file) and store it in the directory `out`."""
     checked = plan if isinstance(plan, Plan) else make_plan(plan)
     return aio.run(Runner(checked, Path(out), settings or Settings()).run())
 
 
+@aio.facade
 def audit(
     model: str,
     *,
@@ -51,6 +53,7 @@ def audit(
     return compare(out)
 
 
+@aio.facade
 def compare(
     *runs: str | Path,
     baseline: str | None = None,
@@ -71,6 +74,7 @@ def compare(
     )
 
 
+@aio.facade
 def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | Path, *, samples: int = 300) -> None:
     """Write the HTML report of a study of `runs`."""
     from evenhand.reports import html
@@ -78,6 +82,7 @@ def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | 
     html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
 
 
+@aio.facade
 def guard(
     model: str,
     *,
@@ -115,6 +120,7 @@ def guard(
     )
 
 
+@aio.facade
 def rescore(
     run: str | Path,
     scorers: Sequence[str],
@@ -139,6 +145,7 @@ def rescore(
         return aio.run(score_again(Path(run), scorers, settings, progress))
 
 
+@aio.facade
 def paper(
     name: str,
     *,
@@ -229,6 +236,7 @@ def paper(
     return make_paper(plan_paper(name, options, folder), settings, listener)
 
 
+@aio.facade
 def debate(
     model: str,
     *,
@@ -295,6 +303,7 @@ def debate(
     return compare(folder)
 
 
+@aio.facade
 def pairs(
     *runs: str | Path, out: str | Path | None = None, data: str | Path | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -321,6 +330,7 @@ def pairs(
     return write_pairs(folders, target, chosen, load_check(data))
 
 
+@aio.facade
 def train(
     stage: Stage,
     *,

@@ -153,7 +153,8 @@ class Client:
         )
         # A stream has no time limit as long as data keeps arriving.
         self._stream_timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=timeout)
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        """By event loop: in a notebook, the same model may be awaited and called synchronously."""
 
     async def post(self, body: Callable[[], bytes], read: Callable[[Reply], T]) -> tuple[T, int]:
         """Post a request and return the result of `read(reply)`, with the number of retries.
@@ -218,7 +219,7 @@ class Client:
 
     async def send(self, data: bytes, url: str | None = None, *, stream: bool = False) -> aiohttp.ClientResponse:
         """Send one request and return the unread response, for `read_reply` or `read_lines`."""
-        session = self._session or self._open()
+        session = self._sessions.get(asyncio.get_running_loop()) or self._open()
         return await session.post(
             url or self.url,
             data=data,
@@ -228,9 +229,12 @@ class Client:
         )
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        sessions, self._sessions = self._sessions, {}
+        for loop, session in sessions.items():
+            if loop is asyncio.get_running_loop():
+                await session.close()
+            elif loop.is_running():  # not awaited: that loop may be waiting for this one
+                asyncio.run_coroutine_threadsafe(session.close(), loop)
 
     def fault(self, reply: Reply) -> Exception:
         """Return the exception for a status other than 200: an error, or Retryable."""
@@ -278,8 +282,8 @@ class Client:
         return Retryable(EndpointError(message))
 
     def _open(self) -> aiohttp.ClientSession:
-        self._session = open_session(self._headers, self._timeout)
-        return self._session
+        session = self._sessions[asyncio.get_running_loop()] = open_session(self._headers, self._timeout)
+        return session
 
 
 def open_session(headers: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> aiohttp.ClientSession:

@@ -296,11 +296,15 @@ class TestPublic:
         assert (first.text, second.text, first.action) == (OTHER_KIND, OTHER_KIND, "passed")
         assert first.usage.cost == 0
 
-    async def test_sync_inside_a_loop_is_refused_in_one_sentence(self):
-        guard = evenhand.guard("fake/yes")
+    async def test_sync_and_await_can_be_mixed_as_in_a_notebook(self, serve: Serve):
+        async def cells(url: str) -> list[str]:
+            async with evenhand.guard("openai/m", options=ModelOptions(base_url=url)) as guard:
+                return [guard.sync(ASKED).text, (await guard(ASKED)).text, guard.sync(ASKED).text]
 
-        with pytest.raises(UsageError, match="await guard"):
-            guard.sync(ASKED)
+        server = await serve(chat(KIND))
+
+        # The cells have a loop of their own, which they block.
+        assert await asyncio.to_thread(lambda: asyncio.run(cells(server.url))) == [KIND] * 3
 
     def test_a_policy_is_a_word_or_made(self):
         blocking = evenhand.guard("fake/yes", policy="block", blocked_text="No.", latency=3)

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from evenhand import aio
-from evenhand.errors import UsageError
 from evenhand.guards.conversation import request_body
 from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.method import guard_method
@@ -72,20 +71,14 @@ class Guard:
             prices or {},
             seed,
         )
-        self._runner: asyncio.Runner | None = None
 
     async def __call__(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
         """The answer to a conversation; `params` are the other fields of an OpenAI request."""
         return await self.respond(request_body(messages, params))
 
     def sync(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
-        """Answer a conversation from synchronous code."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._runner = self._runner or aio.runner()
-            return self._runner.run(self(messages, **params))
-        raise UsageError("guard.sync cannot be used where asyncio runs already; write await guard(messages).")
+        """Answer a conversation from synchronous code, or in a notebook without `await`."""
+        return aio.run_lasting(self(messages, **params))
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
@@ -117,9 +110,7 @@ class Guard:
 
     def close(self) -> None:
         """Close from synchronous code."""
-        runner, self._runner = self._runner or aio.runner(), None
-        with runner:
-            runner.run(self.aclose())
+        aio.run_lasting(self.aclose())
 
     async def __aenter__(self) -> Self:
         return self
