@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.prompts import read_templates
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Plan, default_folder, make_plan
+from evenhand.runs.passed import AnyModel, with_specs
+from evenhand.runs.plan import ModelPlan, Plan, default_folder, make_plan
 from evenhand.runs.runner import Progress, Runner
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -20,7 +22,7 @@ from evenhand.studies.study import study
 if TYPE_CHECKING:
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy
-    from evenhand.models.base import ModelOptions
+    from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
     from evenhand.runs.rescore import Rescored
     from evenhand.workflows.listener import Listener
@@ -30,14 +32,20 @@ if TYPE_CHECKING:
 
 @aio.facade
 def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | None = None) -> Progress:
-    """Run a plan (the fields of a plan file) and store it in the directory `out`."""
-    checked = plan if isinstance(plan, Plan) else make_plan(plan)
-    return aio.run(Runner(checked, Path(out), settings or Settings()).run())
+    """Run a plan (the fields of a plan file) and store it in the directory `out`.
+
+    Its `models` may also be `Model` objects and functions (see `audit`).
+    """
+    settings = settings or Settings()
+    if not isinstance(plan, Plan):
+        models, settings = with_specs(plan.get("models", []), settings)
+        plan = make_plan({**plan, "models": models} if "models" in plan else plan)
+    return aio.run(Runner(plan, Path(out), settings).run())
 
 
 @aio.facade
 def audit(
-    model: str,
+    model: AnyModel | Sequence[AnyModel],
     *,
     out: str | Path,
     benchmark: str = "bbq_builtin",
@@ -47,9 +55,16 @@ def audit(
 ) -> StudyResult:
     """Measure a model: run it and return what the study found; more fields of the plan go in by name.
 
-    Among them `limit`, `seeds`, `scorers` and `templates` (a folder of prompt files of your own).
+    `audit("openai/my-model", out="runs/first", limit=22)`, or `audit(my_function, …)` for a system of your own.
+
+    Args:
+        model: A spec, a `Model`, a function (see `ModelFunction`), a dict with fields of a plan (`{"spec": …,
+            "base_url": …, "timeout": …}`), or one with a model for each role (`{"base": …, "judge": …}`); also a list of several.
+        out: The folder of the run. With `Settings(resume=True)` an unfinished run in it goes on; a function must be
+            the same as before.
+        plan: Fields such as `limit`, `seeds`, `scorers` and `templates` (a folder of prompt files of your own).
     """
-    run({"models": [model], "benchmark": benchmark, "methods": list(methods), **plan}, out, settings)
+    run({"models": model, "benchmark": benchmark, "methods": list(methods), **plan}, out, settings)
     return compare(out)
 
 
@@ -84,11 +99,11 @@ def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | 
 
 @aio.facade
 def guard(
-    model: str,
+    model: AnyModel,
     *,
     method: str = GUARD_METHOD,
     policy: str | GuardPolicy = "revise",
-    judge: str | None = None,
+    judge: AnyModel | None = None,
     options: ModelOptions | None = None,
     judge_options: ModelOptions | None = None,
     prices: Mapping[str, Price] | None = None,
@@ -98,20 +113,37 @@ def guard(
 ) -> Guard:
     """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
 
+    `model` and `judge` are specs, `Model` objects, functions (see `ModelFunction`) or dicts, as in `audit`.
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
     seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     `templates` is a folder of prompt files of your own.
     """
-    from evenhand.guards.guard import Guard
+    from evenhand.guards.guard import OPTIONS, Guard
     from evenhand.guards.policy import make_policy
 
     made = make_policy(policy, fields)
+    roles: dict[str, Any] = {"base": model}
+    if isinstance(model, Mapping) and "spec" not in model:
+        roles = dict(cast("Mapping[str, Any]", model))
+    if judge is not None:
+        roles["judge"] = judge
+    if unused := sorted(roles.keys() - {"base", "judge"}):
+        raise UsageError(f"A guard has a base model and a judge, and no use for {', '.join(unused)}; remove it.")
+    specs, settings = with_specs(roles, Settings(concurrency=OPTIONS.concurrency))
+    models = make_plan({"models": [specs]}).models[0]
+
+    def reached(plan: ModelPlan, given: ModelOptions | None) -> tuple[str | Model, ModelOptions | None]:
+        own = {name: getattr(plan, name) for name in plan.model_fields_set - {"spec"}}
+        return settings.ready.get(plan.spec, plan.spec), replace(given or OPTIONS, **own) if own else given
+
+    base, options = reached(models["base"], options)
+    judging, judge_options = reached(models["judge"], judge_options) if "judge" in models else (None, None)
     return Guard(
-        model,
+        base,
         method=method,
         policy=made,
-        judge=judge,
+        judge=judging,
         options=options,
         judge_options=judge_options,
         prices=prices,
@@ -149,7 +181,7 @@ def rescore(
 def paper(
     name: str,
     *,
-    models: Sequence[str | Mapping[str, Any]] = (),
+    models: Sequence[AnyModel] = (),
     out: str | Path | None = None,
     limit: int | None = None,
     builtin: bool = False,
@@ -207,8 +239,9 @@ def paper(
     from evenhand.workflows.paper import check_choices, make_paper, plan_paper, write_page
 
     folder = None if out is None else Path(out)
+    specs, settings = with_specs(list(models), settings or Settings())
     options = PaperOptions(
-        models=make_plan({"models": list(models)}).models if models else (),
+        models=make_plan({"models": specs}).models if models else (),
         limit=limit,
         builtin=builtin,
         data=None if data is None else str(data),
@@ -227,7 +260,7 @@ def paper(
     if not models and folder is not None:
         check_choices(PAPERS.get(name), options)
         return write_page(PAPERS.get(name), folder, [f"opinion:{judge}"] if judge else scorers)
-    settings, listener = settings or Settings(), listener or Listener()
+    listener = listener or Listener()
     if train or ablate or teacher or stages:
         from evenhand.workflows.rldf import plan_training, train_paper
 
@@ -238,15 +271,15 @@ def paper(
 
 @aio.facade
 def debate(
-    model: str,
+    model: AnyModel,
     *,
     out: str | Path | None = None,
     bias: str | None = None,
     topics: int | None = None,
     roles: int | None = None,
     rounds: int | None = None,
-    teacher: str | None = None,
-    referee: str | None = None,
+    teacher: AnyModel | None = None,
+    referee: AnyModel | None = None,
     data: str | Path | None = None,
     generate: bool = False,
     topics_file: str | Path | None = None,
@@ -293,10 +326,12 @@ def debate(
     if missing is not None:
         chosen["data"] = str(missing.path)
     roles_of = {"base": model, "teacher": teacher, "referee": referee}
-    named = {role: spec for role, spec in roles_of.items() if spec is not None}
+    named, settings = with_specs(
+        {role: each for role, each in roles_of.items() if each is not None}, settings or Settings()
+    )
     made = make_plan({"methods": [METHOD], **plan, **debate_fields(chosen), "models": [named]})
     folder = default_folder(made.benchmark, made) if out is None else Path(out)
-    done = aio.run(run_debate(made, folder, settings or Settings(), listener or Listener(), missing))
+    done = aio.run(run_debate(made, folder, settings, listener or Listener(), missing))
     if done is None and missing is not None:
         there = f"{missing.path} has {missing.written():,} topics"
         raise UsageError(f"The model has no further ideas; {there}. Pass it as `data` to debate these.")

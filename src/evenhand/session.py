@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
-from evenhand.models.base import Model, check_request
+from evenhand.models.base import ROLE, Model, check_request
 from evenhand.options import Options, Options_co
 from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
@@ -104,7 +104,11 @@ class Session(Generic[Options_co]):
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None
             if generation is None:
-                generation = await self.model(role).generate(messages, params)
+                token = ROLE.set(role)
+                try:
+                    generation = await self.model(role).generate(messages, params)
+                finally:
+                    ROLE.reset(token)
         except (UsageError, BudgetExhausted):
             raise
         except Exception as error:

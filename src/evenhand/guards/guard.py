@@ -20,7 +20,7 @@ from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
 from evenhand.methods import GUARD_METHOD
-from evenhand.models.base import ModelOptions, load_model, split_spec
+from evenhand.models.base import Model, ModelOptions, load_model, split_spec
 from evenhand.models.budget import Price
 from evenhand.prompts import read_templates
 from evenhand.scorers.base import Scorer, load_scorer
@@ -39,11 +39,11 @@ class Guard:
 
     def __init__(
         self,
-        model: str | Upstream,
+        model: str | Model | Upstream,
         *,
         method: str = GUARD_METHOD,
         policy: GuardPolicy | None = None,
-        judge: str | None = None,
+        judge: str | Model | None = None,
         options: ModelOptions | None = None,
         judge_options: ModelOptions | None = None,
         prices: Mapping[str, Price] | None = None,
@@ -141,9 +141,10 @@ class Guard:
         return self._scorers[spec]
 
 
-def load_upstream(spec: str, options: ModelOptions) -> Upstream:
-    """Return the upstream of a spec: endpoints pass requests through, other models take text."""
-    provider, name = split_spec(spec)
-    if provider == "openai":
-        return OpenAIUpstream(name, options)
-    return ModelUpstream(load_model(spec, options))
+def load_upstream(model: str | Model, options: ModelOptions) -> Upstream:
+    """Return the upstream of a model: endpoints pass requests through, other models take text."""
+    if isinstance(model, str):
+        provider, name = split_spec(model)
+        if provider == "openai":
+            return OpenAIUpstream(name, options)
+    return ModelUpstream(load_model(model, options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,6 +14,8 @@ from evenhand.registry import Registry
 from evenhand.types import Generation, Message, Params
 
 Feature = Literal["logprobs", "schema", "seed", "logits"]
+ROLE: ContextVar[str] = ContextVar("role", default="")
+"""The role in which a session asks the model, for functions that want to know; empty outside of sessions."""
 
 
 class Model(ABC):
@@ -97,6 +100,16 @@ class WrappedModel(Model):
         await self.inner.aclose()
 
 
+class BorrowedModel(WrappedModel):
+    """A model that belongs to somebody else, who closes it."""
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        return await self.inner.generate(messages, params)
+
+    async def aclose(self) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """Options shared by all providers; each uses those that apply to it."""
@@ -127,10 +140,18 @@ def split_spec(spec: str) -> tuple[str, str]:
     return provider, name
 
 
-def load_model(spec: str, options: ModelOptions | None = None) -> Model:
-    """Load the model named by `spec`; a provider's class is called as `cls(name, options)`."""
+def load_model(spec: str | Model, options: ModelOptions | None = None) -> Model:
+    """Load the model named by `spec`; a provider's class is called as `cls(name, options)`.
+
+    A model that is passed in place of a spec is used as it is.
+    """
     from evenhand.models.reasoning import ReasoningModel
 
+    if isinstance(spec, Model):
+        model = spec
+        while isinstance(model, WrappedModel) and not isinstance(model, ReasoningModel):
+            model = model.inner
+        return spec if isinstance(model, ReasoningModel) else ReasoningModel(spec, options or ModelOptions())
     provider, name = split_spec(spec)
     factory: Any = PROVIDERS.get(provider)
     options = options or ModelOptions()

@@ -31,6 +31,8 @@ class Settings:
     cache: Path | None = None
     resume: bool = False
     retry_failed: bool = False
+    ready: Mapping[str, Model] = field(default_factory=dict[str, Model])
+    """Models that are there already, by spec: used instead of what the spec would load."""
 
 
 @dataclass(slots=True)
@@ -100,7 +102,9 @@ def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, bud
 def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
     """Load one model, wrapped in the budget and the cache."""
     options = ModelOptions(plan.base_url, settings.concurrency, plan.timeout, plan.retries, plan.extra)
-    model: Model = MeteredModel(load_model(plan.spec, options), settings.prices.get(plan.spec), budget)
+    model: Model = MeteredModel(
+        load_model(settings.ready.get(plan.spec, plan.spec), options), settings.prices.get(plan.spec), budget
+    )
     return CachedModel(model, cache) if cache is not None else model
 
 
