@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     from evenhand.methods.base import METHODS, Method, Revision, method
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
+    from evenhand.models.call import ModelFunction
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.options import Options
     from evenhand.prompts import Prompt, load_prompt, parse_prompt
+    from evenhand.reports.notebook import Study
     from evenhand.reports.sections.base import Section, add_section
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
@@ -156,6 +158,7 @@ _HOME = {
         "Limits",
         "Price",
     ),
+    "evenhand.models.call": ("ModelFunction",),
     "evenhand.models.fake": (
         "FunctionModel",
         "ScriptedModel",
@@ -166,6 +169,7 @@ _HOME = {
         "load_prompt",
         "parse_prompt",
     ),
+    "evenhand.reports.notebook": ("Study",),
     "evenhand.reports.sections.base": (
         "Section",
         "add_section",
@@ -245,6 +249,7 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "ModelError",
+    "ModelFunction",
     "ModelOptions",
     "Options",
     "Outcome",
@@ -269,6 +274,7 @@ __all__ = [
     "Settings",
     "Snapshot",
     "StoreError",
+    "Study",
     "Thresholds",
     "Turn",
     "UnknownNameError",

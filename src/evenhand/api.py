@@ -11,6 +11,7 @@ from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.prompts import read_templates
+from evenhand.reports.notebook import Study, study_of
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import ModelPlan, Plan, default_folder, make_plan
@@ -52,14 +53,15 @@ def audit(
     methods: Sequence[str] = ("default",),
     settings: Settings | None = None,
     **plan: Any,
-) -> StudyResult:
+) -> Study:
     """Measure a model: run it and return what the study found; more fields of the plan go in by name.
 
     `audit("openai/my-model", out="runs/first", limit=22)`, or `audit(my_function, …)` for a system of your own.
 
     Args:
         model: A spec, a `Model`, a function (see `ModelFunction`), a dict with fields of a plan (`{"spec": …,
-            "base_url": …, "timeout": …}`), or one with a model for each role (`{"base": …, "judge": …}`); also a list of several.
+            "base_url": …, "timeout": …}`), or one with a model for each role (`{"base": …, "judge": …}`).
+            A list has several of these.
         out: The folder of the run. With `Settings(resume=True)` an unfinished run in it goes on; a function must be
             the same as before.
         plan: Fields such as `limit`, `seeds`, `scorers` and `templates` (a folder of prompt files of your own).
@@ -75,18 +77,16 @@ def compare(
     correction: str = "holm",
     scorers: Sequence[str] = (),
     iterations: bool = False,
-) -> StudyResult:
+) -> Study:
     """Study stored runs side by side, sample by sample; no model is called.
 
     `scorers` count instead of the planned ones; `iterations` adds the answers as they stood after each iteration.
     """
-    return study(
-        [Path(each) for each in runs],
-        baseline=baseline,
-        correction=correction,
-        scorers=scorers,
-        iterations=iterations,
-    )
+    folders = [Path(each) for each in runs]
+    if not folders:
+        raise UsageError("Name one run or more: compare('runs/first').")
+    found = study(folders, baseline=baseline, correction=correction, scorers=scorers, iterations=iterations)
+    return study_of(found, folders, scorers)
 
 
 @aio.facade
@@ -290,7 +290,7 @@ def debate(
     settings: Settings | None = None,
     listener: Listener | None = None,
     **plan: Any,
-) -> StudyResult:
+) -> Study:
     """Have roles debate topics over rounds while a referee scores their bias: data for training.
 
     `debate("hf/PATH", bias="age", topics=60, out="debates")` takes rounds × (roles + 1) calls for each topic.

@@ -113,7 +113,7 @@ def test_a_run_goes_on_with_the_same_function_and_with_no_other(tmp_path: Path):
     assert go_on(answer, resume=True).arms[0].pending == 0
     assert len(calls) == 6
 
-    def answer(prompt: str) -> str:  # noqa: F811
+    def answer(prompt: str) -> str:
         return "B"
 
     with pytest.raises(evenhand.PlanError, match="another plan"):

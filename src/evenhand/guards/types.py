@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from evenhand.notebook import Framed, clean, escaped, html_folded, html_table
 from evenhand.types import Turn, Usage
 
 Action = Literal["passed", "revised", "flagged", "blocked", "unrevised"]
 """`unrevised`: something failed the checks and no better answer was found."""
+_SHORT = 80
+_QUOTE = '<blockquote style="white-space:pre-wrap">{}</blockquote>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,16 @@ class Check:
     """The evaluator's critique."""
     problem: str = ""
 
+    @property
+    def sentence(self) -> str:
+        if self.score is None:
+            return f"{self.name} has no score: {self.problem}."
+        limit = "" if self.limit is None else f" (limit {self.limit:g})"
+        return f"{self.name} is {self.score:.3g}{limit}, which {'passes' if self.passed else 'fails'}."
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Guarded(Framed):
     """An answer that went through the guard, with the record of what was changed and why."""
 
     text: str
@@ -55,6 +65,29 @@ class Guarded:
     upstream: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The raw response that holds the returned answer; empty where there is none."""
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _SHORT else f"{self.text[: _SHORT - 1]}…"
+        return clean(f"Guarded({self.action}{f' ({self.why[0]})' if self.why else ''}: {text!r})")
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What became of the answer, and each check of it, in sentences."""
+        why = f": {', '.join(self.why)}" if self.why else ""
+        return [f"The answer was {self.action}{why}.", *(each.sentence for each in self.after)]
+
+    def rows(self, table: str = "") -> list[dict[str, Any]]:
+        """One row for each check of the first answer (`before`) and of the returned one (`after`)."""
+        del table
+        stages = {"before": self.before, "after": self.after}
+        return [{"stage": stage, **asdict(each)} for stage, checks in stages.items() for each in checks]
+
+    def _repr_html_(self) -> str:
+        quoted = [_QUOTE.format(escaped(each)) for each in (self.text, self.first)]
+        head = ["stage", "check", "score", "limit", "passed", "critique", "problem"]
+        checks = html_table(head, [list(row.values()) for row in self.rows()])
+        more = html_folded("First answer and checks", quoted[1] + checks)
+        return f"<div><p><b>{escaped(self.verdicts[0])}</b></p>{quoted[0]}{more}</div>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,15 @@ from __future__ import annotations
 import html
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
+
+from evenhand.notebook import clean
 
 Node: TypeAlias = "str | Iterable[Node] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -27,22 +25,6 @@ class Html(str):
     """Text that is already markup."""
 
     __slots__ = ()
-
-
-def clean(text: str) -> str:
-    """Replace every unprintable or reordering character by a visible symbol."""
-    return _UNPRINTABLE.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    if 0xD800 <= code <= 0xDFFF:
-        return "\ufffd"
-    return f"[U+{code:04X}]"
 
 
 def escape(text: str) -> Html:

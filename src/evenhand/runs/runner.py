@@ -23,6 +23,7 @@ from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.request import request_key
+from evenhand.notebook import clean, escaped
 from evenhand.runs.lock import LOCK_NAME, locked
 from evenhand.runs.parts import (
     LoadedArm,
@@ -63,7 +64,7 @@ HOPELESS = 20
 """Failures by the endpoint, without one success, after which the run stops."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Progress:
     """The progress of a run, for observers."""
 
@@ -75,6 +76,16 @@ class Progress:
     spent: Usage = Usage()
     stopped: str | None = None
     """Why the run ended early."""
+
+    def __repr__(self) -> str:
+        parts = [f"{self.done:,} of {self.total:,} samples", *(f"{n:,} {name}" for name, n in self.statuses.items())]
+        money = "price unknown" if self.spent.cost is None else f"${self.spent.cost:,.2f}"
+        parts += [f"{self.spent.calls:,} calls", f"{self.spent.tokens:,} tokens", money]
+        return clean(f"Progress({', '.join(parts)}{f'; stopped: {self.stopped}' if self.stopped else ''})")
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.done}" max="{max(1, self.total)}"></progress>'
+        return f"<p>{bar} {escaped(repr(self).removeprefix('Progress(')[:-1])}</p>"
 
 
 Observer = Callable[[Progress], None]

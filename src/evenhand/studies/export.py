@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +17,9 @@ from typing import Any, BinaryIO
 import orjson
 
 from evenhand.errors import MissingExtraError, StoreError
+from evenhand.notebook import plain_cell
 from evenhand.runs.stored import ArmSource, open_sources
+from evenhand.studies.results import StudyResult
 from evenhand.studies.show import result_text
 from evenhand.studies.study import study
 
@@ -28,20 +31,40 @@ TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
 
 def export(directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False) -> int:
     """Write one table of the run to `target`, complete or not at all, and return the number of rows."""
-    if table == "metrics":
-        result = study([directory])
-        rows = [{"arm": arm.label, **_plain(estimate)} for arm in result.arms for estimate in arm.estimates]
+    if table in ("metrics", "effects"):
+        rows = _study_rows(study([directory]), table)
         return write_table(lambda: rows, file_format, target)
-    if table == "effects":
-        effects = [_plain(effect) for effect in study([directory]).effects]
-        return write_table(lambda: effects, file_format, target)
+    with _stored_rows(directory, table, usage) as stored:
+        return write_table(stored, file_format, target)
+
+
+def table_rows(result: StudyResult, directories: Sequence[Path], table: str) -> list[dict[str, Any]]:
+    """The rows of one table of a study; those of its runs follow each other."""
+    if table in ("metrics", "effects"):
+        return _study_rows(result, table)
+    rows: list[dict[str, Any]] = []
+    for directory in directories:
+        run = {"run": directory.name} if len(directories) > 1 else {}
+        with _stored_rows(directory, table) as stored:
+            rows += [{**run, **row} for row in stored()]
+    return rows
+
+
+def _study_rows(result: StudyResult, table: str) -> list[dict[str, Any]]:
+    if table == "metrics":
+        return [{"arm": arm.label, **_plain(estimate)} for arm in result.arms for estimate in arm.estimates]
+    return [_plain(effect) for effect in result.effects]
+
+
+@contextmanager
+def _stored_rows(directory: Path, table: str, usage: bool = False) -> Generator[Rows]:
     with open_sources([directory]) as (_, sources):
         tables: dict[str, Rows] = {
             "outcomes": partial(_outcomes, sources, usage),
             "turns": partial(_turns, sources),
             "evidence": partial(_evidence, sources),
         }
-        return write_table(tables[table], file_format, target)
+        yield tables[table]
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -128,7 +151,7 @@ def _write_csv(rows: Rows, file: BinaryIO) -> int:
     writer.writeheader()
     count = 0
     for row in rows():
-        writer.writerow({key: _cell(value) for key, value in row.items()})
+        writer.writerow({key: plain_cell(value) for key, value in row.items()})
         count += 1
     text.detach()
     return count
@@ -143,7 +166,7 @@ def _write_parquet(rows: Rows, file: BinaryIO) -> int:
     columns: dict[str, list[Any]] = {column: [] for column in _columns(rows())}
     for row in rows():
         for column, values in columns.items():
-            values.append(_cell(row.get(column)))
+            values.append(plain_cell(row.get(column)))
     table = arrow.table(columns)
     parquet.write_table(table, file)
     return table.num_rows
@@ -152,10 +175,3 @@ def _write_parquet(rows: Rows, file: BinaryIO) -> int:
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return all columns in order of appearance; rows of different status have different columns."""
     return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def _cell(value: Any) -> Any:
-    """Return a value for one cell; lists and mappings become JSON."""
-    if isinstance(value, (list, tuple, dict)):
-        return orjson.dumps(value).decode()
-    return value

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evenhand import aio
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.errors import PlanError, UsageError
+from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
+from evenhand.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperPage, PaperRun
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
@@ -41,8 +43,8 @@ class PlannedPaper:
     folder: Path
 
 
-@dataclass(frozen=True, slots=True)
-class PaperResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class PaperResult(Framed):
     """The page of a paper and its files."""
 
     page: PaperPage
@@ -50,6 +52,66 @@ class PaperResult:
     csv: Sequence[Path]
     stopped: bool = False
     """Whether the budget ran out before all runs finished; the page shows the finished part."""
+
+    def __repr__(self) -> str:
+        stopped = ", stopped by the budget" if self.stopped else ""
+        counts = f"{len(self.page.tables)} tables, {len(self.page.figures)} figures"
+        return clean(f"PaperResult({self.page.title}: {counts}{stopped}, {self.html})")
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The results of the paired comparisons of all tables, in sentences."""
+        return [sentence for table in self.page.tables for sentence in table.sentences]
+
+    def rows(self, table: str = "") -> list[dict[str, Any]]:
+        """One row for each cell of the tables, or of the one with the id `table`: our number and the published one."""
+        known = [each.id for each in self.page.tables]
+        if table and table not in known:
+            raise UnknownNameError("table of this paper", table, known)
+        return [
+            {
+                "table": each.id,
+                "grid": grid.name,
+                "method": row.method,
+                "setting": row.setting,
+                "metric": column.name,
+                **{name: getattr(cell.estimate, name, None) for name in ("value", "low", "high", "n")},
+                "published": cell.published,
+            }
+            for each in self.page.tables
+            if table in ("", each.id)
+            for grid in each.grids
+            for row in grid.rows
+            for column, cell in zip(grid.columns, row.cells, strict=True)
+        ]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page once more, elsewhere."""
+        from evenhand.reports.html import write_page as write_html
+        from evenhand.reports.notebook import html_file
+
+        target = html_file(path)
+        write_html(self.html.read_text(encoding="utf-8"), target)
+        return target
+
+    def _repr_html_(self) -> str:
+        from evenhand.reports.notebook import headline_chart
+        from evenhand.reports.view import view_of
+
+        chart = headline_chart(view_of(self.page.process)) if self.page.process else ""
+        tables = [html_folded(each.title, _shown_rows(self.rows(each.id))) for each in self.page.tables]
+        sentences = html_list(self.verdicts)
+        return f"<div><p><b>{escaped(self.page.title)}</b></p>{sentences}{chart}{''.join(tables)}</div>"
+
+
+def _shown_rows(rows: Sequence[dict[str, Any]]) -> str:
+    """A table for a notebook, without the columns that all rows have in common."""
+    columns = [name for name in rows[0] if name not in ("table", "grid")] if rows else []
+    return html_table(columns, [[_shown(row[name]) for name in columns] for row in rows])
+
+
+def _shown(value: object) -> object:
+    return "" if value is None else f"{value:,.1f}" if isinstance(value, float) else value
 
 
 def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
