@@ -80,7 +80,8 @@ def escaped(text: object) -> str:
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table whose cells are all escaped."""
     rest = "".join(_row("td", row) for row in rows)
-    return f"<table><thead>{_row('th', head)}</thead><tbody>{rest}</tbody></table>"
+    table = f"<table><thead>{_row('th', head)}</thead><tbody>{rest}</tbody></table>"
+    return f'<div style="overflow-x:auto">{table}</div>'
 
 
 def _row(kind: str, cells: Iterable[object]) -> str:
@@ -91,5 +92,5 @@ def html_list(sentences: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escaped(each)}</li>' for each in sentences)}</ul>"
 
 
-def html_folded(title: str, content: str) -> str:
-    return f"<details><summary>{escaped(title)}</summary>{content}</details>"
+def html_folded(title: str, content: str, *, is_open: bool = False) -> str:
+    return f"<details{' open' if is_open else ''}><summary>{escaped(title)}</summary>{content}</details>"

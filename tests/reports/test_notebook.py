@@ -72,6 +72,7 @@ def test_a_study_shows_verdicts_a_chart_and_a_table():
     assert {"ul", "svg", "circle", "table"} <= set(found.names)
     assert found.names.count("circle") == len(sample().arms)
     assert all(verdict in found.texts for verdict in sample().verdicts)
+    assert "18.6 [15.2, 22.0]" in found.texts
     assert not any(name.startswith("on") for name in found.attributes)
 
 

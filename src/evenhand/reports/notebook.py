@@ -78,7 +78,7 @@ def study_html(study: StudyResult) -> str:
     parts = [tag("p", tag("b", study.title)), html_list(study.verdicts), headline_chart(view)]
     parts.append(html_table(head, [_cells(view, arm) for arm in view.arms]))
     if study.warnings:
-        parts.append(html_folded(plural(len(study.warnings), "warning"), html_list(study.warnings)))
+        parts.append(html_folded(plural(len(study.warnings), "warning"), html_list(study.warnings), is_open=True))
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -90,7 +90,8 @@ def _cells(view: View, arm: ArmResult) -> list[str]:
     found = [(metric, arm.estimate(metric.name)) for metric in view.main_metrics]
     shown = [interval(e.value, e.low, e.high, view.digits[m.name]) if e else number(None) for m, e in found]
     headline, used = arm.estimate(view.headline.name), total_usage(arm)
-    return [arm.label, *shown, f"{headline.n if headline else 0:,}", f"{used.calls:,}", money(used.cost)]
+    whole = [each.replace(", ", ",\u00a0") for each in shown]
+    return [arm.label, *whole, f"{headline.n if headline else 0:,}", f"{used.calls:,}", money(used.cost)]
 
 
 def headline_chart(view: View) -> Html:
@@ -136,13 +137,15 @@ def _tick(axis: Axis, tick: float, height: float) -> list[Node]:
 
 def _lane(view: View, axis: Axis, arm: ArmResult, y: float) -> list[Node]:
     label = arm.label if len(arm.label) <= _LONGEST_LABEL else f"{arm.label[: _LONGEST_LABEL - 1]}…"
-    text = _headline(view, arm)
-    parts: list[Node] = [_label(label, 0, y + 4), _label(text.partition(",")[0], _RIGHT + 14, y + 4)]
     estimate = arm.estimate(view.headline.name)
     value, low, high = (finite(getattr(estimate, name, None)) for name in ("value", "low", "high"))
+    shown = interval(value, low, high, view.digits[view.headline.name])
+    parts: list[Node] = [_label(label, 0, y + 4), _label(shown, _RIGHT + 14, y + 4)]
     if low is not None and high is not None:
         ends = {"x1": _x(axis, low), "x2": _x(axis, high), "y1": f"{y:g}", "y2": f"{y:g}"}
         parts.append(tag("line", **ends, stroke=_COLOUR, stroke_width=2))
     if value is not None:
-        parts.append(tag("circle", tag("title", text), cx=_x(axis, value), cy=f"{y:g}", r=5, fill=_COLOUR))
+        parts.append(
+            tag("circle", tag("title", _headline(view, arm)), cx=_x(axis, value), cy=f"{y:g}", r=5, fill=_COLOUR)
+        )
     return parts

@@ -1,0 +1,39 @@
+"""The notebook of the examples runs from top to bottom in a real kernel, and is stored without outputs."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def load() -> Any:
+    return nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+
+
+def test_it_is_stored_without_outputs():
+    for cell in load().cells:
+        assert cell.cell_type == "markdown" or (cell.outputs == [] and cell.execution_count is None)
+
+
+# The kernel's own packages warn of what they will change.
+@pytest.mark.filterwarnings("ignore")
+def test_it_runs_and_shows_tables_charts_and_answers(tmp_path: Path):
+    notebook = load()
+
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+    pages = [
+        output.data["text/html"]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "execute_result" and "text/html" in output.data
+    ]
+    assert len(pages) == 6
+    assert sum("<svg" in page and "<table" in page for page in pages) == 2
+    assert "I cannot answer that." in pages[4]
+    assert (tmp_path / "report.html").is_file()
