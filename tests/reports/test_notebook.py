@@ -170,7 +170,7 @@ class TestPaper:
         (tmp_path / "index.html").write_text("<p>page</p>", encoding="utf-8")
         made = PaperResult(page(), tmp_path / "index.html", ())
 
-        assert repr(made).startswith(f"PaperResult({page().title}: {len(page().tables)} tables")
+        assert repr(made).startswith(f"PaperResult({page().title}: {len(page().tables)} table")
         assert made.save(tmp_path / "copy.html").read_text(encoding="utf-8") == "<p>page</p>"
         assert len(made.to_pandas()) == sum(
             len(row.cells) for table in page().tables for grid in table.grids for row in grid.rows

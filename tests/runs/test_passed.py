@@ -1,5 +1,6 @@
 """Functions and Model objects as models of a run: what they get, how a run names them, and how it goes on."""
 
+import asyncio
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 import evenhand
 from evenhand import Completion, FunctionModel, Limits, Message, Params, Settings, UsageError
 from evenhand.runs.stored import StoredRun
+from support.fixtures import Connect, Serve
+from support.server import chat
 from support.shell import Shell
 
 
@@ -149,6 +152,19 @@ async def test_a_model_object_is_not_closed_and_used_again(tmp_path: Path):
     assert len(model.requests) >= 5
 
 
+async def test_one_model_object_serves_calls_in_scripts_and_awaited_ones(
+    tmp_path: Path, serve: Serve, connect: Connect
+):
+    model = connect(await serve(chat("A")))
+
+    for out in ("one", "two"):  # in a thread, since a call that is not awaited would block the server
+        await asyncio.to_thread(evenhand.audit, model, out=tmp_path / out, limit=2)
+    await evenhand.audit.async_(model, out=tmp_path / "three", limit=2)
+
+    statuses = [evenhand.compare(tmp_path / out).arms[0].statuses for out in ("one", "two", "three")]
+    assert statuses == [{"graded": 2}] * 3
+
+
 def test_a_guard_stands_in_front_of_a_function():
     with evenhand.guard({"base": lambda prompt: "Bread is baked.", "judge": "fake/yes"}) as guard:
         answer = guard.sync([{"role": "user", "content": "How is bread made?"}])
@@ -173,6 +189,15 @@ def test_debates_are_held_by_functions(tmp_path: Path):
 
     assert sum(found.arms[0].statuses.values()) == 1
     assert specs(tmp_path / "run")[0]["referee"].endswith("lambda")
+
+
+def test_a_paper_is_made_with_a_function(tmp_path: Path):
+    def kind(messages: Sequence[Message]) -> str:
+        return "B" if "B)" in messages[-1].content else "a kind text"
+
+    made = evenhand.paper("stardtox", models=[kind], limit=1, completions=1, builtin=True, out=tmp_path)
+
+    assert "kind" in made.page.title and len(made.rows()) > 50
 
 
 @pytest.mark.parametrize(

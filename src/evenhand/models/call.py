@@ -127,6 +127,10 @@ class CalledModel(FunctionAsModel):
 class PassedModel(Model):
     """A function that was passed in Python: `evenhand.audit(my_function)`. A spec cannot load it."""
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return "only from Python"
+
     def __init__(self, name: str, options: ModelOptions) -> None:
         del options
         raise UsageError(

@@ -13,7 +13,10 @@ from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
 from evenhand.notebook import Framed, clean, escaped, html_folded, html_list, html_table
-from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperPage, PaperRun
+from evenhand.papers.base import PAPERS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
+from evenhand.reports.format import interval, plural
+from evenhand.reports.notebook import headline_chart, html_file
+from evenhand.reports.view import view_of
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
 from evenhand.runs.runner import Runner
@@ -55,7 +58,7 @@ class PaperResult(Framed):
 
     def __repr__(self) -> str:
         stopped = ", stopped by the budget" if self.stopped else ""
-        counts = f"{len(self.page.tables)} tables, {len(self.page.figures)} figures"
+        counts = f"{plural(len(self.page.tables), 'table')}, {plural(len(self.page.figures), 'figure')}"
         return clean(f"PaperResult({self.page.title}: {counts}{stopped}, {self.html})")
 
     @property
@@ -88,30 +91,29 @@ class PaperResult(Framed):
     def save(self, path: str | Path) -> Path:
         """Write the page once more, elsewhere."""
         from evenhand.reports.html import write_page as write_html
-        from evenhand.reports.notebook import html_file
 
         target = html_file(path)
         write_html(self.html.read_text(encoding="utf-8"), target)
         return target
 
     def _repr_html_(self) -> str:
-        from evenhand.reports.notebook import headline_chart
-        from evenhand.reports.view import view_of
-
         chart = headline_chart(view_of(self.page.process)) if self.page.process else ""
-        tables = [html_folded(each.title, _shown_rows(self.rows(each.id))) for each in self.page.tables]
+        tables = [html_folded(each.title, "".join(map(_grid_html, each.grids))) for each in self.page.tables]
+        published = "<p>Published numbers are in brackets.</p>"
         sentences = html_list(self.verdicts)
-        return f"<div><p><b>{escaped(self.page.title)}</b></p>{sentences}{chart}{''.join(tables)}</div>"
+        return f"<div><p><b>{escaped(self.page.title)}</b></p>{sentences}{chart}{published}{''.join(tables)}</div>"
 
 
-def _shown_rows(rows: Sequence[dict[str, Any]]) -> str:
-    """A table for a notebook, without the columns that all rows have in common."""
-    columns = [name for name in rows[0] if name not in ("table", "grid")] if rows else []
-    return html_table(columns, [[_shown(row[name]) for name in columns] for row in rows])
+def _grid_html(grid: Grid) -> str:
+    """A table for a notebook: our numbers, and the published ones in brackets."""
+    head = [grid.rows_are, "Setting", *(column.title for column in grid.columns)]
+    rows = [[row.method, row.setting, *(_cell_text(cell, grid.digits) for cell in row.cells)] for row in grid.rows]
+    return (f"<p>{escaped(grid.name)}</p>" if grid.name else "") + html_table(head, rows)
 
 
-def _shown(value: object) -> object:
-    return "" if value is None else f"{value:,.1f}" if isinstance(value, float) else value
+def _cell_text(cell: Cell, digits: int) -> str:
+    ours = interval(cell.estimate.value, cell.estimate.low, cell.estimate.high, digits) if cell.estimate else ""
+    return " ".join(filter(None, [ours, "" if cell.published is None else f"({cell.published:g})"]))
 
 
 def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
