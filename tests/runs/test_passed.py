@@ -102,6 +102,18 @@ def test_a_function_that_ignores_the_schema_is_asked_in_words_from_then_on(tmp_p
     assert len(asked) == 12 and asked[0] and not asked[-1]
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_thoughts_of_functions_and_models_are_set_apart(tmp_path: Path, wrapped: bool):
+    def thoughtful(messages: Sequence[Message], params: Params) -> str:
+        return "<think>Is it B, or C?</think>A"
+
+    model = FunctionModel(thoughtful) if wrapped else thoughtful
+    found = evenhand.audit(model, out=tmp_path / "run", limit=2)
+
+    replies = [turn["generation"]["completions"][0] for turn in found.rows("turns")]
+    assert {(each["text"], each["thought"]) for each in replies} == {("A", "Is it B, or C?")}
+
+
 def test_a_run_goes_on_with_the_same_function_and_with_no_other(tmp_path: Path):
     calls: list[str] = []
 
