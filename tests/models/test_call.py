@@ -145,6 +145,15 @@ async def test_no_more_calls_run_at_once_than_allowed(team: Team):
     assert sys.modules[name].most == 2
 
 
+async def test_plain_functions_run_in_as_many_threads_as_calls_are_allowed(team: Team):
+    name = team("import threading\nall_here = threading.Barrier(40)\ndef judge(prompt):\n"
+                "    all_here.wait(60)\n    return 'B'\n")  # fmt: skip
+    async with load_model(f"call/{name}:judge", ModelOptions(concurrency=40)) as model:
+        replies = await asyncio.gather(*(model.generate(QUESTION, Params()) for _ in range(40)))
+
+    assert {each.text for each in replies} == {"B"}
+
+
 @pytest.mark.parametrize("spec", ["call/my_team", "call/:judge", "call/my_team:"])
 def test_a_spec_names_a_module_and_a_function(spec: str):
     with pytest.raises(UsageError, match="write call/MODULE:FUNCTION"):

@@ -184,6 +184,18 @@ def test_a_guard_stands_in_front_of_a_function():
     assert (answer.text, answer.action) == ("Bread is baked.", "passed")
 
 
+def test_a_function_that_takes_too_long_is_told_with_the_argument_that_allows_more(tmp_path: Path):
+    async def never(prompt: str) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    found = evenhand.audit({"spec": never, "timeout": 0.01}, out=tmp_path / "run", limit=1)
+
+    [(status, reason, _)] = found.arms[0].reasons
+    assert status == "failed"
+    assert reason.endswith("within 0.01 seconds; pass {'spec': FUNCTION, 'timeout': SECONDS} to allow more.")
+
+
 def test_a_guard_takes_a_dict_with_the_address(tmp_path: Path):
     guard = evenhand.guard({"spec": "openai/m", "base_url": "http://localhost:1/v1", "retries": 0})
 

@@ -42,6 +42,9 @@ class ModelFunction(Protocol):
 class FunctionAsModel(Model):
     """A function as a model; token counts are estimated."""
 
+    longer = "--timeout allows more"
+    """What to do about a function that takes too long."""
+
     def __init__(self, function: Callable[..., Any], spec: str, source: bytes, options: ModelOptions) -> None:
         self.spec = spec
         self._source = hashlib.sha256(source).hexdigest()[:16]
@@ -79,7 +82,7 @@ class FunctionAsModel(Model):
             except Exception as error:  # the user's function may raise anything
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ModelError(
-                        f"{self.spec} gave no answer within {self._timeout:g} seconds; --timeout allows more."
+                        f"{self.spec} gave no answer within {self._timeout:g} seconds; {self.longer}."
                     ) from None
                 raise ModelError(f"{self.spec} failed: {_describe(error)}") from error
         if isinstance(reply, Completion):
@@ -148,7 +151,9 @@ def passed_model(function: Callable[..., Any], options: ModelOptions, taken: Ite
     while spec in taken:
         number += 1
         spec = f"python/{_name(function)}-{number}"
-    return FunctionAsModel(function, spec, _source(function), options)
+    model = FunctionAsModel(function, spec, _source(function), options)
+    model.longer = "pass {'spec': FUNCTION, 'timeout': SECONDS} to allow more"
+    return model
 
 
 def _name(function: Any) -> str:
