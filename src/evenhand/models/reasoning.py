@@ -137,10 +137,13 @@ class ReasoningModel(WrappedModel):
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         raised = params.max_tokens is not None and not params.max_tokens_exact
-        generation = await self._ask(messages, params, self.room if raised else 0)
+        room = self.room if raised else 0
+        generation = await self._ask(messages, params, room)
         if raised and self._declared is not False and _is_cut(generation, params):
             self._repeated += 1
-            again = await self._ask(messages, params, self._room * _MORE if self.reasons else self._room)
+            # Known at once, so that calls that begin meanwhile get room.
+            self.reasons = self.reasons or _thinks(generation)
+            again = await self._ask(messages, params, self._room * _MORE if room else self._room)
             self.reasons = self.reasons or any(each.text.strip() or each.thought for each in again.completions)
             generation = replace(
                 again, usage=generation.usage + again.usage, latency=generation.latency + again.latency
@@ -179,6 +182,10 @@ def _counted(generation: Generation) -> Generation:
 
 def _is_same(left: Completion, right: Completion) -> bool:
     return left is right
+
+
+def _thinks(generation: Generation) -> bool:
+    return generation.usage.thought_tokens > 0 or any(each.thought for each in generation.completions)
 
 
 def _is_cut(generation: Generation, params: Params) -> bool:

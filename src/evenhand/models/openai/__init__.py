@@ -47,7 +47,7 @@ class OpenAIModel(Model):
         self.url = endpoint_url(options.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
         self.dropped: set[str] = set()
         """Request parameters that this server does not support."""
-        self._logprobs_known = False
+        self._logprobs_asked = self._logprobs_given = False
         self._first = asyncio.Lock()
         self._extra_body: Any = options.extra.get("extra_body", {})
         if not isinstance(self._extra_body, Mapping):
@@ -94,11 +94,14 @@ class OpenAIModel(Model):
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
-        if params.logprobs and not self._logprobs_known and "logprobs" not in self.dropped:
+        if params.logprobs and not self._logprobs_asked:
             # The first reply shows whether the server gives log-probabilities; the others wait for it.
             async with self._first:
-                if not self._logprobs_known:
-                    return await self._generated(messages, params, started)
+                if not self._logprobs_asked:
+                    try:
+                        return await self._generated(messages, params, started)
+                    finally:
+                        self._logprobs_asked = True
         return await self._generated(messages, params, started)
 
     async def _generated(self, messages: Sequence[Message], params: Params, started: float) -> Generation:
@@ -146,15 +149,15 @@ class OpenAIModel(Model):
                     raise
                 self.dropped.add(parameter)
             else:
-                if "logprobs" in sent and not self._logprobs_known:
+                if "logprobs" in sent and not self._logprobs_given:
                     self._learn_logprobs(generation)
                 return replace(generation, usage=replace(generation.usage, retries=retries)) if retries else generation
 
     def _learn_logprobs(self, generation: Generation) -> None:
         """Remember whether the server gives log-probabilities; an empty reply does not show it."""
         if texts := [each for each in generation.completions if each.text]:
-            self._logprobs_known = True
-            if not any(each.logprobs for each in texts):
+            self._logprobs_given = any(each.logprobs for each in texts)
+            if not self._logprobs_given:
                 self.dropped.add("logprobs")
 
     def _read(self, reply: Reply) -> Generation:
