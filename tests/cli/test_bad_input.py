@@ -32,6 +32,21 @@ CASES = {
     "only a role": ((*RUN, "--model", "judge=fake/B"), "names no model"),
     "same arm twice": ((*RUN, "--model", "fake/A", "--method", "cot", "--method", "cot"), "twice"),
     "bad limit": (("run", "--model", "fake/A", "--limit", "0", "--out", "r"), "limit"),
+    "bad token limit": ((*RUN, "--model", "fake/A", "--max-tokens", "many"), "--max-tokens takes N or ROLE=N"),
+    "token limit of zero": ((*RUN, "--model", "fake/A", "--max-tokens", "judge=0"), "--max-tokens takes N or ROLE=N"),
+    "two token limits": (
+        (*RUN, "--model", "fake/A", "--max-tokens", "5", "--max-tokens", "6"),
+        "--max-tokens is given twice for all roles",
+    ),
+    "token limit of a role that nobody has": (
+        (*RUN, "--model", "fake/A", "--max-tokens", "judge=5"),
+        "max_tokens names the role 'judge', which no method of this plan has",
+    ),
+    "token limit beside a method's own": (
+        (*RUN, "--model", "fake/A", "--method", "cot:max_tokens=9", "--max-tokens", "5"),
+        "max_tokens is set for the plan, and max_tokens for the method cot; remove one",
+    ),
+    "bad judge samples": ((*RUN, "--model", "fake/A", "--judge-samples", "0"), "--judge-samples"),
     "bad budget": ((*RUN, "--model", "fake/A", "--budget", "lots"), "'$5'"),
     "money without a price": (
         (*RUN, "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--budget", "$1"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import PlanError, StoreError
+from evenhand.runs.migrations import STEPS
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.types import (
@@ -316,3 +317,15 @@ async def test_scores_can_be_added_to_an_outcome(store: Store):
     assert record.grade == {"choice": 2, "toxicity": 0.5}
     assert store.unscored(1, "tox@3") == [("too long", 1)]
     assert [number for number, _ in store.answers(1)] == [1]
+
+
+def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path):
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        db.executescript(f"{''.join(STEPS[:2])} PRAGMA user_version = 2;")
+        db.execute("INSERT INTO turns VALUES (1, 1, 1, 'base', x'00', 3, 0, 20, 5, 0, 0.0, 0.1, x'00')")
+        db.execute("INSERT INTO outcomes VALUES (1, 1, 'graded', NULL, 0.1, NULL)")
+        db.commit()
+
+    with contextlib.closing(Store(tmp_path)) as store:
+        assert store.usage() == {"base": Usage(calls=3, prompt_tokens=20, completion_tokens=5)}
+        assert (store.counts(1), store.at_limit(1), store.readings(1)) == ({"graded": 1}, 0, {})
