@@ -166,6 +166,22 @@ async def test_thoughts_without_an_answer_are_told(serve: Serve):
         assert any("hold thoughts but no answer" in caveat for caveat in model.caveats())
 
 
+async def test_thoughts_without_an_opening_tag_are_known_once_they_were_seen_to_end(serve: Serve):
+    def answer(body: Body) -> Reply:
+        return chat("Okay, I say A.", finish="length") if limit_of(body) < 100 else chat(f"{THOUGHT}</think>B")
+
+    server = await serve(answer=answer)
+    async with connect(server) as model:
+        unknown = await model.generate(QUESTION, SHORT)
+        await model.generate(QUESTION, Params(max_tokens=2048))
+        known = await model.generate(QUESTION, Params(max_tokens=50, max_tokens_exact=True))
+        given_room = await model.generate(QUESTION, SHORT)
+
+    assert unknown.text == "Okay, I say A."
+    assert (known.text, known.completions[0].thought) == ("", "Okay, I say A.")
+    assert given_room.text == "B"
+
+
 async def test_models_in_this_process_think_as_well():
     inner = FunctionModel(lambda _messages, _params: f"<think>{THOUGHT}</think>\n\nB")
     model = ReasoningModel(inner, ModelOptions())

@@ -98,6 +98,8 @@ class ReasoningModel(WrappedModel):
         self._room = _room(options)
         self._options = {name: options.extra[name] for name in ("reasoning", "thought_tokens") if name in options.extra}
         self._repeated = self._thoughts_only = 0
+        self._unmarked = False
+        """Whether replies begin with thoughts without a mark, because the opening tag is part of the prompt."""
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -160,12 +162,29 @@ class ReasoningModel(WrappedModel):
         while True:
             sent = replace(params, max_tokens=(params.max_tokens or 0) + room) if room else params
             try:
-                return _counted(await self.inner.generate(messages, sent))
+                generation = await self.inner.generate(messages, sent)
+                self._unmarked = self._unmarked or any(_begins_unmarked(each.text) for each in generation.completions)
+                return _counted(_marked(generation) if self._unmarked else generation)
             except RefusedError as refusal:
                 room //= 2
                 if room < _LEAST_ROOM or not is_too_long(refusal.reply.body):
                     raise
                 self._room = min(self._room, room)
+
+
+def _begins_unmarked(text: str) -> bool:
+    return _CLOSING.search(text) is not None and _TAGS.search(text) is None
+
+
+def _marked(generation: Generation) -> Generation:
+    """The same with replies that end before any closing tag as thoughts, where thoughts begin without a mark."""
+    completions = tuple(
+        replace(each, text="", thought=each.text.strip(), logprobs=None)
+        if each.finish == "length" and each.text and _CLOSING.search(each.text) is None
+        else each
+        for each in generation.completions
+    )
+    return replace(generation, completions=completions)
 
 
 def _counted(generation: Generation) -> Generation:
