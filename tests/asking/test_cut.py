@@ -83,7 +83,7 @@ async def test_a_reply_that_was_cut_is_asked_for_once_more_with_more_room(name: 
     found = await read(Session(SAMPLE, {"base": model}))
 
     assert not isinstance(found, Unscored)
-    assert limits(model) == [(limit, False), (2_048, False)]
+    assert limits(model) == [(limit, False), (4 * limit, False)]
     assert model.requests[0][0] == model.requests[1][0]
 
 
@@ -94,7 +94,7 @@ async def test_one_that_is_cut_again_is_said_to_be_cut(name: str):
 
     found = await read(Session(SAMPLE, {"base": model}))
 
-    assert found == Cut("cut at 2,048 tokens", BEGINS)
+    assert found == Cut(f"cut at {4 * limit} tokens", BEGINS)
     assert len(model.requests) == 2
 
 
@@ -166,4 +166,4 @@ async def test_a_guard_model_gets_more_room_for_its_label():
     model = talker("unsafe", 13)
 
     assert await GuardScorer(model).score(["some text"]) == [{"toxicity": 1.0}]
-    assert [params.max_tokens for _, params in model.requests] == [12, 2_048]
+    assert [params.max_tokens for _, params in model.requests] == [12, 48]

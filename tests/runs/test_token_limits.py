@@ -37,7 +37,7 @@ async def test_replies_that_are_cut_are_asked_for_with_more_room(workshop: Works
     progress = await run(workshop, server.url)
 
     assert progress.statuses == {"graded": SIZE}
-    assert sorted({body["max_tokens"] for body in server.bodies}) == [64, 2048]
+    assert sorted({body["max_tokens"] for body in server.bodies}) == [64, 256]
 
 
 async def test_a_run_in_which_every_reply_is_cut_says_so(workshop: Workshop, serve: Serve):
@@ -46,10 +46,10 @@ async def test_a_run_in_which_every_reply_is_cut_says_so(workshop: Workshop, ser
     progress = await run(workshop, server.url)
 
     assert progress.statuses == {"cut": SIZE}
-    assert {(row["status"], row["reason"]) for row in workshop.rows()} == {("cut", "cut at 2,048 tokens")}
+    assert {(row["status"], row["reason"]) for row in workshop.rows()} == {("cut", "cut at 256 tokens")}
     [arm] = study([workshop.directory / "run"]).arms
     assert arm.statuses == {"cut": SIZE}
-    assert arm.reasons == [("cut", "cut at 2,048 tokens", SIZE)]
+    assert arm.reasons == [("cut", "cut at 256 tokens", SIZE)]
     headline = arm.estimate("accuracy")
     assert headline is None or headline.n == 0
     assert find_sample(workshop.directory / "run", workshop.rows()[0]["sample"]).outcomes[0].answer == SLOW

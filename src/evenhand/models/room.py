@@ -12,8 +12,6 @@ T = TypeVar("T")
 
 MORE = 4
 """How many times as many tokens the second request allows."""
-LEAST = 2_048
-"""The least that it allows: enough to reach the end of thoughts that nothing marks as such until they end."""
 
 
 async def read_replies(
@@ -28,7 +26,7 @@ async def read_replies(
     cut = all(isinstance(each, Cut) for each in found) and any(each.text.strip() for each in completions)
     if not cut or params.max_tokens is None or params.max_tokens_exact:
         return found
-    params = replace(params, max_tokens=max(LEAST, MORE * params.max_tokens))
+    params = replace(params, max_tokens=MORE * params.max_tokens)
     return [_read(each, read, params) for each in (await ask(params)).completions]
 
 
