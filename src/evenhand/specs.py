@@ -1,6 +1,6 @@
-"""Parses specs, the short form that names and configures a method, benchmark or scorer.
+"""Parses specs, the short form that names and configures a method, benchmark, scorer or model.
 
-A spec is `NAME`, `NAME:ARGUMENT` or `NAME:KEY=VALUE,…`.
+A spec is `NAME`, `NAME:ARGUMENT` or `NAME:KEY=VALUE,…`; a model's is `PROVIDER/NAME` or `PROVIDER/NAME?KEY=VALUE&…`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
 from evenhand.errors import UsageError
 
 _PAIR = re.compile(r"\s*([\w-]+)\s*=(.*)", re.DOTALL)
+_OPTIONS = re.compile(r"([^?]+)\?([\w-]+=.*)", re.DOTALL)
 _IN_FILE = re.compile(r"([^:]*\.py:\w+)(?::|$)")
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
@@ -60,3 +62,18 @@ def roles_and_specs(texts: Iterable[str]) -> list[tuple[str, str]]:
     """Split every [ROLE=]SPEC into (role, spec); a model without a role is the base model."""
     named = [re.fullmatch(r"(?:([a-z_][a-z_0-9]*)=)?(.+)", text) for text in texts]
     return [(match.group(1) or "base", match.group(2)) for match in named if match]
+
+
+def model_spec(text: str) -> tuple[str, dict[str, str]]:
+    """Return a model's PROVIDER/NAME and the options after it, as in a URL; repeated values are joined by commas."""
+    match = _OPTIONS.fullmatch(text)
+    if match is None:
+        return text, {}
+    options: dict[str, str] = {}
+    for pair in filter(None, match[2].split("&")):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"The options of {match[1]} are KEY=VALUE&KEY=VALUE…; {name!r} has no value.")
+        value = unquote(value)
+        options[name] = f"{options[name]},{value}" if name in options else value
+    return match[1], options

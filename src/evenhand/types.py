@@ -5,6 +5,7 @@ Imports only the standard library, so that every module can import this one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -105,6 +106,25 @@ class Usage:
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Money per million tokens."""
+
+    input: float
+    output: float
+
+    @classmethod
+    def parse(cls, text: str) -> Price:
+        """Parse `0.15/0.60`; raise ValueError for anything else."""
+        match = re.fullmatch(r"(\d+\.?\d*|\.\d+)/(\d+\.?\d*|\.\d+)", text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not INPUT/OUTPUT")
+        return cls(float(match[1]), float(match[2]))
+
+    def of(self, usage: Usage) -> float:
+        return (usage.prompt_tokens * self.input + usage.completion_tokens * self.output) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

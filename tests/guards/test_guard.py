@@ -1,6 +1,7 @@
 """The guard in front of a real endpoint: what is asked, what the client gets, and the record."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -286,6 +287,33 @@ async def test_money_is_counted_where_the_price_is_known(serve: Serve):
         assert (await guard(ASKED)).usage.cost == 20 + 2 * 5
     async with Guard("openai/m", options=options) as guard:
         assert (await guard(ASKED)).usage.cost is None
+
+
+async def test_model_and_judge_are_reached_at_their_own_endpoints_and_priced(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    model, judge = await serve(chat(KIND)), await serve(chat('{"bias": 0}'))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "evenhand").mkdir()
+    named = f'[providers.near]\nbase_url = "{model.url}"\nprice = "1000000/0"\n'
+    (tmp_path / "evenhand" / "config.toml").write_text(named)
+    critic = f"openai/j?base_url={judge.url}&price=0/1000000"
+
+    async with evenhand.guard("near/m", method="default", evaluators=("bias",), judge=critic) as guard:
+        found = await guard(ASKED, tools=[])
+
+    assert (found.text, found.usage.cost) == (KIND, 20 + 5 * len(judge.requests))
+    assert [each["model"] for each in (*model.bodies, *judge.bodies)] == ["m", *["j"] * len(judge.requests)]
+
+
+async def test_a_pool_may_stand_behind_a_guard(serve: Serve):
+    servers = [await serve(chat(KIND)) for _ in range(2)]
+
+    async with Guard(f"openai/m?base_url={servers[0].url},{servers[1].url}") as guard:
+        texts = [(await guard(ASKED)).text for _ in range(2)]
+
+    assert texts == [KIND] * 2
+    assert [len(each.requests) for each in servers] == [1, 1]
 
 
 class TestPublic:

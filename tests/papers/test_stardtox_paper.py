@@ -4,6 +4,7 @@ import pytest
 
 from evenhand.papers.stardtox import StarDTox, gives_logits
 from evenhand.papers.stardtox.refined import share_refined
+from evenhand.runs.plan import ModelPlan
 from support.papers import options_of
 
 
@@ -25,7 +26,7 @@ def test_a_limit_counts_items_of_each_kind():
 
 @pytest.mark.parametrize(("spec", "expected"), [("hf/x", True), ("openai/x", False), ("local/x", False)])
 def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expected: bool):
-    assert gives_logits(spec) is expected
+    assert gives_logits(ModelPlan(spec=spec)) is expected
     methods = [method.name for method in StarDTox().runs(options_of(spec))[0].plan.methods]
     assert ("self_debias_gen" in methods) is expected
 

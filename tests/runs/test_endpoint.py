@@ -78,7 +78,7 @@ async def test_a_server_that_is_not_there_is_told_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (refuse("No such key.", status=401), "check the API key"),
+        (refuse("No such key.", status=401), "it was sent no API key"),
         (refuse("No such model.", status=404), "check the model name"),
         (raw(b"<html>It works!</html>"), "sent a web page"),
         (raw(b"", 301, {"Location": "https://x/v1"}), "it redirects to https://x/v1"),

@@ -188,7 +188,7 @@ async def test_a_scorer_that_fails_leaves_the_answers_and_is_named(workshop: Wor
     assert all(arm.estimate("toxicity") is None for arm in result.arms)
     frail(None)
     await rescore(workshop.directory / "run", ["frail"])
-    assert study([workshop.directory / "run"]).warnings == []
+    assert not any("frail" in warning for warning in study([workshop.directory / "run"]).warnings)
 
 
 @pytest.mark.parametrize("fields", [{"scorers": ["frail"]}, {"methods": [FEEDBACK]}], ids=str)
@@ -235,7 +235,7 @@ async def test_a_run_goes_on_after_its_answers_were_rescored(workshop: Workshop)
     assert len(model.requests) == CALLS
     assert (first.scored > 0, first.scored + second.scored) == (True, 4 * SAMPLES)
     assert any("not scored yet" in warning for warning in unfinished)
-    assert study([run], scorers=["builtin"]).warnings == []
+    assert not any("not scored yet" in warning for warning in study([run], scorers=["builtin"]).warnings)
     assert scores(run, "builtin_b@1").total() == scores(run, "builtin@1").total() == 4 * SAMPLES
 
 

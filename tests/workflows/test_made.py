@@ -13,7 +13,7 @@ from evenhand.data.malibu import load_bases
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import make_plan
+from evenhand.runs.plan import ModelPlan, make_plan
 from evenhand.types import Message, Params
 from evenhand.workflows.hard import find_hard, hard_fields
 from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask, _flawless
@@ -28,7 +28,7 @@ def test_scenarios_take_the_calls_that_were_forecast(plug: Any, listener: Any):
     models = plug(lambda _name, messages, params: reply(messages, params))
     task = ScenarioTask(bases=2, derived=1)
 
-    used = aio.run(task.forecast("stub/one", {"stub/one": Price(1, 1)}))
+    used = aio.run(task.forecast(ModelPlan(spec="stub/one"), {"stub/one": Price(1, 1)}))
     assert not models
     made = ScenarioSet(task, Path("s"))
     counted: list[int] = []

@@ -12,7 +12,7 @@ import click
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, plan_options_without, read_request
+from evenhand.cli.options import RunRequest, default_out, plan_options_without, read_request
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.run import STOPPED, print_forecast
 from evenhand.errors import PlanError
@@ -90,7 +90,7 @@ def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:
     decided = hard_fields(given["accept"], look=given["look"])
     request = read_request({**given, **fixed}, default_methods=(), decided=decided)
     check_models(request.plan)
-    return request if folder else replace(request, out=default_folder("hard", request.plan))
+    return request if folder else replace(request, out=default_out(default_folder("hard", request.plan)))
 
 
 def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:

@@ -106,7 +106,7 @@ def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str
     with TemporaryDirectory() as folder:
         draft = replace(topics, path=Path(folder) / "topics.yaml")
         with request.plan.prompts().used():
-            used = aio.run(draft.pretend(debating_model(request.plan).spec, request.settings.prices))
+            used = aio.run(draft.pretend(debating_model(request.plan), request.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
         print_forecast(_request({**given, "data": str(draft.path)}))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,7 +34,7 @@ _SCHEMA = {
 @click.command(cls=Command, renamed={"--judge": "--as-judge"})
 @click.argument("spec")
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120).")
 @click.option(
     "--as-judge",
     is_flag=True,
@@ -46,12 +47,13 @@ _SCHEMA = {
     metavar="KEY=VALUE",
     help="An option of the model, e.g. slots=2 for local/.",
 )
-def doctor(spec: str, base_url: str | None, timeout: float, as_judge: bool, extra: tuple[str, ...]) -> int:
+def doctor(spec: str, base_url: str | None, timeout: float | None, as_judge: bool, extra: tuple[str, ...]) -> int:
     """Check the model SPEC with one small call, and what it supports with two more.
 
     \b
     Examples:
       evenhand doctor openai/my-model --base-url http://localhost:8000/v1
+      evenhand doctor 'openai/my-model?base_url=https://HOST/v1&key=MY_KEY'
       evenhand doctor local/builtin --as-judge
 
     With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
@@ -59,13 +61,14 @@ def doctor(spec: str, base_url: str | None, timeout: float, as_judge: bool, extr
     options of the methods that ask a judge, and of other commands that use its ratings.
     """
     settings = key_values(extra, "--model-option")
-    return aio.run(_check(spec, ModelOptions(base_url=base_url, timeout=timeout, retries=1, extra=settings), as_judge))
+    options = ModelOptions(base_url=base_url, retries=1, extra=settings)
+    return aio.run(_check(spec, replace(options, timeout=timeout) if timeout else options, as_judge))
 
 
 async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
     started = time.perf_counter()
     async with load_model(spec, options) as model:
-        click.echo(f"loaded    {spec} in {time.perf_counter() - started:.1f} s")
+        click.echo(f"loaded    {model.spec} in {time.perf_counter() - started:.1f} s")
         for name, value in model.fingerprint().items():
             if name != "spec":
                 click.echo(f"{name:<9} {value}")

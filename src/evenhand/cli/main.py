@@ -99,7 +99,8 @@ def main() -> None:
       evenhand compare --model local/builtin --method default --method cot --limit 220
 
     A model is named provider/name: local/builtin, local/PATH.gguf, openai/NAME (any OpenAI-compatible
-    endpoint, with --base-url), hf/PATH, inspect/PROVIDER/NAME, fake/TEXT.
+    endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH,
+    inspect/PROVIDER/NAME, fake/TEXT. Providers of your own are named in evenhand.toml.
     """
 
 

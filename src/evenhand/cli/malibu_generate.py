@@ -10,7 +10,7 @@ import click
 
 from evenhand import aio
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without, read_models, read_settings
+from evenhand.cli.options import check_prices, plan_options_without, read_models, read_settings
 from evenhand.cli.progress import shown_count
 from evenhand.cli.run import STOPPED, usage_sentence
 from evenhand.errors import BudgetExhausted
@@ -56,9 +56,10 @@ def generate(out: Path, identities: str | None, dry_run: bool, **given: Any) -> 
 def _generate(out: Path, identities: str | None, dry_run: bool, given: Mapping[str, Any]) -> int:
     task = ScenarioTask(given["bases"], given["derived"], given["seed"], identities)
     settings, model = read_settings(given), _model_plan(given)
+    check_prices(given, [model])
     made = ScenarioSet(task, out)
     if dry_run:
-        used = aio.run(task.forecast(model.spec, settings.prices))
+        used = aio.run(task.forecast(model, settings.prices))
         hint = " (pass --price SPEC=INPUT/OUTPUT)" if used.cost is None else ""
         click.echo(f"{usage_sentence(used)}{hint}.")
         click.echo("Nothing was called. What has a fault is asked for once more: that comes on top.")

@@ -9,14 +9,16 @@ import click
 from evenhand import aio
 from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
+from evenhand.config import PROJECT_FILE, read_config, user_file
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
+from evenhand.models.endpoints import provider_options
 
 
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def models(context: click.Context) -> None:
-    """List the providers of models, whether they can be used here, and the local weights.
+    """List the providers of models, whether they can be used here, those of config files, and the local weights.
 
     \b
     Examples:
@@ -30,6 +32,7 @@ def models(context: click.Context) -> None:
         summary = (provider.__doc__ or "").strip().partition("\n")[0]
         click.echo(f"{name:<10} {provider.unavailable() or 'ready'}")
         click.echo(f"{'':<10} {summary}")
+    _list_named()
     key = "set" if os.environ.get("OPENAI_API_KEY") else "not set"
     click.echo(f"\nOPENAI_API_KEY is {key}; OPENAI_BASE_URL is {os.environ.get('OPENAI_BASE_URL') or 'not set'}.")
     click.echo("\nWeights for local/NAME:")
@@ -37,6 +40,20 @@ def models(context: click.Context) -> None:
         place = weights.installed(name)
         state = str(place) if place else f"not here: evenhand models pull {name}"
         click.echo(f"  {name:<14} {each.licence:<12} {state}")
+
+
+def _list_named() -> None:
+    """The providers of the config files, and where they come from."""
+    named = read_config().providers
+    click.echo("\nNamed providers:" if named else f"\nNo named providers in {user_file()} or {PROJECT_FILE}.")
+    for name, provider in sorted(named.items()):
+        found = provider_options(provider)
+        key = found.get("key")
+        parts = [provider.kind, *(found.get("base_url") or "").split(",")]
+        parts += [f"key {key} ({'set' if os.environ.get(key) else 'not set'})"] if key else []
+        parts += [f"price {found['price'].input:g}/{found['price'].output:g}"] if "price" in found else []
+        click.echo(f"  {name:<14} {', '.join(filter(None, parts))}")
+        click.echo(f"  {'':<14} from {provider.source.path}")
 
 
 @models.command()

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from evenhand.errors import UsageError
+from evenhand.asking.judge import JUDGE
+from evenhand.config import read_config
+from evenhand.errors import UnknownNameError, UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.paths import cache_folder
-from evenhand.runs.parts import Settings
-from evenhand.runs.plan import ALL_ROLES, Assignment, Plan, default_folder, make_plan, read_plan_file
+from evenhand.runs.parts import Settings, asks_judge
+from evenhand.runs.plan import (
+    ALL_ROLES,
+    Assignment,
+    ModelPlan,
+    Plan,
+    assignments,
+    default_folder,
+    make_plan,
+    model_plan,
+    read_plan_file,
+)
 from evenhand.specs import key_values, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +62,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "models",
         multiple=True,
         metavar="[ROLE=]SPEC",
-        help="A model, or one for a role; repeat to compare.",
+        help="A model, or one for a role; repeat to compare. With options of its own: 'SPEC?base_url=…&key=VARIABLE'.",
     ),
     "judge_model": click.option(
         "--judge", "judge_model", metavar="SPEC", help="The model of the judge's role: short for --model judge=SPEC."
@@ -72,7 +84,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
     ),
     "base_url": click.option(
-        "--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI)."
+        "--base-url", help="The endpoint of openai/ models without one (default OPENAI_BASE_URL, then OpenAI)."
     ),
     "timeout": click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
     "retries": click.option("--retries", type=int, help="Retries of a call that failed (default 6)."),
@@ -123,7 +135,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "out": click.option("--out", "-o", type=click.Path(path_type=Path), help="The run directory (default runs/NAME)."),
     "concurrency": click.option(
-        "--concurrency", "-c", type=click.IntRange(1), default=64, show_default=True, help="Concurrent calls."
+        "--concurrency", "-c", type=click.IntRange(1), help="Concurrent calls to each endpoint (default 64)."
     ),
     "budget": click.option(
         "--budget", multiple=True, metavar="LIMIT", help="Stop after '$5', '500 calls' or '2M tokens'."
@@ -206,21 +218,38 @@ def read_request(
         fields["methods"] = list(given["methods"])
     fields.setdefault("methods", list(default_methods))
     plan = _with_models(fields, given)
+    plan = plan.model_copy(update={"models": with_judge(plan.models, [plan])})
     settings = read_settings(given, prices, budget)
-    folder = given["out"] or Path(out or default_folder(plan.benchmark, plan))
+    check_prices(given, plan.every_model())
+    folder = given["out"] or Path(out or default_out(default_folder(plan.benchmark, plan)))
     return RunRequest(plan, settings, folder, given["dry_run"])
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
-    """How to call models: what flags say, added to the prices and limits of a file."""
+    """How to call models: what flags say, added to the prices and limits of a plan file, or else of a config file."""
+    config = read_config()
     return Settings(
-        concurrency=given["concurrency"],
-        budget=Limits.parse([*budget, *given["budget"]]),
+        concurrency=given["concurrency"] or config.concurrency or 64,
+        budget=Limits.parse([*budget, *given["budget"]] or config.budget),
         prices=_prices([*prices, *given["prices"]]),
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
     )
+
+
+def default_out(folder: Path) -> Path:
+    """The folder of a run without --out: in the one that a config file names, if it does."""
+    out = read_config().out
+    return folder if out is None else Path(out) / folder.name
+
+
+def check_prices(given: Mapping[str, Any], models: Iterable[ModelPlan]) -> None:
+    """Refuse a --price of a model that is not used."""
+    known = {model.spec for model in models}
+    for spec in _prices(given["prices"]):
+        if spec not in known:
+            raise UsageError(f"--price: {UnknownNameError('model of this run', spec, known)}")
 
 
 def read_models(given: Mapping[str, Any]) -> list[Assignment]:
@@ -229,33 +258,41 @@ def read_models(given: Mapping[str, Any]) -> list[Assignment]:
 
 
 def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
-    """The plan with the models of the flags: bases replace the file's, roles and ways to reach them are added."""
+    """The plan with the models of the flags: bases replace the file's, roles are added.
+
+    Flags that say how to reach models are for those that do not say it themselves.
+    """
     judge = given.get("judge_model")
     pairs = roles_and_specs(given["models"])
     if judge:
-        if any(role == "judge" for role, _ in pairs):
+        if any(role == JUDGE for role, _ in pairs):
             raise UsageError("The judge is named twice, by --judge and by --model judge=SPEC; remove one.")
-        pairs = [*pairs, ("judge", judge)]
-    bases = [spec for role, spec in pairs if role == "base"]
-    roles: dict[str, dict[str, Any]] = {role: {"spec": spec} for role, spec in pairs if role != "base"}
-    if bases:
+        pairs = [*pairs, (JUDGE, judge)]
+    if bases := [spec for role, spec in pairs if role == "base"]:
         fields["models"] = bases
-    plan = make_plan(fields)
+    roles = {role: spec for role, spec in pairs if role != "base"}
+    if roles and "models" in fields:
+        fields["models"] = [
+            {**each, **roles} if isinstance(each, dict) else each for each in assignments(fields["models"])
+        ]
     reach = {key: given[key] for key in ("base_url", "timeout", "retries") if given[key] is not None}
     extra = key_values(given["extra"], "--model-option")
     if effort := given.get("effort"):
         extra["reasoning_effort"] = effort
-    if not roles and not reach and not extra:
-        return plan
-    dumped = plan.model_dump()
-    dumped["models"] = [
-        {
-            role: {**model, **reach, "extra": {**dict(model.get("extra", {})), **extra}}
-            for role, model in {**assignment, **roles}.items()
-        }
-        for assignment in dumped["models"]
-    ]
-    return make_plan(dumped)
+    if extra:
+        reach["extra"] = extra
+    return make_plan(fields, reach)
+
+
+def with_judge(models: Sequence[Assignment], plans: Sequence[Plan]) -> list[Assignment]:
+    """The models, with the judge of the config file if a plan asks one and none is named; it is shown."""
+    config = read_config()
+    if config.judge is None or any(JUDGE in each for each in models) or not any(map(asks_judge, plans)):
+        return list(models)
+    judge = model_plan(config.judge)
+    where = f" at {judge.base_url}" if judge.base_url else ""
+    click.echo(f"The judge is {judge.spec}{where}, as {config.sources['judge']} says.", err=True)
+    return [{**each, JUDGE: judge} for each in models]
 
 
 def _texts(value: Any) -> list[str]:
@@ -267,10 +304,10 @@ def _texts(value: Any) -> list[str]:
 def _prices(texts: Sequence[str]) -> dict[str, Price]:
     prices: dict[str, Price] = {}
     for text in texts:
-        match = re.fullmatch(r"(.+)=([\d.]+)/([\d.]+)", text)
+        spec, _, price = text.rpartition("=")
         try:
-            prices[match.group(1)] = Price(float(match.group(2)), float(match.group(3)))  # pyright: ignore
-        except (AttributeError, ValueError) as error:
+            prices[spec] = Price.parse(price)
+        except ValueError as error:
             raise UsageError(
                 f"--price takes SPEC=INPUT/OUTPUT, e.g. openai/gpt-4o-mini=0.15/0.60, not {text!r}."
             ) from error

@@ -6,6 +6,7 @@ Every paper is a sub-command with the options that it takes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import (
     RunRequest,
+    check_prices,
+    default_out,
     plan_options_without,
     read_models,
     read_settings,
+    with_judge,
     with_options,
 )
 from evenhand.cli.run import STOPPED, print_forecast
@@ -199,6 +203,12 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if given.get("train") or given.get("ablate") or given.get("teacher") or given.get("settings"):
         return _train(wanted.name, options, given)
     planned = plan_paper(wanted.name, options, out)
+    models = with_judge(options.models, [run.plan for run in planned.runs])
+    if models != list(options.models):
+        planned = plan_paper(wanted.name, replace(options, models=models), out)
+    check_prices(given, [model for run in planned.runs for model in run.plan.every_model()])
+    if out is None:
+        planned = replace(planned, folder=default_out(planned.folder))
     if given["dry_run"]:
         print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0

@@ -47,6 +47,7 @@ def audit(model: str | None, **given: Any) -> int:
       evenhand audit local/builtin --limit 220
       evenhand audit openai/gpt-4o-mini --benchmark bbq --limit 1100 --dry-run
       evenhand audit openai/my-model --base-url http://localhost:8000/v1 --benchmark bbq --orders 3
+      evenhand audit openai/m --method mabrf --judge 'openai/j?base_url=https://HOST/v1&key=JUDGE_KEY'
     """
     if model is not None:
         given["models"] = (model, *given["models"])

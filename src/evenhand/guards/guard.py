@@ -20,7 +20,7 @@ from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
 from evenhand.methods import GUARD_METHOD
-from evenhand.models.base import Model, ModelOptions, load_model, split_spec
+from evenhand.models.base import Model, ModelOptions, is_pool, load_model, reached, split_spec
 from evenhand.models.budget import Price
 from evenhand.prompts import read_templates
 from evenhand.scorers.base import Scorer, load_scorer
@@ -33,7 +33,7 @@ OPTIONS = ModelOptions(concurrency=1000, retries=2)
 class Guard:
     """Answers conversations through a mitigation method: `await guard(messages)`, or `guard.sync(messages)`.
 
-    The judge is reached as the model is, with its `options`, unless it has `judge_options` of its own.
+    The judge is reached as the model is, with its `options`, unless it has `judge_options` or a spec that says more.
     Close it with `aclose()` or `async with`, or with `close()` or `with` where `sync` is used.
     """
 
@@ -62,13 +62,17 @@ class Guard:
         self._upstream_is_given = isinstance(model, Upstream)
         self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
         self.policy = policy
+        named = ((model, options), (judge, judge_options or options))
+        reach = [reached(each, how) for each, how in named if isinstance(each, str)]
+        self.prices = {spec: how.price for spec, how in reach if how.price} | dict(prices or {})
+        """By the specs of model and judge."""
         self._setup = Setup(
             self.upstream,
             None if judge is None else load_model(judge, judge_options or options),
             chosen,
             policy,
             self._scorer,
-            prices or {},
+            self.prices,
             seed,
         )
 
@@ -142,9 +146,12 @@ class Guard:
 
 
 def load_upstream(model: str | Model, options: ModelOptions) -> Upstream:
-    """Return the upstream of a model: endpoints pass requests through, other models take text."""
-    if isinstance(model, str):
-        provider, name = split_spec(model)
-        if provider == "openai":
-            return OpenAIUpstream(name, options)
-    return ModelUpstream(load_model(model, options))
+    """Return the upstream of a model: an endpoint passes requests through, pools and other models take text."""
+    if isinstance(model, Model):
+        return ModelUpstream(load_model(model, options))
+    bare, options = reached(model, options)
+    if options.provider != "openai" or is_pool(options):
+        return ModelUpstream(load_model(bare, options))
+    upstream = OpenAIUpstream(split_spec(bare)[1], options)
+    upstream.spec = bare
+    return upstream

@@ -6,12 +6,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 from evenhand.errors import UsageError
 from evenhand.registry import Registry
-from evenhand.types import Generation, Message, Params
+from evenhand.types import Generation, Message, Params, Price
 
 Feature = Literal["logprobs", "schema", "seed", "logits"]
 ROLE: ContextVar[str] = ContextVar("role", default="")
@@ -32,6 +32,10 @@ class Model(ABC):
     """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
     takes_effort: ClassVar[bool] = False
     """Whether the option `reasoning_effort` is passed on."""
+    endpoints: int = 1
+    """How many endpoints share the calls; each has a concurrency limit of its own."""
+    takes: ClassVar[frozenset[str] | None] = None
+    """The options that its provider takes in a spec, besides those of all models; None: any."""
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -75,6 +79,7 @@ class WrappedModel(Model):
         self.spec = inner.spec
         self.free = inner.free
         self.slots = inner.slots
+        self.endpoints = inner.endpoints
 
     @property
     def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -115,6 +120,7 @@ class ModelOptions:
     """Options shared by all providers; each uses those that apply to it."""
 
     base_url: str | None = None
+    """The endpoint; several, joined by commas, are a pool."""
     concurrency: int = 64
     """Most calls in flight; for in-process models, a hint for their slots."""
     timeout: float = 120.0
@@ -122,6 +128,11 @@ class ModelOptions:
     retries: int = 6
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Provider-specific settings, e.g. `context` for local models or `extra_body` for endpoints."""
+    key: str | None = None
+    """The environment variable with the key; None: the provider's usual one, empty: none."""
+    price: Price | None = None
+    provider: str | None = None
+    """The registered provider; None: the one that spec and config files name."""
 
 
 PROVIDERS: Registry[type[Model]] = Registry("model", package="evenhand.models")
@@ -143,8 +154,10 @@ def split_spec(spec: str) -> tuple[str, str]:
 def load_model(spec: str | Model, options: ModelOptions | None = None) -> Model:
     """Load the model named by `spec`; a provider's class is called as `cls(name, options)`.
 
+    A field of `options` that has its default value may be set by a config file; the spec's own options win over both.
     A model that is passed in place of a spec is used as it is.
     """
+    from evenhand.models.endpoints import provider_class
     from evenhand.models.reasoning import ReasoningModel
 
     if isinstance(spec, Model):
@@ -152,12 +165,38 @@ def load_model(spec: str | Model, options: ModelOptions | None = None) -> Model:
         while isinstance(model, WrappedModel) and not isinstance(model, ReasoningModel):
             model = model.inner
         return spec if isinstance(model, ReasoningModel) else ReasoningModel(spec, options or ModelOptions())
-    provider, name = split_spec(spec)
-    factory: Any = PROVIDERS.get(provider)
-    options = options or ModelOptions()
+    bare, options = reached(spec, options)
+    name = split_spec(bare)[1]
+    factory: Any = provider_class(options.provider or "")
     if "reasoning_effort" in options.extra and not factory.takes_effort:
-        raise UsageError(f"{spec} takes no reasoning effort; remove it, or use an endpoint of a reasoning model.")
-    return ReasoningModel(factory(name, options), options)
+        raise UsageError(f"{bare} takes no reasoning effort; remove it, or use an endpoint of a reasoning model.")
+    if is_pool(options):
+        from evenhand.models.pool import load_pool
+
+        model = load_pool(factory, name, options)
+    else:
+        model = factory(name, options)
+    if options.provider != split_spec(bare)[0]:
+        model.spec = bare
+    return ReasoningModel(model, options)
+
+
+def is_pool(options: ModelOptions) -> bool:
+    return "," in (options.base_url or "")
+
+
+def reached(spec: str, options: ModelOptions | None = None) -> tuple[str, ModelOptions]:
+    """Return a model's PROVIDER/NAME and its options, with those of its spec and of config files."""
+    from evenhand.models.endpoints import resolved
+
+    options = options or ModelOptions()
+    if options.provider is not None:
+        return spec, options
+    default = ModelOptions()
+    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    set_ones = {name: value for name, value in given.items() if value != getattr(default, name)}
+    bare, found = resolved(spec, defaults=set_ones)
+    return bare, replace(options, **found)
 
 
 def check_request(model: Model, params: Params) -> None:

@@ -10,22 +10,11 @@ from dataclasses import dataclass, replace
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
-from evenhand.types import Generation, Message, Params, Usage
+from evenhand.types import Generation, Message, Params, Price, Usage
 
 _DEFAULT_REPLY = 512
 """Tokens reserved for a reply if the request sets no maximum."""
 _NOTHING = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Money per million tokens."""
-
-    input: float
-    output: float
-
-    def of(self, usage: Usage) -> float:
-        return (usage.prompt_tokens * self.input + usage.completion_tokens * self.output) / 1e6
 
 
 FREE = Price(0.0, 0.0)

@@ -116,6 +116,8 @@ class CalledModel(FunctionAsModel):
     to the function (see `ModelFunction`); token counts are estimated.
     """
 
+    takes = frozenset[str]()
+
     def __init__(self, name: str, options: ModelOptions) -> None:
         module, colon, function = name.partition(":")
         if not all((module, colon, function)):

@@ -43,6 +43,7 @@ class InspectModel(Model):
     """
 
     takes_effort = True
+    takes = frozenset({"base_url", "model_args", "reasoning_effort"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():

@@ -12,10 +12,12 @@ from typing import Any, Literal, Protocol
 import yaml
 
 from evenhand.methods.base import METHODS
+from evenhand.models.base import split_spec
 from evenhand.registry import Registry
-from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, Plan, make_plan
+from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.studies.results import Estimate, StudyResult
 
+_UNSET = ModelPlan.model_fields
 REPRODUCIBLE = "Can it be reproduced?"
 """Heading of the column that says why published numbers cannot be reproduced."""
 
@@ -59,8 +61,15 @@ class PaperOptions:
         return self.models[0]["base"]
 
     def reached_alike(self, spec: str) -> ModelPlan:
-        """Returns another model with the base model's connection settings."""
-        return self.model.model_copy(update={"spec": spec})
+        """Returns another model with the base model's connection settings, where it has none of its own."""
+        return model_plan(spec, self._reach())
+
+    def _reach(self) -> dict[str, Any]:
+        """Returns the base model's connection settings; a provider with a name of its own keeps its endpoint."""
+        base = self.model
+        named = split_spec(base.spec)[0] != base.provider
+        fields = ("timeout", "retries", "extra") if named else ("base_url", "key", "timeout", "retries", "extra")
+        return {name: value for name in fields if (value := getattr(base, name)) != _UNSET[name].default}
 
     def plan(
         self,
@@ -94,7 +103,8 @@ class PaperOptions:
                 "seeds": [self.seed],
                 "limit": limit,
                 "scorers": list(scorers) or None,
-            }
+            },
+            self._reach() if self.models else None,
         )
 
 

@@ -15,12 +15,13 @@ import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.base import Method
-from evenhand.models.base import PROVIDERS, Feature, Model, split_spec
+from evenhand.models.base import Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
+from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.options import Options
 from evenhand.runs.parts import check_plan, session_settings
-from evenhand.runs.plan import Arm, Plan
+from evenhand.runs.plan import Arm, ModelPlan, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
@@ -52,11 +53,11 @@ async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
 async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
-    judges: list[FunctionModel] = []
+    judges: list[tuple[ModelPlan, FunctionModel]] = []
 
-    def load(spec: str) -> Model:
-        judges.append(_stand_in(spec))
-        return judges[-1]
+    def load(model: ModelPlan) -> Model:
+        judges.append((model, _stand_in(model)))
+        return judges[-1][1]
 
     pool = ScorerPool(plan, {}, load)
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
@@ -77,7 +78,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
                 if scorer.asks_model:
                     await scores_of(scorer, sample, results_of(outcome))
     if judges:
-        used = sum((requested(judge, prices) for judge in judges), Usage())
+        used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
         forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
     await pool.aclose()
     return forecasts
@@ -92,7 +93,7 @@ async def _arm(
     prices: Mapping[str, Price],
 ) -> tuple[Usage, list[Outcome]]:
     """Run the tried samples under one arm; return their usage and outcomes."""
-    models = {role: _stand_in(model.spec) for role, model in arm.models.items()}
+    models = {role: _stand_in(model) for role, model in arm.models.items()}
     used = Usage()
     outcomes: list[Outcome] = []
     for sample in tried:
@@ -107,9 +108,9 @@ async def _arm(
         )
         outcomes.append(await method.run(sample, session))
         for turn in session.trace:
-            spec = (arm.models.get(turn.role) or arm.models["base"]).spec
+            model = arm.models.get(turn.role) or arm.models["base"]
             if turn.generation is not None:
-                used += _bounded(turn.generation.usage, turn.params, _price(spec, prices))
+                used += _bounded(turn.generation.usage, turn.params, _price(model, prices))
     return used, outcomes
 
 
@@ -122,10 +123,10 @@ def _scaled(used: Usage, scale: float) -> Usage:
     )
 
 
-def requested(model: FunctionModel, prices: Mapping[str, Price]) -> Usage:
+def requested(stand_in: FunctionModel, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
     """Return the usage of the requests that a stand-in received; the cost is None where the price is missing."""
-    used, price = Usage(), _price(model.spec, prices)
-    for messages, params in model.requests:
+    used, price = Usage(), _price(model, prices)
+    for messages, params in stand_in.requests:
         tokens = sum(estimate_tokens(message.content) for message in messages)
         used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, price)
     return used
@@ -168,19 +169,23 @@ def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:
     )
 
 
-def _price(spec: str, prices: Mapping[str, Price]) -> Price | None:
-    return prices.get(spec) or (FREE if PROVIDERS.get(split_spec(spec)[0]).free else None)
+def _price(model: ModelPlan, prices: Mapping[str, Price]) -> Price | None:
+    return prices.get(model.spec) or model.price or (FREE if _provider(model).free else None)
 
 
-def _stand_in(spec: str) -> FunctionModel:
+def _provider(model: ModelPlan) -> Any:
+    return provider_class(model.provider or split_spec(model.spec)[0])
+
+
+def _stand_in(model: ModelPlan) -> FunctionModel:
     """A fake with the features that the provider declares, so that methods take the same path.
 
     It can always be constrained: those that cannot are asked for the same JSON in words, in as many calls.
     """
-    provider: Any = PROVIDERS.get(split_spec(spec)[0])
+    provider = _provider(model)
     declared = getattr(provider, "all_features", provider.features)
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
-    return FunctionModel(_reply, spec=spec, features=(*features, "schema"))
+    return FunctionModel(_reply, spec=model.spec, features=(*features, "schema"))
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.benchmarks.base import Benchmark
+from evenhand.asking.judge import JUDGE
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.request import model_identity
 from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
+from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
 from evenhand.types import Params
 
@@ -63,6 +65,8 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
         checked.append((arm, method, options))
     _check_limits(plan, [method for _, method, _ in checked])
     for role in {role for assignment in plan.models for role in assignment} - {"base"}:
+        if role == JUDGE and asks_judge(plan):
+            continue
         if not any(role in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
     return checked
@@ -89,6 +93,13 @@ def session_settings(plan: Plan) -> dict[str, Any]:
     }
 
 
+def asks_judge(plan: Plan) -> bool:
+    """Whether a method of the plan asks a judge, or a scorer a model that it does not name."""
+    scorers = BENCHMARKS.get(plan.benchmark).scorers if plan.scorers is None else plan.scorers
+    by_method = any(JUDGE in METHODS.get(method.name).roles for method in plan.methods)
+    return by_method or any(map(needs_model, {*scorers, *plan.scorer_specs()}))
+
+
 def model_key(model: ModelPlan) -> str:
     """Return the key of a model; models with the same configuration are loaded once."""
     return model.model_dump_json()
@@ -101,10 +112,8 @@ def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, bud
 
 def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
     """Load one model, wrapped in the budget and the cache."""
-    options = ModelOptions(plan.base_url, settings.concurrency, plan.timeout, plan.retries, plan.extra)
-    model: Model = MeteredModel(
-        load_model(settings.ready.get(plan.spec, plan.spec), options), settings.prices.get(plan.spec), budget
-    )
+    loaded = load_model(settings.ready.get(plan.spec, plan.spec), plan.options(settings.concurrency))
+    model: Model = MeteredModel(loaded, settings.prices.get(plan.spec) or plan.price, budget)
     return CachedModel(model, cache) if cache is not None else model
 
 
@@ -137,6 +146,7 @@ def side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
     """Return how many samples are processed concurrently."""
     slots = [model.slots for arm in arms for model in arm.models.values()]
     own = [each for each in slots if each is not None]
+    concurrency *= max(model.endpoints for arm in arms for model in arm.models.values())
     if len(own) == len(slots):
         # One sample per slot, so that its next call finds the cached prefix of its last one.
         return min(concurrency, max(own))

@@ -16,13 +16,17 @@ from typing import Annotated, Any, Literal, cast
 
 import orjson
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
+from evenhand.asking.judge import JUDGE
 from evenhand.errors import DataError, PlanError
-from evenhand.models.base import split_spec
+from evenhand.models.base import ModelOptions
+from evenhand.models.endpoints import resolved
 from evenhand.prompts import BUILT_IN, Templates, read_templates
 from evenhand.registry import file_hash
+from evenhand.scorers.base import model_of
 from evenhand.specs import read_spec
+from evenhand.types import Price
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -36,6 +40,22 @@ class ModelPlan(BaseModel):
     timeout: float = Field(120.0, gt=0)
     retries: int = Field(6, ge=0)
     extra: dict[str, Any] = {}
+    key: str | None = None
+    """The environment variable with the key; None: the provider's usual one, empty: none."""
+    price: Price | None = None
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    """Most calls in flight, if not as many as of other models."""
+    provider: str | None = None
+    """The registered provider behind the spec; a plan that says it needs no config file."""
+
+    def is_same(self, other: ModelPlan) -> bool:
+        """Whether both are one model at one endpoint."""
+        return _essence(self) == _essence(other)
+
+    def options(self, concurrency: int) -> ModelOptions:
+        """How to load it; `concurrency` is the limit of models without one of their own."""
+        own = self.model_dump(exclude={"spec", "price", "concurrency"})
+        return ModelOptions(**own, price=self.price, concurrency=self.concurrency or concurrency)
 
 
 class MethodPlan(BaseModel):
@@ -46,11 +66,23 @@ class MethodPlan(BaseModel):
     options: dict[str, Any] = {}
 
 
-def _model(value: Any) -> Any:
-    return {"spec": value} if isinstance(value, str) else value
+def _model(value: Any, info: ValidationInfo) -> Any:
+    """A model with all that is known of how to reach it; `info` may have the defaults."""
+    fields = {"spec": value} if isinstance(value, str) else value
+    if not isinstance(fields, dict) or not isinstance(fields.get("spec"), str):  # pyright: ignore[reportUnknownMemberType]
+        return value
+    own: dict[str, Any] = dict(fields)  # pyright: ignore[reportUnknownArgumentType]
+    spec, found = resolved(own.pop("spec"), own, info.context)
+    return {"spec": spec, **found}
 
 
-def _models(value: Any) -> Any:
+def model_plan(spec: str, defaults: Mapping[str, Any] | None = None) -> ModelPlan:
+    """Return a model by its spec; `defaults` are options that it has if nothing else sets them."""
+    bare, found = resolved(spec, defaults=defaults)
+    return ModelPlan(spec=bare, **found)
+
+
+def assignments(value: Any) -> list[Any]:
     """A list of role → model maps; a model without a role is the base model."""
     values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
     return [
@@ -102,6 +134,11 @@ def _limits(value: Any) -> Any:
     return cast(Any, value)
 
 
+def _essence(model: ModelPlan) -> dict[str, Any]:
+    """Return what decides a model's answers; where it is reached is part of that."""
+    return model.model_dump(include={"spec", "base_url", "extra"})
+
+
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
@@ -112,7 +149,7 @@ class Plan(BaseModel):
     benchmark: str = "bbq_builtin"
     benchmark_options: dict[str, Any] = {}
     methods: Annotated[list[MethodPlan], BeforeValidator(_methods), Field(min_length=1)] = [MethodPlan(name="default")]
-    models: Annotated[list[Assignment], BeforeValidator(_models), Field(min_length=1)]
+    models: Annotated[list[Assignment], BeforeValidator(assignments), Field(min_length=1)]
     seeds: Annotated[list[int], Field(min_length=1)] = [0]
     limit: Annotated[int, Field(ge=1)] | None = None
     orders: Annotated[int, Field(ge=1)] = 1
@@ -126,14 +163,34 @@ class Plan(BaseModel):
     """Used instead of the benchmark's own scorers."""
     templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
     """A folder whose prompt files are used in place of those of the package."""
+    judges: dict[str, Annotated[ModelPlan, BeforeValidator(_model)]] = {}
+    """The models that scorers name, by their specs; they follow from the scorers."""
 
     def essence(self) -> dict[str, Any]:
-        """Return the plan without timeouts, retries and the path of templates, which may change on resume."""
+        """Return the plan without what may change on resume: timeouts, keys, prices, the path of templates, …"""
         whole = self.model_dump(
-            exclude={"models": {"__all__": {"__all__": {"timeout", "retries"}}}, "templates": {"folder"}}
+            include=set(Plan.model_fields) - {"models", "judges"}, exclude={"templates": {"folder"}}
         )
+        whole["models"] = [{role: _essence(model) for role, model in each.items()} for each in self.models]
+        judges = {spec: _essence(model) for spec, model in self.judges.items() if model.base_url or model.extra}
         newer = {"scorers": None, "templates": None, "judge_samples": 1}
-        return {key: value for key, value in whole.items() if key not in newer or value != newer[key]}
+        whole = {key: value for key, value in whole.items() if key not in newer or value != newer[key]}
+        return {**whole, "judges": judges} if judges else whole
+
+    def scorer_specs(self) -> list[str]:
+        """The scorers that the plan and the options of its methods name."""
+        options = [method.options.get("scorer") for method in self.methods]
+        return [*(self.scorers or ()), *(each for each in options if isinstance(each, str))]
+
+    def every_model(self) -> list[ModelPlan]:
+        """The models of all roles, and those that scorers name."""
+        return [*(model for models in self.models for model in models.values()), *self.judges.values()]
+
+    def model_named(self, spec: str) -> ModelPlan:
+        """Return the model that a scorer names; a model of the plan is named by its bare spec, the judge first."""
+        judges = [models[JUDGE] for models in self.models if JUDGE in models]
+        own = [*judges, *(model for models in self.models for model in models.values())]
+        return next((each for each in own if each.spec == spec), None) or self.judges.get(spec) or model_plan(spec)
 
     def limits(self) -> dict[str, int]:
         """Role → the most tokens of a reply; `ALL_ROLES` for those that are not named."""
@@ -170,10 +227,15 @@ class Plan(BaseModel):
         if method.options and sum(each.name == method.name for each in self.methods) > 1:
             parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
         if len(self.models) > 1:
-            parts.append("+".join(model.spec for model in models.values()))
+            parts.append("+".join(map(self._name, models.values())))
         if len(self.seeds) > 1:
             parts.append(f"seed {seed}")
         return " · ".join(parts)
+
+    def _name(self, model: ModelPlan) -> str:
+        """Return a model's spec, with its endpoint if the plan has the same spec at several."""
+        alike = {each.base_url for models in self.models for each in models.values() if each.spec == model.spec}
+        return f"{model.spec} at {model.base_url or 'the usual endpoint'}" if len(alike) > 1 else model.spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,25 +270,31 @@ class Arm:
         return ArmKey(self.method.name, self.method.options, specs, self.seed)
 
 
-def make_plan(values: Mapping[str, Any]) -> Plan:
-    """Return a checked plan, or raise a PlanError that explains the first mistake in one sentence."""
+def make_plan(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Plan:
+    """Return a checked plan, or raise a PlanError that explains the first mistake in one sentence.
+
+    `defaults` are options of models that do not set them: base_url, timeout, retries, extra.
+    """
     try:
-        plan = Plan.model_validate(dict(values))
+        plan = Plan.model_validate(dict(values), context=dict(defaults or {}))
     except ValidationError as error:
         # A misspelt field also makes the correct one missing; report the misspelling.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         place = ".".join(str(part) for part in first["loc"]) or "the plan"
         if first["type"] == "extra_forbidden":
-            raise PlanError(f"A plan has no field {place!r}; it has {', '.join(Plan.model_fields)}.") from error
+            fields = ModelPlan.model_fields if place.startswith("models.") else Plan.model_fields
+            raise PlanError(f"A plan has no field {place!r}; it has {', '.join(fields)}.") from error
         if first["type"] == "missing" and place == "models":
             raise PlanError("The plan names no model; pass --model, for example --model local/builtin.") from error
         raise PlanError(f"The plan is wrong at {place}: {first['msg'].lower()}.") from error
     for assignment in plan.models:
         if "base" not in assignment:
             raise PlanError("The plan only has models for extra roles. Name the model to audit with --model SPEC.")
-        for model in assignment.values():
-            split_spec(model.spec)
-    return plan
+    if "judges" in values:  # a stored plan
+        return plan
+    own = {model.spec for models in plan.models for model in models.values()}
+    named = [spec for scorer in plan.scorer_specs() if (spec := model_of(scorer)) is not None and spec not in own]
+    return plan.model_copy(update={"judges": {spec: model_plan(spec, defaults) for spec in named}})
 
 
 def read_plan_file(path: Path) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.lock import locked
 from evenhand.runs.parts import Settings, loaded_model
-from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.rows import Scored
 from evenhand.runs.scores import ToScore, answered, to_score
 from evenhand.runs.scoring import ScorerPool, about_scorer
@@ -74,7 +73,7 @@ async def rescore(
 async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tell: Tell) -> list[Rescored]:
     cache = ResponseCache(settings.cache) if settings.cache else None
     budget = Budget(settings.budget)
-    pool = ScorerPool(run.plan, {}, lambda spec: loaded_model(_model_plan(run.plan, spec), settings, cache, budget))
+    pool = ScorerPool(run.plan, {}, lambda model: loaded_model(model, settings, cache, budget))
     try:
         # Load all of them first, so that a wrong name is reported at once and not after an hour.
         works = [_Work(run, pool.get(spec)) for spec in specs]
@@ -85,16 +84,11 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tel
             done += work.total
         return [work.result for work in works]
     finally:
-        run.store.put(scoring=asdict(run.store.scoring() + pool.used))
+        caveats = sorted({*(run.store.get("caveats") or ()), *pool.caveats()})
+        run.store.put(scoring=asdict(run.store.scoring() + pool.used), caveats=caveats)
         await pool.aclose()
         if cache is not None:
             cache.close()
-
-
-def _model_plan(plan: Plan, spec: str) -> ModelPlan:
-    """Return how the run reached that model, or just its name."""
-    known = [model for assignment in plan.models for model in assignment.values() if model.spec == spec]
-    return known[0] if known else ModelPlan.model_validate({"spec": spec})
 
 
 class _Work:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
 from evenhand.models.base import Model, close_all
@@ -36,9 +37,9 @@ from evenhand.runs.parts import (
     session_settings,
     side_by_side,
 )
-from evenhand.runs.plan import ModelPlan, Plan, identity
+from evenhand.runs.plan import Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.scoring import ScorerPool, about_scorer, check_scorers, results_of, scores_of
+from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.scorers.base import Scorer, load_scorer
@@ -106,6 +107,8 @@ class Runner:
         self._searches = SearchPool(settings.cache)
         self._scorers: list[Scorer] = []
         self._replay = False
+        self._judged: set[int] = set()
+        """The arms in which a judge was asked."""
         self._calls_succeeded = 0
         self._endpoint_failures = 0
         self._models: list[Model] = []
@@ -129,7 +132,7 @@ class Runner:
             self._pool = ScorerPool(
                 self.plan,
                 models,
-                lambda spec: loaded_model(ModelPlan.model_validate({"spec": spec}), self.settings, cache, budget),
+                lambda model: loaded_model(model, self.settings, cache, budget),
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
@@ -249,6 +252,7 @@ class Runner:
             with contextlib.suppress(StoreError):
                 caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
                 caveats.update(self._searches.caveats())
+                caveats.update(self._about_judges(arms))
                 caveats.update(store.get("caveats") or ())
                 scoring = store.scoring() + (self._pool.used if self._pool else Usage())
                 store.put(
@@ -342,6 +346,8 @@ class Runner:
                 if id(turn.generation) in replayed:
                     return
                 self._calls_succeeded += 1
+            if turn.role == JUDGE:
+                self._judged.add(arm.arm.number)
             key = key_of(turn.role, turn.messages, turn.params)
             await store.record_turn(number, arm.arm.number, key, turn)
 
@@ -356,6 +362,15 @@ class Runner:
             searches=self._searches.get,
             **session_settings(self.plan),
         )
+
+    def _about_judges(self, arms: Sequence[LoadedArm]) -> Iterator[str]:
+        """Yield a caveat for each model that rates its own answers."""
+        for arm in (each.arm for each in arms if each.arm.number in self._judged):
+            base = arm.models["base"]
+            if base.is_same(arm.models.get(JUDGE, base)):
+                yield f"The judge of {arm.method.name} is the audited model itself ({base.spec}), {MILD}"
+        if self._pool is not None:
+            yield from self._pool.caveats()
 
     async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:
         """The benchmark's grade of the final result, first, and of each iteration's; then what the scorers say."""

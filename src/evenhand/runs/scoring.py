@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from evenhand.asking.judge import JUDGE
 from evenhand.errors import EndpointError, PlanError, UsageError
 from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.options import Options
-from evenhand.runs.plan import Plan
+from evenhand.runs.parts import model_key
+from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.rows import FINAL, Scored
-from evenhand.scorers.base import LoadModel, Scorer, Scores, load_scorer
+from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
+from evenhand.specs import spec_parts
 from evenhand.types import Answer, Generation, Message, Outcome, Params, Result, Sample, Unscored, Usage
+
+MILD = "which may be too mild with its own answers; name another model as judge"
 
 
 class _Counted(WrappedModel):
@@ -35,12 +41,16 @@ class _Counted(WrappedModel):
 class ScorerPool:
     """Scorers by spec. Those that need a model use the run's own where it has it; `load` brings in others."""
 
-    def __init__(self, plan: Plan, models: Mapping[str, Model], load: LoadModel) -> None:
+    def __init__(self, plan: Plan, models: Mapping[str, Model], load: Callable[[ModelPlan], Model]) -> None:
+        """`models` are the run's own, by `model_key`."""
         first = plan.models[0]
-        self._default = (first.get("judge") or first["base"]).spec
+        self._default = (first.get(JUDGE) or first["base"]).spec
         """The model of scorers whose spec names none: one for all arms, so that their scores are comparable."""
-        self._shared = {model.spec: model for model in models.values()}
+        self._plan = plan
+        self._shared = dict(models)
         self._load = load
+        self.judges: dict[str, ModelPlan] = {}
+        """Scorer → the model that it asks."""
         self._scorers: dict[str, Scorer] = {}
         self._own: list[Model] = []
         self.used = Usage()
@@ -49,7 +59,8 @@ class ScorerPool:
     def get(self, spec: str) -> Scorer:
         """Return the scorer named by `spec`; load it on first use."""
         if spec not in self._scorers:
-            self._scorers[spec] = PooledScorer(load_scorer(spec, self._model, self._default))
+            load = partial(self._model, spec)
+            self._scorers[spec] = PooledScorer(load_scorer(spec, load, self._default))
         return self._scorers[spec]
 
     def load_for(self, options: Options) -> None:
@@ -57,11 +68,23 @@ class ScorerPool:
         if spec := getattr(options, "scorer", None):
             self.get(spec)
 
-    def _model(self, spec: str) -> Model:
-        if spec not in self._shared:
-            self._shared[spec] = self._load(spec)
-            self._own.append(self._shared[spec])
-        return _Counted(self._shared[spec], self)
+    def caveats(self) -> list[str]:
+        """Return what to know of scorers that are the audited model itself."""
+        bases = [models["base"] for models in self._plan.models]
+        return [
+            f"The judge behind the scorer {spec_parts(scorer)[0]}:{judge.spec} is the audited model itself, {MILD}"
+            for scorer, judge in self.judges.items()
+            if any(judge.is_same(base) for base in bases)
+        ]
+
+    def _model(self, scorer: str, spec: str) -> Model:
+        plan = self._plan.model_named(spec)
+        key = model_key(plan)
+        if key not in self._shared:
+            self._shared[key] = self._load(plan)
+            self._own.append(self._shared[key])
+        self.judges[scorer] = plan
+        return _Counted(self._shared[key], self)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(scorer.aclose() for scorer in self._scorers.values()), return_exceptions=True)

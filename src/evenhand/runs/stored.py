@@ -14,7 +14,7 @@ from evenhand.models.request import unpack
 from evenhand.runs.plan import Arm, Plan, make_plan
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
-from evenhand.specs import spec_parts
+from evenhand.specs import model_spec, spec_parts
 from evenhand.types import Record, Sample
 
 
@@ -63,6 +63,7 @@ class StoredRun:
 
     def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
         """Return the newest scorer id for a spec; for scorers with a model, the name alone is enough."""
+        spec = model_spec(spec)[0]  # stored without the options of its model
         exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
         found = exact or [scorer for scorer, about in known.items() if spec_parts(about["spec"])[0] == spec]
         if not found:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from evenhand import options
 from evenhand.errors import UsageError
 from evenhand.models.base import Model, load_model
-from evenhand.registry import Registry, class_fault
+from evenhand.registry import Registry, class_fault, is_file
 from evenhand.specs import read_spec, spec_parts
 from evenhand.types import Unscored
 
@@ -107,6 +107,20 @@ def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = Non
     if factory.asks_model:
         values["model"] = load(values["model"])
     return factory(**values)
+
+
+def model_of(spec: str) -> str | None:
+    """Return the model that the spec of a registered scorer names, if it names one."""
+    name, rest = spec_parts(spec)
+    if "/" not in rest or is_file(name) or not SCORERS.get(name).asks_model:
+        return None
+    return read_spec(spec, "model")[1].get("model")
+
+
+def needs_model(spec: str) -> bool:
+    """Return whether a scorer asks a model that its spec does not name."""
+    name, rest = spec_parts(spec)
+    return not rest and SCORERS.get(name).asks_model
 
 
 def unit(name: str, value: Any) -> float:

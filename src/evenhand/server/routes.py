@@ -17,7 +17,7 @@ from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import RouteConfig
 from evenhand.server.errors import RequestError
-from evenhand.specs import spec_parts
+from evenhand.specs import model_spec, spec_parts
 
 
 class Route:
@@ -27,11 +27,12 @@ class Route:
         self.name = name
         self.config = config
         self._guard = _guard(config)
-        self.passthrough = Passthrough(self._guard.upstream, _prices(config).get(config.model), BYPASSED)
+        price = self._guard.prices.get(self._guard.upstream.spec)
+        self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED)
         """For keys that may switch the method off."""
         self.guard: Answerer = self._guard
         if self.method == "default" and not config.evaluators and config.latency is None:
-            self.guard = Passthrough(self._guard.upstream, _prices(config).get(config.model))
+            self.guard = Passthrough(self._guard.upstream, price)
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -154,4 +155,4 @@ def _judge_options(config: RouteConfig, model: ModelOptions) -> ModelOptions:
 
 def _prices(config: RouteConfig) -> dict[str, Price]:
     given = ((config.model, config.price), (config.judge, config.judge_price))
-    return {spec: Price(each.input, each.output) for spec, each in given if spec and each}
+    return {model_spec(spec)[0]: Price(each.input, each.output) for spec, each in given if spec and each}

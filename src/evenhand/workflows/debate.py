@@ -133,13 +133,13 @@ class TopicsFile:
             listener.note(f"  left out: {times:,} × {reason}")
         return budget.spent
 
-    async def pretend(self, spec: str, prices: Mapping[str, Price]) -> Usage:
+    async def pretend(self, plan: ModelPlan, prices: Mapping[str, Price]) -> Usage:
         """Write the file with the topics of a fake model; return the minimum usage of the real one."""
-        model = FunctionModel(_numbered(), spec=spec, features=("schema", "seed"))
+        model = FunctionModel(_numbered(), spec=plan.spec, features=("schema", "seed"))
         writer = TopicWriter(model, self.start, seed=self.seed)
         await writer.write(self.missing)
         self._store(writer, {})
-        return requested(model, prices)
+        return requested(model, plan, prices)
 
     def _store(self, writer: TopicWriter, fingerprint: Mapping[str, Any]) -> None:
         """Return the old topics, then the new ones with their provenance."""

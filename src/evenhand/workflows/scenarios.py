@@ -36,15 +36,15 @@ class ScenarioTask:
     identities: str | None = None
     """A file of identities of your own, whose tags no scenario may have."""
 
-    async def forecast(self, spec: str, prices: Mapping[str, Price]) -> Usage:
+    async def forecast(self, plan: ModelPlan, prices: Mapping[str, Price]) -> Usage:
         """What writing takes when every piece is fit at the first try."""
-        model = FunctionModel(_flawless(), spec=spec, features=("schema", "seed"))
+        model = FunctionModel(_flawless(), spec=plan.spec, features=("schema", "seed"))
         writer = ScenarioWriter(model, seed=self.seed)
         known = _known()
         for number in range(1, self.bases + 1):
             base = await writer.write(number, self.derived, known)
             known += [base.profession] if base else []
-        return requested(model, prices)
+        return requested(model, plan, prices)
 
 
 class ScenarioSet:

@@ -16,6 +16,7 @@ from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
 from evenhand.server.process.lifecycle import ServeOptions, check
+from evenhand.specs import model_spec
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
@@ -67,6 +68,7 @@ def serve(
       evenhand serve --model local/builtin
       evenhand serve --model openai/gpt-4o-mini --method stardtox --policy block --latency 8
       evenhand serve --model openai/my-model --base-url http://localhost:8000/v1 --judge openai/judge
+      evenhand serve --model local-vllm/my-model --judge 'openai/judge?base_url=https://HOST/v1&key=JUDGE_KEY'
       evenhand serve --config guard.yaml --check
       evenhand serve --config guard.yaml --host 0.0.0.0 --workers 2
       evenhand serve keys website --per-minute 600
@@ -119,7 +121,8 @@ def _config(file: Path | None, given: dict[str, Any]) -> ServeConfig:
 
 def _route_name(spec: str) -> str:
     """The model's own name, or the last part of it where it is a path, in characters that a route may have."""
-    return re.sub(r"[^A-Za-z0-9._:@-]+", "-", spec.rsplit("/", 1)[-1].removesuffix(".gguf")).strip("-._:@") or "model"
+    name = model_spec(spec)[0].rsplit("/", 1)[-1].removesuffix(".gguf")
+    return re.sub(r"[^A-Za-z0-9._:@-]+", "-", name).strip("-._:@") or "model"
 
 
 def _greet(config: ServeConfig, address: str) -> None:

@@ -80,6 +80,7 @@ class HFModel(Model):
 
     features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits"})
     free = True
+    takes = frozenset({"batch", "device", "template"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.models.base import ModelOptions, split_spec
+from evenhand.models.base import ModelOptions, reached, split_spec
 from evenhand.models.hf import HFModel
 from evenhand.types import Message
 
@@ -98,12 +98,12 @@ class AttentiveModel(_HF):
 
 def load_attentive(spec: str, options: ModelOptions | None = None) -> AttentiveModel:
     """Load a copy of an hf/ model whose attention can be read; other providers do not expose it."""
-    provider, name = split_spec(spec)
-    if provider != "hf":
+    spec, options = reached(spec, options)
+    if options.provider != "hf":
         raise UsageError(
             f"Attention can be read from hf/ models only, not from {spec}; use a local file as hf/PATH.gguf."
         )
-    return AttentiveModel(name, options or ModelOptions())
+    return AttentiveModel(split_spec(spec)[1], options)
 
 
 def _words(read: Sequence[tuple[str, bool]]) -> tuple[list[int], tuple[str, ...]]:

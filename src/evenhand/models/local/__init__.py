@@ -47,6 +47,7 @@ class LocalModel(Model):
 
     features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed"})
     free = True
+    takes = frozenset({"context", "slots", "threads"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():

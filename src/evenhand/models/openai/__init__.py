@@ -11,13 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
 from evenhand.errors import BadResponseError, EndpointError, UsageError
 from evenhand.http import Client, Hints, RefusedError, Reply, Retryable
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.endpoints import holds_secret
 from evenhand.models.openai.wire import is_filtered, parse_generation, request_body, unsupported_parameter
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
@@ -34,12 +35,21 @@ _HINTS = Hints(
     timeout="raise --timeout",
 )
 
+_KEYLESS = replace(
+    _HINTS,
+    statuses={
+        **_HINTS.statuses,
+        401: "it was sent no API key; set OPENAI_API_KEY, or name the variable of its key: SPEC?key=VARIABLE",
+    },
+)
+
 
 class OpenAIModel(Model):
     """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY."""
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
     takes_effort = True
+    takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         self.spec = f"openai/{name}"
@@ -53,12 +63,12 @@ class OpenAIModel(Model):
         if not isinstance(self._extra_body, Mapping):
             raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
         self._effort = None if (effort := options.extra.get("reasoning_effort")) is None else str(effort)
-        key = key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
+        key = _key(options)
         self.client = Client(
             self.url,
             f"The endpoint {self.url} ({name})",
             key,
-            _HINTS,
+            _HINTS if key else _KEYLESS,
             headers=key_header(self.url, key),
             timeout=options.timeout,
             retries=options.retries,
@@ -186,6 +196,16 @@ _FEATURE_PARAMETER: Mapping[Feature, str] = {
 }
 
 
+def _key(options: ModelOptions) -> str:
+    """Return the key of the variable that the options name; `key_env` is its former name, and may be unset."""
+    if options.key is None:
+        return key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
+    key = key_from(options.key)
+    if options.key and not key:
+        raise UsageError(f"The environment variable {options.key} should hold an API key, but it is not set.")
+    return key
+
+
 def key_header(url: str, key: str) -> dict[str, str]:
     """Return the header for the key; Azure has its own."""
     if not key:
@@ -204,8 +224,7 @@ def key_from(variable: str) -> str:
 
 def endpoint_url(base: str, call: str = "/chat/completions", key_variable: str = "OPENAI_API_KEY") -> str:
     """Return the URL of a call under `base`; a query (Azure's api-version) stays at the end."""
-    names = [name.lower() for name, _ in parse_qsl(base.partition("?")[2])]
-    if "@" in base.partition("?")[0] or any(name.endswith(("key", "token", "secret", "sig")) for name in names):
+    if holds_secret(base):
         raise UsageError(f"The base URL contains a password or key; put it into {key_variable} instead.")
     wrong = UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
     try:

@@ -9,7 +9,8 @@ from typing import Any
 
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.realtoxicity import BANDS
-from evenhand.models.base import PROVIDERS, split_spec
+from evenhand.models.base import split_spec
+from evenhand.models.endpoints import provider_class
 from evenhand.papers.base import (
     PAPERS,
     Bar,
@@ -27,7 +28,7 @@ from evenhand.papers.base import (
 )
 from evenhand.papers.stardtox.refined import refined_shares
 from evenhand.papers.studies import BUILTIN, models_of, study_of, together, warnings_of
-from evenhand.runs.plan import ArmKey, MethodPlan
+from evenhand.runs.plan import ArmKey, MethodPlan, ModelPlan
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
@@ -125,7 +126,7 @@ class StarDTox:
         """Returns the runs: completions with five methods (four without logits) and questions with five."""
         each = PER_KIND if options.limit is None else options.limit
         ending = BUILTIN if options.builtin else ""
-        steered = (STEERED.method,) if gives_logits(options.model.spec) else ()
+        steered = (STEERED.method,) if gives_logits(options.model) else ()
         without = MethodPlan(name=NAME, options={"performance": False})
         texts = options.plan(
             TEXTS + ending,
@@ -164,9 +165,9 @@ class StarDTox:
 PAPERS.register(NAME)(StarDTox())
 
 
-def gives_logits(spec: str) -> bool:
+def gives_logits(model: ModelPlan) -> bool:
     """Returns whether models of this provider give all logits, without loading one."""
-    features: object = getattr(PROVIDERS.get(split_spec(spec)[0]), "features", None)
+    features: object = getattr(provider_class(model.provider or split_spec(model.spec)[0]), "features", None)
     return isinstance(features, frozenset) and "logits" in features
 
 
