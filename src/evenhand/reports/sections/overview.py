@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from evenhand.reports.format import count, duration, plural
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.elements import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
-from evenhand.reports.view import View, metric_hint, metric_title, planned, total_usage
+from evenhand.reports.view import View, finished, metric_hint, metric_title, total_usage
 from evenhand.studies.results import ArmResult
 from evenhand.types import Usage
 
-_LONG_SENTENCE = 240
-"""Sentences longer than this get a smaller font."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def overview(view: View) -> Html:
@@ -20,9 +21,9 @@ def overview(view: View) -> Html:
         "section",
         tag("p", "Evenhand report", tag("span", study.benchmark, class_="benchmark"), class_="eyebrow"),
         tag("h1", study.title, id="overview-title"),
-        tag("p", _compared(view), class_="lead"),
         _verdicts(view),
         _warnings(view),
+        tag("p", _compared(view), class_="lead"),
         _main_table(view) if view.arms else nothing("The study has no arms."),
         id="overview",
         aria_labelledby="overview-title",
@@ -31,7 +32,7 @@ def overview(view: View) -> Html:
 
 def _compared(view: View) -> list[Node]:
     arms = plural(len(view.whole_arms), "arm")
-    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
+    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {_sizes(view)}. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     sentence.append(f"The headline is {view.headline.title}. ")
@@ -39,6 +40,14 @@ def _compared(view: View) -> list[Node]:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
     return sentence
+
+
+def _sizes(view: View) -> str:
+    """State the planned samples per arm."""
+    sizes = sorted({finished(arm) + arm.pending for arm in view.whole_arms}) or [0]
+    if len(sizes) > 1:
+        return f"{count(sizes[0])} to {plural(sizes[-1], 'sample')} each"
+    return plural(sizes[0], "sample") + (" each" if len(view.whole_arms) > 1 else "")
 
 
 def _in_common(view: View) -> str:
@@ -61,10 +70,14 @@ def _one_seed(view: View) -> bool:
 def _verdicts(view: View) -> Html | None:
     if not view.study.verdicts:
         return None
-    sentences = [tag("p", sentence) for sentence in view.study.verdicts]
-    is_long = max(map(len, view.study.verdicts)) > _LONG_SENTENCE
-    css = "verdicts long" if is_long else "verdicts"
-    return tag("div", sentences, class_=css, role="group", aria_label="Verdict")
+    verdicts = [_verdict(each) for each in view.study.verdicts]
+    return tag("div", verdicts, class_="verdicts", role="group", aria_label="Verdict")
+
+
+def _verdict(text: str) -> Html:
+    """Return the first sentence, which is the answer, above the details."""
+    answer, *details = _SENTENCE_END.split(text, maxsplit=1)
+    return tag("p", answer, [[" ", tag("small", each)] for each in details])
 
 
 def _warnings(view: View) -> Html | None:
