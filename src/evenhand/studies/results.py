@@ -267,3 +267,9 @@ class ShownSample:
     target: Any
     metadata: Mapping[str, Any]
     outcomes: Sequence[ShownOutcome]
+
+
+def with_dates(title: str, provenance: Mapping[str, Any]) -> str:
+    """Add the first and last day of the runs to a title: `title (2026-03-01 to 2026-03-04)`."""
+    days = sorted({str(run.get("created") or "")[:10] for run in provenance.values()} - {""})
+    return f"{title} ({' to '.join(dict.fromkeys((days[0], days[-1])))})" if days else title

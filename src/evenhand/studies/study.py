@@ -23,7 +23,7 @@ from evenhand.studies.audits import Audits, check_iterations, corrections, has_a
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
-from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
+from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.tally import ALL, PairTally, Tally
 from evenhand.types import Status, Usage
 
@@ -111,7 +111,7 @@ def _compute(
     arms = [replace(arm, warnings=benchmark.warnings(arm.estimate)) if arm.iteration is None else arm for arm in arms]
     effects = paired_effects(benchmark, metrics, reference.id, pairs, correction)
     result = StudyResult(
-        title=_title(runs, benchmark.name, [each for each in sources if each.iteration == FINAL]),
+        title=_title(_provenance(runs), benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=benchmark.guardrails,
@@ -143,15 +143,14 @@ def _compute(
     )
 
 
-def _title(runs: Sequence[StoredRun], benchmark: str, sources: Sequence[ArmSource]) -> str:
+def _title(provenance: Mapping[str, Any], benchmark: str, sources: Sequence[ArmSource]) -> str:
     """Say which models were measured on what, with which methods, and when."""
     keys = [source.arm.key for source in sources]
     models = dict.fromkeys(model for key in keys for model in _measured_models(key))
     labels = dict.fromkeys(source.label for source in sources)
     methods = labels if len(models) == 1 else dict.fromkeys(key.method for key in keys)
-    dates = sorted({str(run.store.get("created") or "")[:10] for run in runs} - {""})
-    when = f" ({' to '.join(dict.fromkeys((dates[0], dates[-1])))})" if dates else ""
-    return f"{_listed(models, 'models')} on {benchmark}: {_listed(methods, 'methods')}{when}"
+    named = f"{_listed(models, 'models')} on {benchmark}: {_listed(methods, 'methods')}"
+    return with_dates(named, provenance)
 
 
 def _measured_models(key: ArmKey) -> Collection[str]:

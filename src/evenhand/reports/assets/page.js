@@ -32,6 +32,8 @@
   const narrow = window.matchMedia("(max-width: 40rem)");
   const foldAll = () => {
     for (const { fold, wide } of folds) fold.open = wide && !narrow.matches;
+    // Without a verdict above it, the first section is the answer.
+    if (folds.length && !document.querySelector(".verdicts")) folds[0].fold.open = true;
   };
   const reveal = (hash) => {
     const target = document.getElementById(decodeURIComponent(hash.slice(1)));

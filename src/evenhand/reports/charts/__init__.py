@@ -191,7 +191,7 @@ def _lane(axis: Axis, lane: Lane, y: float) -> Html:
 def mark(arm: int, x: str, y: float, *, hollow: bool = False) -> Html:
     """Draw an arm's shape at this place."""
     css = f"dot {arm_class(arm)}" + (" hollow" if hollow else "")
-    return tag("use", href=f"#mark-{arm % PALETTE_SIZE}", x=x, y=f"{y:g}", class_=css)
+    return tag("use", href=f"#mark-{arm % PALETTE_SIZE}", x=x, y=f"{round(y, 1):g}", class_=css)
 
 
 def reach(value: float | None, low: float | None, high: float | None, n: int) -> list[float | None]:
