@@ -172,6 +172,17 @@ def test_texts_that_are_not_kept_are_said_to_be(page: Any, site: LivePage) -> No
     assert "✗ 0.80" in detail
 
 
+def test_the_newest_request_is_open_and_stays_open(page: Any, site: LivePage) -> None:
+    site.publish(event(prompt="the older"), revised(prompt="the newer"))
+    open_page(page, site)
+    wait_until(page, lambda: "the newer" in one(page, "#detail").text)
+    assert items(page)[0].get_attribute("aria-current") == "true"
+    site.publish(event(prompt="the newest"))
+    wait_for_items(page, 3)
+    assert items(page)[1].get_attribute("aria-current") == "true"
+    assert "the newer" in one(page, "#detail").text
+
+
 def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> None:
     unread = Check("bias", None, 0.5, False, problem="The critic's answer could not be read.")
     site.publish(

@@ -53,6 +53,11 @@ def wait_until(driver: Any, found: Callable[[], T], seconds: float = 600) -> T:
     return patient.until(lambda _: found())
 
 
+def unfold(driver: Any) -> None:
+    """Open everything that folds."""
+    driver.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+
+
 def one(driver: Any, css: str) -> Any:
     return driver.find_element("css selector", css)
 
