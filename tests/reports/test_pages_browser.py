@@ -145,7 +145,7 @@ return [...document.querySelectorAll("main *")].filter((e) =>
 ).map((e) => e.tagName + "." + e.className).slice(0, 5)
 """
 BROKEN_NUMBERS = """
-return [...document.querySelectorAll(".estimate > .value, .estimate > .n, td .value")].filter((e) => {
+return [...document.querySelectorAll(".value, .limits, .n, .published")].filter((e) => {
   const range = document.createRange();
   range.selectNodeContents(e);
   return e.checkVisibility() && new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1;

@@ -147,7 +147,7 @@ def _audit_cell(arm: ArmResult) -> Html | None:
     if arm.audit is None:
         return None
     _, value, note = arm.audit.headline
-    return tag("span", tag("span", value, class_="value"), tag("span", note, class_="limits"), class_="estimate")
+    return tag("span", tag("span", value, class_="value"), tag("span", note, class_="note"), class_="estimate")
 
 
 def _from_cache(usage: Usage) -> Html | None:
