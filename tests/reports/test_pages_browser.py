@@ -16,7 +16,7 @@ from evenhand.papers.page.html import render_page
 from evenhand.reports.attention import Framed, render_attention
 from evenhand.reports.html import write_page, write_report
 from evenhand.runs.parts import Settings
-from support.browser import unfold
+from support.browser import FAINT, unfold
 
 Opener = Callable[..., Any]
 
@@ -116,6 +116,17 @@ def test_a_paper_without_a_verdict_opens_its_first_section_on_a_phone(
     page = open_page(pages["paper"], 390, 844)
     opened = page.execute_script("return [...document.querySelectorAll('.fold')].map((fold) => fold.open)")
     assert opened == [True] + [False] * (len(opened) - 1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["methods", "malibu", "paper"])
+def test_words_stand_out_from_what_is_behind_them(
+    open_page: Opener, pages: dict[str, Path], kind: str, scheme: str
+) -> None:
+    page = open_page(pages[kind])
+    unfold(page)
+    page.execute_script(f"document.documentElement.dataset.theme = '{scheme}'")
+    assert page.execute_script(FAINT) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
