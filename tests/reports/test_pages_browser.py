@@ -149,11 +149,13 @@ def test_an_audit_of_judges_leads_with_the_gaps_that_it_found(open_page: Opener,
     assert page.find_element("css selector", ".main thead th:nth-child(2)").text == "Gaps found"
 
 
-# Elements that end right of the window, apart from boxes that may scroll.
+# Elements that leave the window, apart from those in a box that scrolls.
 STICKING_OUT = """
-return [...document.querySelectorAll("main *")].filter((e) =>
-  !e.closest(".scroll, pre, svg") && e.getBoundingClientRect().right > innerWidth + 1
-).map((e) => e.tagName + "." + e.className).slice(0, 5)
+const scrolls = (e) => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+return [...document.querySelectorAll("main *")].filter((e) => {
+  const { left, right, width } = e.getBoundingClientRect();
+  return width && (left < -1 || right > innerWidth + 1) && !scrolls(e.parentElement);
+}).map((e) => e.tagName + "." + e.getAttribute("class") + ": " + e.textContent.slice(0, 30)).slice(0, 5)
 """
 BROKEN_NUMBERS = """
 return [...document.querySelectorAll(".value, .limits, .n, .published")].filter((e) => {
