@@ -216,6 +216,13 @@ def test_labels_that_change_nothing_are_told():
     assert "exactly level" in audit(exact(), replicates=QUICK).sentences[0]
 
 
+def test_the_headline_counts_the_gaps_and_is_a_dash_where_none_could_be_found():
+    assert audit(exact(bias={"female": 0.5}), replicates=QUICK).headline[:2] == ("Gaps found", "3 of 39")
+    assert audit(exact(), replicates=QUICK).headline[1] == "0 of 39"
+    few = audit(Judges().records(design(4), seed=0), replicates=QUICK)
+    assert few.headline == ("Gaps found", "–", "too few scenarios to find any")
+
+
 def test_a_gap_that_was_turned_around_is_an_over_correction():
     before, after = (audit(exact(bias={"black": bias}), replicates=QUICK) for bias in (-0.5, 0.25))
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
 import sample_study
 
-from evenhand.reports.charts import AxisSegment, Lane, Segment, bar, stacked, stacked_on, strip, tick_labels
+from evenhand.reports.charts import AxisSegment, Lane, Segment, bar, reach, stacked, stacked_on, strip, tick_labels
 from evenhand.reports.charts.axis import axis_for
-from evenhand.reports.charts.scatter import BOTTOM, HEIGHT, Point, scatter
+from evenhand.reports.charts.scatter import HEIGHT, Point, scatter
 from evenhand.reports.format import finite
 from evenhand.studies.results import Estimate
 
@@ -45,7 +44,7 @@ def test_tick_labels_carry_as_many_decimals_as_the_step() -> None:
 
 
 def test_every_mark_of_a_strip_lies_inside_and_is_well_formed() -> None:
-    lanes = [Lane(0, -20.0, -20.0, 40.0, "a"), Lane(1, 40.0, None, None, "b"), Lane(9, 3.0, 1.0, 5.0, "c")]
+    lanes = [Lane(0, -20.0, -20.0, 40.0, 9, "a"), Lane(1, 40.0, None, None, 9, "b"), Lane(9, 3.0, 1.0, 5.0, 9, "c")]
     svg = strip(axis_for([-20, 40]), lanes, "label")
     ET.fromstring(svg)
     assert all(0 <= x <= 100 for x in percentages(svg))
@@ -55,7 +54,7 @@ def test_every_mark_of_a_strip_lies_inside_and_is_well_formed() -> None:
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_an_undefined_value_is_a_dash_and_not_a_mark(value: float | None) -> None:
-    svg = strip(axis_for([0, 1]), [Lane(0, value, 0.0, 1.0, "default: –, n = 12")], "label")
+    svg = strip(axis_for([0, 1]), [Lane(0, value, 0.0, 1.0, 12, "default: –, n = 12")], "label")
     assert "– undefined" in svg
     assert "default: –, n = 12" in svg
     assert "<use" not in svg
@@ -68,7 +67,7 @@ def test_every_point_of_the_scatter_lies_inside() -> None:
         x, y = arm.estimate("bias_ambig"), arm.estimate("accuracy_disambig")
         assert x is not None
         assert y is not None
-        points.append(Point(i, arm.label, x, y, arm.label))
+        points.append(Point(i, x, y, arm.label))
     x_axis = axis_for([v for p in points for v in (p.x.low, p.x.high)], include_zero=True)
     y_axis = axis_for([v for p in points for v in (p.y.low, p.y.high)])
     svg = scatter(x_axis, y_axis, points, "no measured bias", "label")
@@ -80,14 +79,24 @@ def test_every_point_of_the_scatter_lies_inside() -> None:
     assert "no measured bias" in svg
 
 
-def test_names_in_the_scatter_do_not_cover_each_other() -> None:
-    same = Estimate("m", "all", 5.0, 4.0, 6.0, 10)
-    points = [Point(i, f"arm{i}", same, same, "") for i in range(4)]
+@pytest.mark.parametrize(("n", "hollow", "whiskers"), [(4, 1, 0), (5, 0, 1)])
+def test_a_tiny_cell_is_hollow_and_has_no_interval(n: int, hollow: int, whiskers: int) -> None:
+    svg = strip(axis_for([0.0, 10.0]), [Lane(0, 5.0, 4.0, 6.0, n, "")], "label")
+    assert (svg.count("hollow"), svg.count('class="whisker"')) == (hollow, whiskers)
+
+
+@pytest.mark.parametrize(("n", "hollow", "whiskers"), [(4, 1, 0), (5, 0, 2)])
+def test_a_tiny_point_is_hollow_and_has_no_interval(n: int, hollow: int, whiskers: int) -> None:
+    small, large = Estimate("m", "all", 5.0, 4.0, 6.0, n), Estimate("m", "all", 5.0, 4.0, 6.0, 100)
     axis = axis_for([0.0, 10.0])
-    svg = scatter(axis, axis, points, None, "label")
-    heights = sorted(float(y) for y in re.findall(r' y="([\d.]+)" class="name', svg))
-    assert all(b - a >= 15 for a, b in pairwise(heights))
-    assert max(heights) < BOTTOM
+    svg = scatter(axis, axis, [Point(0, large, small, "")], None, "label")
+    assert (svg.count("hollow"), svg.count('class="whisker"')) == (hollow, whiskers)
+
+
+def test_an_axis_need_not_cover_an_interval_that_is_not_drawn() -> None:
+    assert reach(5.0, 0.0, 90.0, 4) == [5.0]
+    assert reach(5.0, 0.0, 90.0, 5) == [5.0, 0.0, 90.0]
+    assert reach(None, 0.0, 90.0, 5) == []
 
 
 def test_bars_stay_inside_their_track() -> None:
@@ -113,7 +122,7 @@ def test_the_sample_study_has_an_undefined_cell() -> None:
 
 
 def test_what_guessing_gets_is_marked_only_where_it_lies_on_the_axis() -> None:
-    lanes = [Lane(0, 40.0, 30.0, 50.0, "a")]
+    lanes = [Lane(0, 40.0, 30.0, 50.0, 9, "a")]
     assert 'class="chance"' in strip(axis_for([30, 50], reference=33.3), lanes, "label")
     assert 'class="chance"' not in strip(axis_for([60, 90], reference=33.3), lanes, "label")
 

@@ -24,6 +24,7 @@ from evenhand.studies.results import (
     StudyResult,
 )
 from evenhand.types import Usage
+from support.browser import unfold
 
 ROW = AgreementRow("toxicity", 1200, 0.8123, 0.79, -0.024, -0.03, -0.018, 0.905, None)
 PAIR = Agreement("builtin_b@1", "judge:openai/x@12ab", [ROW], 40, [(0, 0, 900), (39, 39, 299), (3, 30, 1)])
@@ -116,6 +117,7 @@ def test_the_browser_tells_the_story(open_page: Callable[..., Any], tmp_path: Pa
     write_report(study(), samples(), tmp_path / "report.html")
 
     page = open_page(tmp_path / "report.html", width)
+    unfold(page)
 
     story = page.find_element("css selector", "#sample-detail .story").text
     told = [
@@ -136,6 +138,7 @@ def test_a_hostile_story_stays_text(open_page: Callable[..., Any], tmp_path: Pat
     write_report(poisoned(study()), poisoned(samples()), tmp_path / "report.html")
 
     page = open_page(tmp_path / "report.html", 390)
+    unfold(page)
 
     assert page.find_elements("css selector", "#sample-detail img, #sample-detail script, #agreement img") == []
     assert "onerror" in page.find_element("css selector", "#sample-detail .story").text

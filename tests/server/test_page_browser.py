@@ -11,7 +11,7 @@ import pytest
 from evenhand.guards.types import Check
 from evenhand.server.access.auth import new_key
 from evenhand.types import Usage
-from support.browser import choose, every, one, set_size, start_chromium, wait_until
+from support.browser import FAINT, choose, every, one, set_size, start_chromium, wait_until
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.live_page import FIRST, TEXT, LivePage, event, revised
@@ -170,6 +170,17 @@ def test_texts_that_are_not_kept_are_said_to_be(page: Any, site: LivePage) -> No
     detail = open_first(page).text
     assert "texts of this request are not kept" in detail
     assert "✗ 0.80" in detail
+
+
+def test_the_newest_request_is_open_and_stays_open(page: Any, site: LivePage) -> None:
+    site.publish(event(prompt="the older"), revised(prompt="the newer"))
+    open_page(page, site)
+    wait_until(page, lambda: "the newer" in one(page, "#detail").text)
+    assert items(page)[0].get_attribute("aria-current") == "true"
+    site.publish(event(prompt="the newest"))
+    wait_for_items(page, 3)
+    assert items(page)[1].get_attribute("aria-current") == "true"
+    assert "the newer" in one(page, "#detail").text
 
 
 def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> None:
@@ -393,29 +404,8 @@ def test_words_stand_out_from_what_is_behind_them(page: Any, site: LivePage, sch
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     wait_for_items(page, 5)
     open_first(page)
-    assert page.execute_script(_FAINT) == []
+    assert page.execute_script(FAINT) == []
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-# Texts whose contrast with the colours behind them is under 4.5, drawn on a canvas to mix them as the browser does.
-_FAINT = """
-const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-const mixed = (colours) => {
-  canvas.clearRect(0, 0, 1, 1);
-  for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
-  return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((c) => c / 255)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-};
-const light = ([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b;
-const behind = (e) => (e ? [...behind(e.parentElement), getComputedStyle(e).backgroundColor] : []);
-return [...document.querySelectorAll("header *, main *")].filter((e) => {
-  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-  if (!own || !e.checkVisibility() || e.closest("svg, .unseen")) return false;
-  const under = behind(e);
-  const [a, b] = [light(mixed(under)), light(mixed([...under, getComputedStyle(e).color]))].sort((x, y) => y - x);
-  return (a + 0.05) / (b + 0.05) < 4.5;
-}).map((e) => e.className + ": " + e.textContent.slice(0, 40));
-"""
 
 
 def test_a_diff_always_tells_both_texts(page: Any, site: LivePage) -> None:

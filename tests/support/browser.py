@@ -53,6 +53,11 @@ def wait_until(driver: Any, found: Callable[[], T], seconds: float = 600) -> T:
     return patient.until(lambda _: found())
 
 
+def unfold(driver: Any) -> None:
+    """Open everything that folds."""
+    driver.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+
+
 def one(driver: Any, css: str) -> Any:
     return driver.find_element("css selector", css)
 
@@ -70,3 +75,24 @@ def choose(driver: Any, css: str, text: str) -> None:
     from selenium.webdriver.support.ui import Select
 
     Select(one(driver, css)).select_by_visible_text(text)
+
+
+# Texts whose contrast with the colours behind them is under 4.5, drawn on a canvas to mix them as the browser does.
+FAINT = """
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const mixed = (colours) => {
+  canvas.clearRect(0, 0, 1, 1);
+  for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+  return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+};
+const light = ([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b;
+const behind = (e) => (e ? [...behind(e.parentElement), getComputedStyle(e).backgroundColor] : []);
+return [...document.querySelectorAll("header *, main *")].filter((e) => {
+  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  if (!own || !e.checkVisibility() || e.closest("svg, .unseen, noscript, nav ul")) return false;
+  const under = behind(e);
+  const [a, b] = [light(mixed(under)), light(mixed([...under, getComputedStyle(e).color]))].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05) < 4.5;
+}).map((e) => e.className + ": " + e.textContent.slice(0, 40));
+"""

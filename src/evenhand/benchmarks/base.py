@@ -96,6 +96,11 @@ class Audit(Protocol):
         """The findings in words, the most important first."""
         ...
 
+    @property
+    def headline(self) -> tuple[str, str, str]:
+        """The audit's main number, which a report shows first: its title, its value and a note."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:

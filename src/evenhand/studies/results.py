@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from evenhand.benchmarks.base import Audit
 from evenhand.runs.plan import ArmKey
@@ -267,3 +267,10 @@ class ShownSample:
     target: Any
     metadata: Mapping[str, Any]
     outcomes: Sequence[ShownOutcome]
+
+
+def with_dates(title: str, provenance: Mapping[str, Any]) -> str:
+    """Add the first and last day of the runs to a title: `title (2026-03-01 to 2026-03-04)`."""
+    runs = [cast("Mapping[str, Any]", each) for each in provenance.values() if isinstance(each, Mapping)]
+    days = sorted({str(run.get("created") or "")[:10] for run in runs} - {""})
+    return f"{title} ({' to '.join(dict.fromkeys((days[0], days[-1])))})" if days else title

@@ -6,13 +6,14 @@ Everything is read from the store in one pass; no model is called.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Metric
 from evenhand.errors import PlanError
+from evenhand.runs.plan import ArmKey
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scores import refined
 from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, steps_of, walk
@@ -22,9 +23,12 @@ from evenhand.studies.audits import Audits, check_iterations, corrections, has_a
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
-from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult
+from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.tally import ALL, PairTally, Tally
 from evenhand.types import Status, Usage
+
+_LISTED = 4
+"""Models or methods in the title; more are only counted."""
 
 
 def study(
@@ -107,7 +111,7 @@ def _compute(
     arms = [replace(arm, warnings=benchmark.warnings(arm.estimate)) if arm.iteration is None else arm for arm in arms]
     effects = paired_effects(benchmark, metrics, reference.id, pairs, correction)
     result = StudyResult(
-        title=f"{benchmark.name}: {', '.join(each.label for each in sources if each.iteration == FINAL)}",
+        title=_title(_provenance(runs), benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=benchmark.guardrails,
@@ -137,6 +141,24 @@ def _compute(
         verdicts=[*main_findings(arms), *conclusions(result)],
         warnings=[*caveats, *warnings_about(result)],
     )
+
+
+def _title(provenance: Mapping[str, Any], benchmark: str, sources: Sequence[ArmSource]) -> str:
+    """Say which models were measured on what, with which methods, and when."""
+    keys = [source.arm.key for source in sources]
+    models = dict.fromkeys(model for key in keys for model in _measured_models(key))
+    labels = dict.fromkeys(source.label for source in sources)
+    methods = labels if len(models) == 1 else dict.fromkeys(key.method for key in keys)
+    named = f"{_listed(models, 'models')} on {benchmark}: {_listed(methods, 'methods')}"
+    return with_dates(named, provenance)
+
+
+def _measured_models(key: ArmKey) -> Collection[str]:
+    return [key.models["base"]] if "base" in key.models else key.models.values()
+
+
+def _listed(names: Collection[str], noun: str) -> str:
+    return ", ".join(names) if len(names) <= _LISTED else f"{len(names)} {noun}"
 
 
 def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:

@@ -275,6 +275,15 @@ class PanelAudit:
         """The significant primary gaps, sorted by p-value and then by size."""
         return tuple(sorted((gap for gap in self.gaps if gap.found), key=_certainty))
 
+    @property
+    def headline(self) -> tuple[str, str, str]:
+        """The number of gaps found: unlike a mean gap, it does not grow with the noise of the scores."""
+        title, tests = "Gaps found", len(self.gaps)
+        level = all(gap.difference.low == gap.difference.high == 0 for gap in self.gaps)
+        if not tests or not (self.found or level or any(size is not None for size in self.detectable.values())):
+            return title, "–", "too few scenarios to find any"
+        return title, f"{len(self.found)} of {tests}", "after correction for their number"
+
     def difference(self, x: str, y: str) -> Interval | None:
         """Returns x − y in phase 1; None if the two were never compared."""
         for each in self.matrix:

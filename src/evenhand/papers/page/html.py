@@ -13,10 +13,11 @@ from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.format import estimate_text, finite, number
 from evenhand.reports.html import page as whole_page
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import estimate_cell, nothing, scrolling, section, table
+from evenhand.reports.sections.elements import estimate_cell, scrolling, section, table
 from evenhand.reports.sections.panels.scores import shade
 from evenhand.reports.sections.process import cost, failures, how_made
 from evenhand.reports.view import view_of
+from evenhand.studies.results import with_dates
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "paper.css")
 _SCRIPTS = ("page.js",)
@@ -25,29 +26,33 @@ _FIRST_COLOUR = 1
 
 def render_page(shown: PaperPage) -> str:
     """Returns the whole page as HTML text."""
-    view = view_of(shown.process) if shown.process else None
-    titles = [
-        ("overview", "Overview"),
-        *((each.id, each.title.partition(":")[0]) for each in (*shown.tables, *shown.figures)),
-        ("compare", "What to compare"),
-        *([("cost", "Cost"), ("failures", "Failures"), ("made", "How it was made")] if view else []),
-    ]
-    content = tag(
-        "main",
-        _overview(shown),
-        [_table(each) for each in shown.tables],
-        [_figure(each) for each in shown.figures],
-        _comparable(shown),
-        [cost(view), failures(view), how_made(view)] if view else None,
+    title = with_dates(shown.title, shown.process.provenance) if shown.process else shown.title
+    parts = [("overview", "Overview", _overview(shown, title))]
+    parts += [(each.id, each.title.partition(":")[0], _table(each)) for each in shown.tables]
+    parts += [(each.id, each.title.partition(":")[0], _figure(each)) for each in shown.figures if each.bars]
+    parts.append(("compare", "What to compare", _comparable(shown)))
+    parts += _process(shown)
+    titles = [(name, named) for name, named, _ in parts]
+    return whole_page(title, titles, tag("main", [html for _, _, html in parts]), _STYLES, _SCRIPTS)
+
+
+def _process(shown: PaperPage) -> list[tuple[str, str, Html]]:
+    if shown.process is None:
+        return []
+    view = view_of(shown.process)
+    parts = (
+        ("cost", "Cost", cost(view)),
+        ("failures", "Failures", failures(view)),
+        ("made", "How it was made", how_made(view)),
     )
-    return whole_page(shown.title, titles, content, _STYLES, _SCRIPTS)
+    return [(name, title, html) for name, title, html in parts if html is not None]
 
 
-def _overview(shown: PaperPage) -> Html:
+def _overview(shown: PaperPage, title: str) -> Html:
     return tag(
         "section",
         tag("p", "Evenhand", tag("span", "a paper's results, made again", class_="benchmark"), class_="eyebrow"),
-        tag("h1", shown.title, id="overview-title"),
+        tag("h1", title, id="overview-title"),
         tag("p", shown.lead, class_="lead") if shown.lead else None,
         _warnings(shown.warnings),
         tag("p", "Published numbers: ", shown.source, class_="footnote"),
@@ -73,7 +78,10 @@ def _titled(name: str) -> str:
 
 def _table(shown: Table) -> Html:
     grids = [_named(shown, grid) for grid in shown.grids]
-    return section(shown.id, shown.title, shown.lead, charts(shown.grids), _key(), grids, _sentences(shown.sentences))
+    content = [charts(shown.grids), _key(), grids, _sentences(shown.sentences)]
+    if _is_ours(shown):
+        return section(shown.id, shown.title, shown.lead, content)
+    return section(shown.id, f"{shown.title} (published numbers only)", shown.lead, content, is_open=False)
 
 
 def _named(shown: Table, grid: Grid) -> Html:
@@ -173,8 +181,6 @@ def _sentences(sentences: Sequence[str]) -> Html | None:
 
 
 def _figure(shown: Figure) -> Html:
-    if not shown.bars:
-        return section(shown.id, shown.title, shown.lead, nothing("None of its runs was made."))
     if shown.kind == "histogram":
         return section(shown.id, shown.title, shown.lead, histograms(shown), _numbers(shown))
     totals = [sum(finite(each.value) or 0.0 for each in bar.parts) for bar in shown.bars]

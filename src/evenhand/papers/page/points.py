@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.papers.base import Grid, Row
-from evenhand.reports.charts import arm_class
+from evenhand.reports.charts import FEW, arm_class, mark, reach
 from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.format import estimate_text, finite, number
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.view import PALETTE_SIZE
 
 _TOP, _BOTTOM, _HEIGHT = 12, 172, 200
 _LEFT, _RIGHT = 10.0, 98.0
@@ -36,7 +35,8 @@ def _rows(grid: Grid) -> Sequence[Row]:
 
 
 def _values(row: Row) -> list[float | None]:
-    return [value for cell in row.cells if (e := cell.estimate) is not None for value in (e.value, e.low, e.high)]
+    estimates = [cell.estimate for cell in row.cells if cell.estimate is not None]
+    return [value for e in estimates for value in reach(e.value, e.low, e.high, e.n)]
 
 
 def _chart(axis: Axis, grid: Grid) -> Html:
@@ -80,15 +80,15 @@ def _mark(axis: Axis, x: float, row: Row, column: int, colour: int, text: str) -
     value = finite(estimate.value) if estimate else None
     if estimate is None or value is None:
         return None
-    at_x, at_y = f"{x:.2f}%", f"{_up(axis, value):.1f}"
+    at_x, y = f"{x:.2f}%", _up(axis, value)
     parts: list[Node] = [tag("title", text)]
     low, high = finite(estimate.low), finite(estimate.high)
-    if low is not None and high is not None:
+    if low is not None and high is not None and estimate.n >= FEW:
         parts.append(
             tag("line", x1=at_x, x2=at_x, y1=f"{_up(axis, low):.1f}", y2=f"{_up(axis, high):.1f}", class_="whisker")
         )
-    parts.append(tag("circle", cx=at_x, cy=at_y, r=12, class_="target"))
-    parts.append(tag("use", href=f"#mark-{colour % PALETTE_SIZE}", x=at_x, y=at_y, class_="dot"))
+    parts.append(tag("circle", cx=at_x, cy=f"{y:.1f}", r=12, class_="target"))
+    parts.append(mark(colour, at_x, y, hollow=estimate.n < FEW))
     return tag("g", parts, class_=f"lane {arm_class(colour)}")
 
 

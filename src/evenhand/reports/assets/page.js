@@ -1,5 +1,5 @@
 "use strict";
-// The page: light and dark theme, the current section in the navigation, the metric of the group chart.
+// The page: light and dark theme, sections that fold, the current section in the navigation, the metric of the group chart.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -28,8 +28,29 @@
     });
   }
 
+  const folds = [...document.querySelectorAll(".fold")].map((fold) => ({ fold, wide: fold.open }));
+  const narrow = window.matchMedia("(max-width: 40rem)");
+  const foldAll = () => {
+    for (const { fold, wide } of folds) fold.open = wide && !narrow.matches;
+    // Without a verdict above it, the first section is the answer.
+    if (folds.length && !document.querySelector(".verdicts")) folds[0].fold.open = true;
+  };
+  const reveal = (hash) => {
+    const target = document.getElementById(decodeURIComponent(hash.slice(1)));
+    const fold = target && target.querySelector(".fold");
+    if (fold) fold.open = true;
+  };
+  narrow.addEventListener("change", foldAll);
+  window.addEventListener("beforeprint", () => folds.forEach(({ fold }) => (fold.open = true)));
+  window.addEventListener("hashchange", () => reveal(location.hash));
+  foldAll();
+  reveal(location.hash);
+
   const links = new Map();
-  for (const link of document.querySelectorAll("nav a")) links.set(link.hash.slice(1), link);
+  for (const link of document.querySelectorAll("nav a")) {
+    links.set(link.hash.slice(1), link);
+    link.addEventListener("click", () => reveal(link.hash));
+  }
   const sections = [...document.querySelectorAll("main > section")];
   let current = null;
   const follow = () => {

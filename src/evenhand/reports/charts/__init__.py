@@ -15,6 +15,8 @@ from evenhand.reports.view import PALETTE_SIZE
 
 LANE = 16
 STRIP_MARGIN = 7
+FEW = 5
+"""Estimates of fewer samples are drawn hollow and without an interval: neither is certain."""
 SIDE = 3.0
 """Margin on either side in per cent of the width, so that marks at the ends stay inside."""
 
@@ -38,8 +40,13 @@ class Lane:
     value: float | None
     low: float | None
     high: float | None
+    n: int
     text: str
     """The tooltip."""
+
+    @property
+    def is_small(self) -> bool:
+        return finite(self.value) is not None and self.n < FEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,7 @@ def arm_class(index: int) -> str:
 
 def legend_mark(index: int) -> Html:
     """Return an arm's mark for use in text and tables."""
-    shape = _use(index, "8", 8)
-    return tag("svg", shape, class_="mark", width=16, height=16, aria_hidden="true")
+    return tag("svg", mark(index, "8", 8), class_="mark", width=16, height=16, aria_hidden="true")
 
 
 def strip(axis: Axis, lanes: Sequence[Lane], label: str, margin: int = STRIP_MARGIN) -> Html:
@@ -175,13 +181,21 @@ def _lane(axis: Axis, lane: Lane, y: float) -> Html:
         # As text at the edge: an undefined value has no position on the scale, least of all 0.
         shapes.append(tag("text", f"{DASH} undefined", x=_percent(SIDE), dx=6, y=f"{y + 4:g}", class_="undefined"))
     else:
-        if low is not None and high is not None:
+        if low is not None and high is not None and not lane.is_small:
             x1, x2 = _x(axis, low), _x(axis, high)
             shapes.append(tag("line", x1=x1, x2=x2, y1=f"{y:g}", y2=f"{y:g}", class_="whisker"))
-        shapes.append(_use(lane.arm, _x(axis, value), y))
+        shapes.append(mark(lane.arm, _x(axis, value), y, hollow=lane.is_small))
     return tag("g", shapes, class_=f"lane {arm_class(lane.arm)}")
 
 
-def _use(arm: int, x: str, y: float) -> Html:
-    shape = f"#mark-{arm % PALETTE_SIZE}"
-    return tag("use", href=shape, x=x, y=f"{y:g}", class_=f"dot {arm_class(arm)}")
+def mark(arm: int, x: str, y: float, *, hollow: bool = False) -> Html:
+    """Draw an arm's shape at this place."""
+    css = f"dot {arm_class(arm)}" + (" hollow" if hollow else "")
+    return tag("use", href=f"#mark-{arm % PALETTE_SIZE}", x=x, y=f"{round(y, 1):g}", class_=css)
+
+
+def reach(value: float | None, low: float | None, high: float | None, n: int) -> list[float | None]:
+    """Return what an axis must cover: the value, and its interval where one is drawn."""
+    if finite(value) is None:
+        return []
+    return [value] if n < FEW else [value, low, high]

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.reports.charts import arm_class
+from evenhand.reports.charts import FEW, arm_class, mark
 from evenhand.reports.charts.axis import Axis
 from evenhand.reports.format import finite, number
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.view import PALETTE_SIZE
 from evenhand.studies.results import Estimate
 
 HEIGHT = 400
 TOP, BOTTOM = 34, 370
 LEFT, RIGHT = 9.0, 96.0
-_LABEL_GAP = 18
-_LONGEST_NAME = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +21,25 @@ class Point:
     """One arm; both estimates are defined."""
 
     arm: int
-    name: str
     x: Estimate
     y: Estimate
     text: str
+    """The tooltip; names in the chart would hide marks."""
+
+    @property
+    def is_small(self) -> bool:
+        return min(self.x.n, self.y.n) < FEW
 
 
 def scatter(x_axis: Axis, y_axis: Axis, points: Sequence[Point], zero_note: str | None, label: str) -> Html:
     """Draw the chart; `zero_note` labels the vertical line at 0."""
     places = [(point, _across(x_axis, point.x.value or 0.0), _up(y_axis, point.y.value or 0.0)) for point in points]
-    heights = _spread([y for _, _, y in places])
     return tag(
         "svg",
         _grid(x_axis, y_axis),
         _zero_line(x_axis, zero_note) if zero_note else None,
         _chance_line(y_axis),
         [_cross(x_axis, y_axis, point, x, y) for point, x, y in places],
-        [_name(point, x, height) for (point, x, _), height in zip(places, heights, strict=True)],
         class_="scatter",
         width="100%",
         height=HEIGHT,
@@ -86,10 +85,7 @@ def _chance_line(axis: Axis) -> list[Node]:
     if axis.reference is None:
         return []
     y = f"{_up(axis, axis.reference):.1f}"
-    return [
-        tag("line", x1="0", x2="100%", y1=y, y2=y, class_="chance"),
-        tag("text", "guessing", x="100%", y=y, dy=-5, class_="note end"),
-    ]
+    return [tag("line", x1="0", x2="100%", y1=y, y2=y, class_="chance")]
 
 
 def _cross(x_axis: Axis, y_axis: Axis, point: Point, x: float, y: float) -> Html:
@@ -97,29 +93,13 @@ def _cross(x_axis: Axis, y_axis: Axis, point: Point, x: float, y: float) -> Html
     at_x, at_y = f"{x:.2f}%", f"{y:.1f}"
     parts: list[Node] = [tag("title", point.text)]
     low, high = finite(point.x.low), finite(point.x.high)
-    if low is not None and high is not None:
+    if low is not None and high is not None and not point.is_small:
         x1, x2 = f"{_across(x_axis, low):.2f}%", f"{_across(x_axis, high):.2f}%"
         parts.append(tag("line", x1=x1, x2=x2, y1=at_y, y2=at_y, class_="whisker"))
     low, high = finite(point.y.low), finite(point.y.high)
-    if low is not None and high is not None:
+    if low is not None and high is not None and not point.is_small:
         y1, y2 = f"{_up(y_axis, low):.1f}", f"{_up(y_axis, high):.1f}"
         parts.append(tag("line", x1=at_x, x2=at_x, y1=y1, y2=y2, class_="whisker"))
     parts.append(tag("circle", cx=at_x, cy=at_y, r=14, class_="target"))
-    parts.append(tag("use", href=f"#mark-{point.arm % PALETTE_SIZE}", x=at_x, y=at_y, class_="dot"))
+    parts.append(mark(point.arm, at_x, y, hollow=point.is_small))
     return tag("g", parts, class_=f"lane {arm_class(point.arm)}")
-
-
-def _name(point: Point, x: float, y: float) -> Html:
-    left_side = x > 65
-    classes = f"name {arm_class(point.arm)}" + (" end" if left_side else "")
-    name = point.name if len(point.name) <= _LONGEST_NAME else point.name[: _LONGEST_NAME - 1] + "…"
-    return tag("text", name, x=f"{x:.2f}%", dx=-12 if left_side else 12, y=f"{y - 9:.1f}", class_=classes)
-
-
-def _spread(heights: Sequence[float]) -> list[float]:
-    """Push neighbouring heights apart, so that names do not overlap."""
-    spread = list(heights)
-    previous = float("-inf")
-    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
-        spread[i] = previous = max(heights[i], previous + _LABEL_GAP)
-    return spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.reports.charts import arm_class, bar
+from evenhand.reports.charts import FEW, arm_class, bar
 from evenhand.reports.format import count, number, p_statement, plural, share
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.elements import arm_name, scrolling, section
@@ -87,7 +87,7 @@ def _positions(view: View, arm: ArmResult, bias: PositionBias) -> Html:
 def _sentence(bias: PositionBias, total: int) -> str:
     numbers = f" Distance from an even choice: {number(bias.distance, 3)} (0 is even, 1 is the maximum), "
     numbers += f"{p_statement(bias.p_value)}, {plural(total, 'choice')}."
-    if bias.p_value is None:
+    if bias.p_value is None or total < FEW:
         return "Too few choices to say whether position mattered." + numbers
     if bias.p_value < _SIGNIFICANT:
         return "This arm prefers some positions, whatever option they hold." + numbers

@@ -15,14 +15,13 @@ from evenhand.studies.story import Step, first_answer, story
 DATA_ID = "sample-data"
 
 
-def browser(view: View, shown: int) -> Html:
-    """Return search, filters, list and detail view; without JavaScript, only a notice."""
+def browser(view: View, shown: int) -> Html | None:
+    """Return search, filters, list and detail view; without JavaScript, only a notice. None without samples."""
     if not shown:
-        return section("samples", "Samples", None, nothing("No samples are embedded in this report."))
+        return None
     whole = planned(view.study)
-    samples = plural(shown, "sample")
-    subject = f"{samples} of the {count(whole)} in the run are" if shown < whole else f"All {samples} of the run are"
-    lead = f"{subject} embedded here, with all messages. Use the arrow keys to move through the list."
+    samples = f"{plural(shown, 'sample')} of {count(whole)}" if shown < whole else plural(shown, "sample")
+    lead = f"{samples}, with all messages. Use the arrow keys to move through the list."
     panes = tag("div", _list(), _detail(), class_="panes")
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
     return section("samples", "Samples", lead, off, tag("div", _filters(), panes, class_="needs-js browser"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evenhand.reports.charts import Lane, legend_mark, strip, tick_labels
+from evenhand.reports.charts import Lane, legend_mark, reach, strip, tick_labels
 from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.format import DASH, count, finite, interval, limits, p_value, signed
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import nothing, section, table
+from evenhand.reports.sections.elements import few_note, section, table
 from evenhand.reports.view import ALL, View, direction_is_good, group_label, metric_hint, metric_title
 from evenhand.studies.results import Effect, MetricInfo
 
@@ -15,21 +15,21 @@ _MARGIN = 26
 """Space above and below the mark, so that the grid fills the height of a row."""
 
 
-def changes(view: View) -> Html:
-    """Return one table with a chart column per metric."""
+def changes(view: View) -> Html | None:
+    """Return one table with a chart column per metric; None if nothing was compared."""
     tables = [block for metric in view.metrics if (block := _metric_table(view, metric))]
     if not tables:
-        why = "With one arm there is nothing to compare." if len(view.arms) < 2 else "No comparison was made."
-        return section("changes", "Before and after", None, nothing(why))
+        return None
     lead = "Both arms are compared on the same samples, so every sample is its own control. "
     lead += "“Undecided” means that this study cannot tell, not that nothing changed. The last column is the smallest "
     lead += "difference that a study of this size would detect four times out of five."
-    return section("changes", "Before and after", lead, tables, _how_tested(view), _by_group(view))
+    lanes = [_lane(view, effect) for effect in view.study.effects if effect.group == ALL]
+    return section("changes", "Before and after", lead, tables, few_note(lanes), _how_tested(view), _by_group(view))
 
 
 def _metric_table(view: View, metric: MetricInfo) -> Html | None:
     effects = view.effects(metric.name)
-    if not effects:
+    if all(finite(effect.difference) is None for effect in effects):
         return None
     axis = axis_for(_drawn(effects), include_zero=True, steps=4)
     names = ("Difference", "p, adjusted", "Result", "Detectable")
@@ -54,13 +54,9 @@ def _metric_table(view: View, metric: MetricInfo) -> Html | None:
 
 def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> Html:
     digits = view.digits[metric.name]
-    index = view.arm_index(effect.after)
-    name = view.arm_label(effect.after)
-    text = f"{name} minus {view.arm_label(effect.before)}: "
-    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
-    lane = Lane(index, effect.difference, effect.low, effect.high, text)
+    lane = _lane(view, effect)
     baseline = tag("small", f"compared with {view.arm_label(effect.before)}")
-    arm = tag("span", legend_mark(index), tag("span", name), class_="arm")
+    arm = tag("span", legend_mark(lane.arm), tag("span", view.arm_label(effect.after)), class_="arm")
     difference: list[Node] = [tag("span", signed(effect.difference, digits), class_="value")]
     if finite(effect.difference) is not None:
         difference.append(tag("span", limits(effect.low, effect.high, digits), class_="limits"))
@@ -74,10 +70,17 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
     return tag(
         "tr",
         tag("th", arm, baseline, scope="row", role="rowheader"),
-        tag("td", strip(axis, [lane], text, margin=_MARGIN), role="cell", class_="plotted"),
+        tag("td", strip(axis, [lane], lane.text, margin=_MARGIN), role="cell", class_="plotted"),
         [tag("td", cell, role="cell", data_label=label) for label, cell in cells.items()],
         role="row",
     )
+
+
+def _lane(view: View, effect: Effect) -> Lane:
+    digits = view.digits.get(effect.metric, 1)
+    text = f"{view.arm_label(effect.after)} minus {view.arm_label(effect.before)}: "
+    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
+    return Lane(view.arm_index(effect.after), effect.difference, effect.low, effect.high, effect.n, text)
 
 
 def _direction(effect: Effect, metric: MetricInfo) -> Html:
@@ -131,4 +134,4 @@ def _by_group(view: View) -> Html | None:
 
 
 def _drawn(effects: list[Effect]) -> list[float | None]:
-    return [v for e in effects if finite(e.difference) is not None for v in (e.difference, e.low, e.high)]
+    return [v for e in effects for v in reach(e.difference, e.low, e.high, e.n)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenhand.reports.charts import Lane, legend_mark
+from evenhand.reports.charts import FEW, Lane, legend_mark
+from evenhand.reports.charts.scatter import Point
 from evenhand.reports.format import DASH, count, estimate_text, finite, limits, money, number
 from evenhand.reports.markup import Html, Node, join, tag
 from evenhand.reports.view import View
@@ -13,14 +14,19 @@ from evenhand.studies.results import ArmResult, Estimate
 NO_PRICE = "The price of some of these calls is unknown."
 
 
-def section(name: str, title: str, lead: Node, *content: Node) -> Html:
-    """Return a section with a heading that the navigation links to."""
+def section(name: str, title: str, lead: Node, *content: Node, is_open: bool = True) -> Html:
+    """Return a section that folds under its heading; the script closes all sections on narrow screens."""
     heading = f"{name}-title"
     return tag(
         "section",
-        tag("h2", title, id=heading),
-        tag("p", lead, class_="lead") if lead else None,
-        content,
+        tag(
+            "details",
+            tag("summary", tag("h2", title, id=heading)),
+            tag("p", lead, class_="lead") if lead else None,
+            content,
+            class_="fold",
+            open=is_open,
+        ),
         id=name,
         aria_labelledby=heading,
     )
@@ -46,7 +52,7 @@ def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
     if estimate is None:
         return tag("span", DASH, class_="value undefined")
     lines: list[Node] = [tag("span", number(estimate.value, digits), class_="value")]
-    if finite(estimate.value) is not None:
+    if finite(estimate.value) is not None and finite(estimate.low) is not None:
         lines.append(tag("span", limits(estimate.low, estimate.high, digits), class_="limits"))
     lines.append(tag("span", f"n = {count(estimate.n)}", class_="n"))
     return tag("span", lines, class_="estimate")
@@ -63,8 +69,15 @@ def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
     text = f"{arm.label}: {estimate_text(estimate, view.digits[metric])}"
     index = view.arm_index(arm.id)
     if estimate is None:
-        return Lane(index, None, None, None, text)
-    return Lane(index, estimate.value, estimate.low, estimate.high, text)
+        return Lane(index, None, None, None, 0, text)
+    return Lane(index, estimate.value, estimate.low, estimate.high, estimate.n, text)
+
+
+def few_note(estimates: Iterable[Lane | Point]) -> Html | None:
+    """Explain hollow marks, if there are any."""
+    if not any(each.is_small for each in estimates):
+        return None
+    return tag("p", f"Hollow marks: n is below {FEW}, too few to draw an interval.", class_="footnote")
 
 
 def table(head: Sequence[Node], rows: Iterable[Sequence[Node]], label: str, class_: str = "") -> Html:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from evenhand.reports.format import count, duration, plural
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.elements import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
-from evenhand.reports.view import View, metric_hint, metric_title, planned, total_usage
+from evenhand.reports.view import View, finished, metric_hint, metric_title, total_usage
 from evenhand.studies.results import ArmResult
 from evenhand.types import Usage
 
-_LONG_SENTENCE = 240
-"""Sentences longer than this get a smaller font."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 
 def overview(view: View) -> Html:
@@ -20,9 +21,9 @@ def overview(view: View) -> Html:
         "section",
         tag("p", "Evenhand report", tag("span", study.benchmark, class_="benchmark"), class_="eyebrow"),
         tag("h1", study.title, id="overview-title"),
-        tag("p", _compared(view), class_="lead"),
         _verdicts(view),
         _warnings(view),
+        tag("p", _compared(view), class_="lead"),
         _main_table(view) if view.arms else nothing("The study has no arms."),
         id="overview",
         aria_labelledby="overview-title",
@@ -31,14 +32,23 @@ def overview(view: View) -> Html:
 
 def _compared(view: View) -> list[Node]:
     arms = plural(len(view.whole_arms), "arm")
-    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
+    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {_sizes(view)}. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
-    sentence.append(f"The headline is {view.headline.title}. ")
+    headline = next((title for title, _ in _audit_head(view)), view.headline.title)
+    sentence.append(f"The headline is {headline}. ")
     if view.study.scorers:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
     return sentence
+
+
+def _sizes(view: View) -> str:
+    """State the planned samples per arm."""
+    sizes = sorted({finished(arm) + arm.pending for arm in view.whole_arms}) or [0]
+    if len(sizes) > 1:
+        return f"{count(sizes[0])} to {plural(sizes[-1], 'sample')} each"
+    return plural(sizes[0], "sample") + (" each" if len(view.whole_arms) > 1 else "")
 
 
 def _in_common(view: View) -> str:
@@ -61,10 +71,14 @@ def _one_seed(view: View) -> bool:
 def _verdicts(view: View) -> Html | None:
     if not view.study.verdicts:
         return None
-    sentences = [tag("p", sentence) for sentence in view.study.verdicts]
-    is_long = max(map(len, view.study.verdicts)) > _LONG_SENTENCE
-    css = "verdicts long" if is_long else "verdicts"
-    return tag("div", sentences, class_=css, role="group", aria_label="Verdict")
+    verdicts = [_verdict(each) for each in view.study.verdicts]
+    return tag("div", verdicts, class_="verdicts", role="group", aria_label="Verdict")
+
+
+def _verdict(text: str) -> Html:
+    """Return the first sentence, which is the answer, above the details."""
+    answer, *details = _SENTENCE_END.split(text, maxsplit=1)
+    return tag("p", answer, [[" ", tag("small", each)] for each in details])
 
 
 def _warnings(view: View) -> Html | None:
@@ -78,8 +92,8 @@ def _warnings(view: View) -> Html | None:
 def _main_table(view: View) -> Html:
     """Return the table of arms; it becomes cards on a narrow screen, hence the explicit roles."""
     heads = [
-        tag("th", metric_title(m), tag("small", metric_hint(m)), scope="col", role="columnheader")
-        for m in view.main_metrics
+        tag("th", title, tag("small", hint), scope="col", role="columnheader")
+        for title, hint in [*_audit_head(view), *((metric_title(m), metric_hint(m)) for m in view.main_metrics)]
     ]
     costs = [tag("th", name, scope="col", role="columnheader") for name in ("Calls", "Tokens", "Money", "Time")]
     header = tag("tr", tag("th", "Arm", scope="col", role="columnheader"), heads, costs, role="row")
@@ -104,9 +118,12 @@ def _main_table(view: View) -> Html:
 def _row(view: View, arm: ArmResult) -> Html:
     usage = total_usage(arm)
     cells: list[Node] = [tag("th", arm_name(view, arm), _about(view, arm), scope="row", role="rowheader")]
+    audited = _audit_head(view)
+    for title, _ in audited:
+        cells.append(tag("td", _audit_cell(arm), role="cell", data_label=title, class_="headline"))
     for i, metric in enumerate(view.main_metrics):
         cell = estimate_cell(arm.estimate(metric.name), view.digits[metric.name])
-        css = "headline" if i == 0 else None
+        css = "headline" if i == 0 and not audited else None
         cells.append(tag("td", cell, role="cell", data_label=metric_title(metric), class_=css))
     amounts: list[tuple[str, Node]] = [
         ("Calls", [count(usage.calls), _from_cache(usage)]),
@@ -119,6 +136,18 @@ def _row(view: View, arm: ArmResult) -> Html:
         amounts = [(name, "") for name, _ in amounts]
     cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
     return tag("tr", cells, role="row")
+
+
+def _audit_head(view: View) -> list[tuple[str, str]]:
+    """Return the column of the audits' main number, which comes before all metrics; none without an audit."""
+    return [(arm.audit.headline[0], "") for arm in view.arms if arm.audit][:1]
+
+
+def _audit_cell(arm: ArmResult) -> Html | None:
+    if arm.audit is None:
+        return None
+    _, value, note = arm.audit.headline
+    return tag("span", tag("span", value, class_="value"), tag("span", note, class_="note"), class_="estimate")
 
 
 def _from_cache(usage: Usage) -> Html | None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from evenhand.reports.charts import Segment, arm_class, bar, stacked
 from evenhand.reports.format import count, duration, plural, share
 from evenhand.reports.markup import Html, Node, plain, tag
-from evenhand.reports.sections.elements import arm_name, money_cell, nothing, section, table
+from evenhand.reports.sections.elements import arm_name, money_cell, section, table
 from evenhand.reports.view import View, finished, requests_per_sample, total_usage
 from evenhand.studies.results import ArmResult
 from evenhand.types import Status, Usage
@@ -25,10 +25,10 @@ _MEANING = {
 }
 
 
-def cost(view: View) -> Html:
-    """Return the usage by arm and role."""
+def cost(view: View) -> Html | None:
+    """Return the usage by arm and role; None without arms."""
     if not view.arms:
-        return section("cost", "Cost", None, nothing("The study has no arms."))
+        return None
     head: list[Node] = [
         "Arm",
         "Role",
@@ -85,10 +85,10 @@ def _per_sample(tokens: int, samples: int) -> str:
     return f"{count(round(tokens / samples))} per sample" if samples else "no samples"
 
 
-def failures(view: View) -> Html:
-    """Return how many samples were not graded, and why."""
+def failures(view: View) -> Html | None:
+    """Return how many samples were not graded, and why; None without arms."""
     if not view.whole_arms:
-        return section("failures", "Coverage and failures", None, nothing("The study has no arms."))
+        return None
     lead = "Coverage is the share of graded samples among those that were run. Refused, cut, unreadable and failed "
     lead += "samples are counted here and excluded from all metrics; they never count as an answer."
     bars = [_status_bar(view, arm) for arm in view.whole_arms]
@@ -176,12 +176,12 @@ def _reasons(view: View) -> Html | None:
     return table(["Arm", "Status", "Reason", "Samples"], rows, "Reasons", "numbers words-3 reasons")
 
 
-def how_made(view: View) -> Html:
-    """Return the plan, versions and hashes."""
+def how_made(view: View) -> Html | None:
+    """Return the plan, versions and hashes; None if nothing was recorded."""
     lead = "Everything needed to repeat this study. The same plan, seed and cache give the same numbers."
     facts = cast("dict[str, Any]", plain(view.study.provenance))
     if not facts:
-        return section("made", "How it was made", None, nothing("Nothing was recorded about how it was made."))
+        return None
     raw = json.dumps(facts, ensure_ascii=False, indent=2)
     details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
     return section("made", "How it was made", lead, _chapters(facts), details)
@@ -196,10 +196,12 @@ def _chapters(facts: Mapping[str, Any]) -> list[Node]:
 
 
 def _facts(facts: Mapping[str, Any]) -> Html:
-    """Return a definition list, nested like the facts."""
-    items: list[Node] = []
-    for key, value in facts.items():
-        items.append(tag("div", tag("dt", key), tag("dd", _fact(value))))
+    """Return a definition list, nested like the facts; what is not set is only in the JSON."""
+    items = [
+        tag("div", tag("dt", key), tag("dd", _fact(value)))
+        for key, value in facts.items()
+        if value is not None and value not in ({}, [])
+    ]
     return tag("dl", items, class_="facts")
 
 

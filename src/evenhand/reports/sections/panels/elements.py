@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evenhand.benchmarks.judgement.findings import CONTROL, Gap, Measure, PanelAudit, Shift
-from evenhand.reports.charts import Lane, strip, tick_labels
+from evenhand.reports.charts import Lane, reach, strip, tick_labels
 from evenhand.reports.charts.axis import Axis
 from evenhand.reports.format import DASH, finite, limits, signed
 from evenhand.reports.markup import Html, Node, tag
+from evenhand.reports.sections.elements import few_note
 from evenhand.reports.view import View
 from evenhand.stats import Interval
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
@@ -72,12 +73,13 @@ def difference_cell(interval: Interval, digits: int) -> Html:
 
 
 def interval_lane(view: View, arm: ArmResult, interval: Interval, text: str) -> Lane:
-    return Lane(view.arm_index(arm.id), interval.estimate, interval.low, interval.high, f"{arm.label}: {text}")
+    index, text = view.arm_index(arm.id), f"{arm.label}: {text}"
+    return Lane(index, interval.estimate, interval.low, interval.high, interval.n, text)
 
 
 def drawn(intervals: Iterable[Interval]) -> list[float | None]:
     """Return the values that an axis must cover."""
-    return [v for i in intervals if finite(i.estimate) is not None for v in (i.estimate, i.low, i.high)]
+    return [v for i in intervals for v in reach(i.estimate, i.low, i.high, i.n)]
 
 
 def plot(axis: Axis, rows: Sequence[tuple[str, str, Sequence[Lane]]], label: str) -> Html:
@@ -87,7 +89,8 @@ def plot(axis: Axis, rows: Sequence[tuple[str, str, Sequence[Lane]]], label: str
         head = tag("span", tag("span", name), tag("small", small) if small else None, class_="row-name")
         text = f"{label}, {name}. " + "; ".join(lane.text for lane in lanes)
         body.append(tag("div", head, strip(axis, lanes, text), class_="row"))
-    return tag("div", _axis_row(axis), body, _axis_row(axis), class_="plot")
+    note = few_note(lane for _, _, lanes in rows for lane in lanes)
+    return tag("div", _axis_row(axis), body, _axis_row(axis), note, class_="plot")
 
 
 def _axis_row(axis: Axis) -> Html:

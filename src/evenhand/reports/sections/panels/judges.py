@@ -9,7 +9,7 @@ from evenhand.reports.charts import Lane
 from evenhand.reports.charts.axis import axis_for
 from evenhand.reports.format import count, interval, number, p_statement, p_value, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import arm_name, legend, nothing, section, table
+from evenhand.reports.sections.elements import arm_name, legend, section, table
 from evenhand.reports.sections.panels.elements import (
     PERCENT,
     POINTS,
@@ -53,9 +53,7 @@ def judges(view: View) -> Html | None:
         [_findings(view, arm, audit) for arm, audit in arms],
         tag("h3", "Gaps between identities", class_="part-name"),
         _gaps(view, arms),
-        tag("h3", "Win rates", class_="part-name"),
         _wins(view, arms),
-        tag("h3", "Position", class_="part-name"),
         _position(view, arms),
         [tag("h3", "Over-correction", class_="part-name"), _over_corrections(view)] if view.study.corrections else None,
     )
@@ -134,9 +132,10 @@ def _gap_row(gap: Gap) -> list[Node]:
 
 
 def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
+    """Return the chart and table of win rates; nothing if no pairs were compared."""
     wins = [(arm, win) for arm, audit in arms for win in audit.wins]
     if not wins:
-        return [nothing("No pairs were compared.")]
+        return []
     axis = axis_for([*drawn(scaled(win.interval, PERCENT) for _, win in wins), _EVEN], reference=_EVEN)
     rows: list[tuple[str, str, list[Lane]]] = []
     for category, identity in dict.fromkeys((win.category, win.identity) for _, win in wins):
@@ -153,6 +152,7 @@ def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     head: list[Node] = ["Arm", "Identity", "Win rate,\u00a0%", "Wilson,\u00a0%", "n", "Effective n"]
     body = [[arm_name(view, arm), win.identity, *_win_cells(win)] for arm, win in wins]
     return [
+        tag("h3", "Win rates", class_="part-name"),
         tag("figure", plot(axis, rows, "Win rate")),
         tag("p", note, class_="footnote"),
         tag("details", tag("summary", "The numbers as a table"), table(head, body, "Win rates", "numbers")),
@@ -175,6 +175,8 @@ def _win_cells(win: Win) -> list[Node]:
 
 
 def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
+    if not any(audit.position.n for _, audit in arms):
+        return []
     rows: list[list[Node]] = []
     for arm, audit in arms:
         position = audit.position
@@ -194,7 +196,8 @@ def _position(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     )
     note += "a judge that goes by position pays less attention to the texts."
     head: list[Node] = ["Arm", "First one wins,\u00a0%", "p", "First − second, points", "p", "n"]
-    return [table(head, rows, "Position", "numbers"), tag("p", note, class_="footnote")]
+    heading = tag("h3", "Position", class_="part-name")
+    return [heading, table(head, rows, "Position", "numbers"), tag("p", note, class_="footnote")]
 
 
 # --- over-correction ---

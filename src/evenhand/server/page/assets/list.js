@@ -61,6 +61,12 @@ const open = (button, byPointer) => {
   onChoose(rows.find((row) => row.number === chosen), button, byPointer);
 };
 
+/** Show the newest request, unless another one is open. */
+const openNewest = () => {
+  const newest = list.querySelector("button");
+  if (newest && chosen === null) open(newest, false);
+};
+
 const step = (event) => {
   const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
   if (!by || !(event.target instanceof HTMLButtonElement)) return;
@@ -81,7 +87,10 @@ export const addRows = (fresh, oldest, anew) => {
   const added = fresh.filter((row) => row.number > newest).reverse();
   rows = [...added, ...rows].filter((row) => row.number >= oldest);
   offer(filters.route, [...new Set(added.map((row) => row.route))].sort().map((name) => ["is " + name, routeName(name)]));
-  if (anew || list.querySelector("li.nothing")) return rebuild();
+  if (anew || list.querySelector("li.nothing")) {
+    rebuild();
+    return openNewest();
+  }
   const hadFocus = list.contains(document.activeElement);
   list.prepend(...added.filter(matches).map(item));
   for (const old of [...list.children].reverse()) {
@@ -89,7 +98,8 @@ export const addRows = (fresh, oldest, anew) => {
     old.remove();
   }
   if (hadFocus && !list.contains(document.activeElement)) list.focus();
-  return tell();
+  tell();
+  return openNewest();
 };
 
 /** Start the list; `choose` is called with the row, its button, and whether it was clicked. */

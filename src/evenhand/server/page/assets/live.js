@@ -111,8 +111,8 @@ const show = () => {
   if (!empty) scores();
   const anew = state.start !== shownStart;
   if (anew) clearDetail();
-  addRows(waiting, state.oldest, anew);
   shownStart = state.start;
+  addRows(waiting, state.oldest, anew);
   waiting = [];
 };
 
