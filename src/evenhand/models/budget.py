@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.events import calling
 from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
 from evenhand.types import Generation, Message, Params, Usage
@@ -146,7 +147,8 @@ class MeteredModel(WrappedModel):
             await self._budget.reserve(estimate)
         actual = _NOTHING
         try:
-            generation = await self.inner.generate(messages, params)
+            with calling():
+                generation = await self.inner.generate(messages, params)
             actual = self._priced(_counted(messages, generation))
         finally:
             self._budget.charge(estimate, actual)
