@@ -23,7 +23,7 @@ def overview(view: View) -> Html:
         tag("p", _compared(view), class_="lead"),
         _verdicts(view),
         _warnings(view),
-        _main_table(view) if view.arms else nothing("The study has no arms."),
+        None if study.nothing_measured else _main_table(view) if view.arms else nothing("The study has no arms."),
         id="overview",
         aria_labelledby="overview-title",
     )
@@ -62,6 +62,7 @@ def _verdicts(view: View) -> Html | None:
     if not view.study.verdicts:
         return None
     sentences = [tag("p", sentence) for sentence in view.study.verdicts]
+    sentences += [tag("p", caveat, class_="caveat") for caveat in view.study.caveats]
     is_long = max(map(len, view.study.verdicts)) > _LONG_SENTENCE
     css = "verdicts long" if is_long else "verdicts"
     return tag("div", sentences, class_=css, role="group", aria_label="Verdict")
