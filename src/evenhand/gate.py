@@ -96,7 +96,7 @@ class AdaptiveLimit(Gate):
             self.resize(min(self.maximum, self.size + (1 / self.size if self._pushed_back else 1)))
 
     def push_back(self, epoch: int) -> None:
-        """Record a sign of overload and halve the limit; calls that began before the last halving do not halve it again."""
+        """Halve the limit after a sign of overload; calls that began before the last halving do not halve it again."""
         if epoch == self._epoch:
             self._epoch += 1
             self._pushed_back = True

@@ -28,6 +28,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("evenhand.cli.progress._FIRST", 3600.0)  # how busy the machine is changes no output
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> Result:

@@ -11,10 +11,11 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
+from evenhand.cli.ending import STOPPED, exit_code
 from evenhand.cli.groups import Command
 from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.progress import shown_progress
-from evenhand.cli.run import STOPPED, print_forecast
+from evenhand.cli.run import print_forecast
 from evenhand.errors import PlanError
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
@@ -81,7 +82,7 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
         click.echo(f"Go on with a larger --budget and --resume --run {request.out}")
         return STOPPED
     _tell(content["made"]["counts"], request, out)
-    return 0
+    return exit_code([request.out], request.settings, stopped=False)
 
 
 def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:

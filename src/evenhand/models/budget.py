@@ -62,6 +62,22 @@ class Limits:
             None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
         )
 
+    def doubled(self) -> Limits:
+        """Return twice these limits."""
+        return Limits(
+            None if self.calls is None else 2 * self.calls,
+            None if self.tokens is None else 2 * self.tokens,
+            None if self.money is None else 2 * self.money,
+        )
+
+    def texts(self) -> list[str]:
+        """Return the limits as `parse` reads them."""
+        money = [] if self.money is None else [f"${self.money:g}"]
+        counts = [
+            f"{count} {name}" for name, count in (("calls", self.calls), ("tokens", self.tokens)) if count is not None
+        ]
+        return [*money, *counts]
+
 
 def _number(digits: str, suffix: str, text: str) -> float:
     try:

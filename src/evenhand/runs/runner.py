@@ -118,6 +118,7 @@ class Runner:
         self._learned: list[Mapping[str, Any]] = []
         self._stop = asyncio.Event()
         self._fatal: Exception | None = None
+        self._budget = Budget(settings.budget)
 
     async def run(self) -> Progress:
         """Run all pending samples; raise only errors that the user must fix."""
@@ -128,7 +129,7 @@ class Runner:
         self.progress.activity = counted_activity()
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
-        budget = Budget(self.settings.budget)
+        budget = self._budget
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
         try:
@@ -356,6 +357,7 @@ class Runner:
                 if id(turn.generation) in replayed:
                     return
                 self._calls_succeeded += 1
+            self.progress.spent = self._budget.spent
             _log_call(turn)
             key = key_of(turn.role, turn.messages, turn.params)
             await store.record_turn(number, arm.arm.number, key, turn)
