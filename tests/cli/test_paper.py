@@ -61,7 +61,7 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     for part in ("Table II: sentence completion (moderate)", "(high)", "Table III", "Figure 3", "paper 12.09"):
         assert part in result.out
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "realtoxicity", "bbq", "index.html", "table2.csv", "table3.csv", "figure3.csv",
+        "realtoxicity", "bbq", "command.json", "index.html", "table2.csv", "table3.csv", "figure3.csv",
     }  # fmt: skip
     html = (tmp_path / "p" / "index.html").read_text(encoding="utf-8")
     for text in (

@@ -236,6 +236,17 @@ def read_out(out: Path | None) -> tuple[Path | None, Path | None]:
     return out, None
 
 
+def run_folder(path: Path) -> Path:
+    """The folder of a run that the user named; a file in it is refused with the folder's name."""
+    if path.is_file():
+        known = (path.parent / FILE_NAME).is_file()
+        hint = f"name the run's folder: {path.parent}" if known else "name the folder of a run"
+        raise UsageError(f"{path} is a file; {hint}.")
+    if not path.exists():
+        raise UsageError(f"There is no folder {path}; evenhand runs lists the runs.")
+    return path
+
+
 def check_resume(folder: Path) -> None:
     """Refuse to resume where there is no run."""
     if next(folder.rglob(FILE_NAME), None) is None:

@@ -6,7 +6,7 @@ Every paper is a sub-command with the options that it takes.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -254,16 +254,25 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
 
 @contextmanager
 def _kept(name: str, given: Mapping[str, Any], folder: Path) -> Generator[None]:
-    """Keep the command in the folder once a run has begun there, so that it can be resumed."""
+    """Keep the command in the folder, so that it can be resumed; not if no run begins there."""
     if given["resume"]:
         check_resume(folder)
+    file = folder / COMMAND_NAME
+    command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
+    text = orjson.dumps(command, default=str, option=orjson.OPT_INDENT_2)
+    is_new = not file.exists()
+    if is_new:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text)
     try:
         with resumable(folder):
             yield
+        file.write_bytes(text)
     finally:
-        if next(folder.rglob(FILE_NAME), None) is not None:
-            command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
-            (folder / COMMAND_NAME).write_bytes(orjson.dumps(command, default=str, option=orjson.OPT_INDENT_2))
+        if is_new and next(folder.rglob(FILE_NAME), None) is None:
+            file.unlink()
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _end(result: PaperResult, folder: Path, settings: Settings) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import click
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
 from evenhand.cli.output import current_output
-from evenhand.errors import PlanError
+from evenhand.errors import PlanError, StoreError
+from evenhand.runs.store import Store
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
@@ -74,9 +76,32 @@ def study_and_report(
     result = study(runs, scorers=scorers, **how)
     if benchmark not in (None, result.benchmark):
         raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {benchmark}.")
+    if len(runs) == 1 and not scorers and not how.get("iterations"):
+        _keep_headline(runs[0], result)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_report(result, shown_samples(runs, samples, scorers=scorers), target)
     return result, target
+
+
+def headline_of(result: StudyResult) -> str:
+    """The headline of every arm in a few words, for lists of runs."""
+    from evenhand.reports.format import interval
+
+    metric = next(each for each in result.metrics if each.name == result.headline)
+    found = [(arm, arm.estimate(metric.name)) for arm in result.arms if arm.iteration is None]
+    values = [
+        (f"{arm.label} " if len(found) > 1 else "") + interval(each.value, each.low, each.high)
+        for arm, each in found
+        if each is not None and each.value is not None
+    ]
+    return f"{metric.title}: {'; '.join(values)}" if values else ""
+
+
+def _keep_headline(run: Path, result: StudyResult) -> None:
+    """Store the headline with the number of samples that it is about, so that lists of runs need not compute it."""
+    done = sum(sum(arm.statuses.values()) for arm in result.arms)
+    with suppress(StoreError), closing(Store(run)) as store:  # a run that cannot be written can still be studied
+        store.put(headline={"text": headline_of(result), "done": done})
 
 
 def print_study(result: StudyResult, target: Path) -> None:
