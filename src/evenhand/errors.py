@@ -24,6 +24,9 @@ from pathlib import Path
 class EvenhandError(Exception):
     """The root of all errors that Evenhand raises on purpose."""
 
+    exit_code = 2
+    """Of the command that it ends; 4 if samples were run and none of them could be measured."""
+
 
 class UsageError(EvenhandError):
     """The request cannot be carried out; the message says what to do instead."""

@@ -1,14 +1,18 @@
 """The command line as a user meets it: arguments in, exit code and text out."""
 
+import asyncio
 import hashlib
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenhand.cli.main import entry
+from support.server import ChatServer, Reply
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,27 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         return Result(int(ended.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Callable[..., ChatServer]]:
+    """`endpoint(reply, …)` starts a server beside the command, which has an event loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    servers: list[ChatServer] = []
+
+    def start(*replies: Reply, **options: Any) -> ChatServer:
+        server = ChatServer(*replies, **options)
+        servers.append(server)
+        return asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+
+    yield start
+    for server in servers:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 @pytest.fixture(scope="module")

@@ -55,11 +55,11 @@ def resumable(out: Path) -> Generator[None]:
 
 
 def exit_code(folders: Sequence[Path], settings: Settings, *, stopped: bool) -> int:
-    """0, or STOPPED, or FAILED with a sentence that says which arm has too many samples without a grade."""
+    """0, or STOPPED, or FAILED if a run measured nothing, or an arm has too many samples without a grade."""
     found = [read_summary(folder) for folder in folders]
-    if found and all(each.nothing_measured for each in found):
-        return FAILED
     code = STOPPED if stopped else 0
+    if any(each.nothing_measured for each in found):
+        code = FAILED
     for arm in (arm for each in found for arm in each.arms if settings.max_failed is not None):
         if arm.ungraded > most_ungraded(settings.max_failed or "", arm.done):
             click.echo(

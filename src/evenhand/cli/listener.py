@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,13 +16,15 @@ from evenhand.workflows.listener import Count, Listener
 
 
 class _Shown(Listener):
-    def __init__(self, bar: ExitStack, out: Path, budget: Limits) -> None:
+    def __init__(self, bar: ExitStack, out: Path, budget: Limits, on_run: Callable[[], None]) -> None:
+        self._on_run = on_run
         self._bar = bar
         self._out = out
         self._budget = budget
 
     def run_began(self, folder: Path) -> Observer:
         del folder
+        self._on_run()
         self._bar.close()
         return self._bar.enter_context(shown_progress())
 
@@ -41,7 +43,14 @@ class _Shown(Listener):
 
 
 @contextmanager
-def shown_workflow(out: Path, budget: Limits = Limits()) -> Generator[Listener]:  # noqa: B008 - frozen
-    """A listener that shows everything; `out` is what to resume, within a larger `budget`."""
+def shown_workflow(
+    out: Path, budget: Limits | None = None, on_run: Callable[[], None] = lambda: None
+) -> Generator[Listener]:
+    """A listener that shows everything.
+
+    Args:
+        out: What to resume if the `budget` stops a run.
+        on_run: Called before a run begins.
+    """
     with ExitStack() as bar:
-        yield _Shown(bar, out, budget)
+        yield _Shown(bar, out, budget or Limits(), on_run)

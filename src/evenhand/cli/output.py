@@ -54,7 +54,7 @@ def output_options(command: F) -> F:
                     code = command(*args, **given)
             except EvenhandError as error:
                 if as_json:
-                    _print({"state": "failed", "error": str(error), "exit_code": 2})
+                    _print({"state": "failed", "error": str(error), "exit_code": error.exit_code})
                 raise
             if as_json and code is not None:
                 _print(summary_object(output, code))

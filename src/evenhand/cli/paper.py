@@ -32,6 +32,7 @@ from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
 from evenhand.runs.parts import Settings
 from evenhand.runs.store import FILE_NAME
 from evenhand.specs import roles_and_specs
+from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, make_paper, plan_paper, write_page
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
         print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0
     settings = read_settings(given)
-    with _kept(wanted.name, given, planned.folder), shown_workflow(planned.folder, settings.budget) as listener:
+    with _shown(wanted.name, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
 
@@ -244,7 +245,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
         _print_trainings(planned)
         return 0
     settings = read_settings(given)
-    with _kept(name, given, planned.folder), shown_workflow(planned.folder, settings.budget) as listener:
+    with _shown(name, given, planned.folder) as listener:
         try:
             result = train_paper(planned, settings, listener)
         except BudgetExhausted:
@@ -253,23 +254,27 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def _kept(name: str, given: Mapping[str, Any], folder: Path) -> Generator[None]:
-    """Keep the command in the folder, so that it can be resumed; not if no run begins there."""
+def _shown(name: str, given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
+    """A listener that shows everything, and keeps the command in the folder, so that it can be resumed."""
     if given["resume"]:
         check_resume(folder)
-    file = folder / COMMAND_NAME
     command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
-    text = orjson.dumps(command, default=str, option=orjson.OPT_INDENT_2)
-    is_new = not file.exists()
-    if is_new:
+    file = folder / COMMAND_NAME
+
+    def keep() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text)
+        file.write_bytes(orjson.dumps(command, default=str, option=orjson.OPT_INDENT_2))
+
+    def keep_first() -> None:
+        if not file.exists():
+            keep()
+
     try:
-        with resumable(folder):
-            yield
-        file.write_bytes(text)
+        with resumable(folder), shown_workflow(folder, read_settings(given).budget, keep_first) as listener:
+            yield listener
+        keep()
     finally:
-        if is_new and next(folder.rglob(FILE_NAME), None) is None:
+        if file.exists() and next(folder.rglob(FILE_NAME), None) is None:
             file.unlink()
             with suppress(OSError):
                 folder.rmdir()

@@ -79,9 +79,7 @@ def _headlines(rows: Sequence[_Row]) -> list[str]:
         can = row.summary is not None and row.summary.done > 0 and not row.summary.nothing_measured
         if text is None and can and computed < _COMPUTED:
             computed += 1
-            with contextlib.suppress(
-                EvenhandError, sqlite3.Error
-            ):  # e.g. a benchmark of a package that is not installed here
+            with contextlib.suppress(EvenhandError, sqlite3.Error):  # e.g. its benchmark is not installed
                 text = headline_of(study([row.folder]))
         found.append(text or "")
     return found

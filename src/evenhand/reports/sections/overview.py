@@ -34,7 +34,8 @@ def _compared(view: View) -> list[Node]:
     sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {plural(planned(view.study), 'sample')} each. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
-    sentence.append(f"The headline is {view.headline.title}. ")
+    if not view.study.nothing_measured:
+        sentence.append(f"The headline is {view.headline.title}. ")
     if view.study.scorers:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
