@@ -4,15 +4,17 @@ import asyncio
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from evenhand.cli.main import entry
 from support.server import ChatServer, Reply
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,38 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return run
 
 
-@pytest.fixture
-def endpoint() -> Iterator[Callable[..., ChatServer]]:
+class Endpoint:
     """`endpoint(reply, …)` starts a server beside the command, which has an event loop of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    servers: list[ChatServer] = []
 
-    def start(*replies: Reply, **options: Any) -> ChatServer:
-        server = ChatServer(*replies, **options)
-        servers.append(server)
-        return asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._servers: list[ChatServer] = []
 
-    yield start
-    for server in servers:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    def __call__(self, *replies: Reply, **options: Any) -> ChatServer:
+        self._servers.append(ChatServer(*replies, **options))
+        return self._do(self._servers[-1].start())
+
+    def has_seen(self, server: ChatServer, count: int) -> None:
+        self._do(server.has_seen(count))
+
+    def close(self) -> None:
+        for server in self._servers:
+            self._do(server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    started = Endpoint()
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module")

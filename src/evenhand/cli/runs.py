@@ -109,9 +109,8 @@ def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
 
     from evenhand.reports.tables import safe_text
 
-    table = Table(
-        "run", "what", "headline", "state", "cost", "date", box=None, header_style="bold", padding=(0, 2, 0, 0)
-    )
+    columns = ("run", "benchmark, models, methods", "headline", "state", "cost", "date")
+    table = Table(*columns, box=None, header_style="bold", padding=(0, 2, 0, 0))
     for row, headline in zip(rows, headlines, strict=True):
         found = row.summary
         if found is None:
