@@ -93,10 +93,10 @@ def test_what_is_no_run_is_one_sentence(cli, tmp_path: Path):
     cli("audit", *SMALL, "--out", "r")
 
     assert "There is no run in empty to resume" in cli("resume", "empty").err
-    assert "There is no folder nowhere" in cli("resume", "nowhere").err
+    assert "There is no run in nowhere to resume" in cli("resume", "nowhere").err
     file = cli("resume", "r/report.html")
     assert file.code == 2
-    assert "r/report.html is a file; name the run's folder: r." in file.err
+    assert "r/report.html is a file; name the folder of its run: r." in file.err
 
 
 def test_an_interrupted_run_prints_the_command_and_goes_on(cli, endpoint: Endpoint, tmp_path: Path):

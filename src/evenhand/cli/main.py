@@ -116,6 +116,7 @@ def entry() -> NoReturn:
         hint = f" Try '{context.command_path} --help'." if context is not None else ""
         _fail(error.format_message() + hint)
     except EvenhandError as error:
+        error.names_arguments = False
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

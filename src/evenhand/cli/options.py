@@ -236,15 +236,11 @@ def read_out(out: Path | None) -> tuple[Path | None, Path | None]:
     return out, None
 
 
-def run_folder(path: Path) -> Path:
-    """The folder of a run that the user named; a file in it is refused with the folder's name."""
-    if path.is_file():
-        known = (path.parent / FILE_NAME).is_file()
-        hint = f"name the run's folder: {path.parent}" if known else "name the folder of a run"
-        raise UsageError(f"{path} is a file; {hint}.")
-    if not path.exists():
-        raise UsageError(f"There is no folder {path}; evenhand runs lists the runs.")
-    return path
+def check_file(out: Path | None, what: str) -> None:
+    """Refuse an --out that cannot be a file."""
+    if out is not None and (str(out) == "-" or out.is_dir()):
+        named = "standard output" if str(out) == "-" else f"the folder {out}"
+        raise UsageError(f"--out names {what}, a file, not {named}.")
 
 
 def check_resume(folder: Path) -> None:

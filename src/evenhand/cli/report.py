@@ -11,6 +11,7 @@ import click
 
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
+from evenhand.cli.options import check_file
 from evenhand.cli.output import current_output
 from evenhand.errors import PlanError, StoreError
 from evenhand.runs.store import Store
@@ -46,6 +47,7 @@ def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -
       evenhand report runs/first
       evenhand report runs/first --scorer builtin --out by-builtin.html
     """
+    check_file(out, "the report")
     return print_stored(runs, out or report_path(runs[0]), samples=samples, **how)
 
 

@@ -14,7 +14,7 @@ from evenhand import aio
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import RunRequest, check_resume, run_folder
+from evenhand.cli.options import RunRequest, check_resume
 from evenhand.cli.output import output_options
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
@@ -48,8 +48,7 @@ def resume(run: Path, **given: Any) -> int:
     """
     if given["max_failed"] is not None:
         most_ungraded(given["max_failed"], 1)
-    run = run_folder(run)
-    if (run / FILE_NAME).is_file():
+    if run.is_file() or (run / FILE_NAME).is_file():
         return _resume_run(run, given)
     return _resume_paper(run, given)
 

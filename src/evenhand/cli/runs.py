@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.cli.options import run_folder
 from evenhand.errors import EvenhandError
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
@@ -43,8 +42,7 @@ def runs(folder: Path, as_json: bool) -> None:
       evenhand runs
       evenhand runs experiments --json
     """
-    found = run_folder(folder).rglob(FILE_NAME) if folder.exists() else ()
-    rows = sorted(map(_row, found), key=lambda row: row.date, reverse=True)
+    rows = sorted(map(_row, folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
     headlines = _headlines(rows)
     if as_json:
         import orjson
