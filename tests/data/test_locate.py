@@ -51,5 +51,5 @@ def test_a_clone_of_the_official_repository_keeps_its_metadata_apart(tmp_path: P
 
 
 def test_what_is_missing_is_named_with_its_file(tmp_path: Path):
-    with pytest.raises(DataError, match="there is no .*/realtoxicity/prompts.jsonl.*evenhand data pull realtoxicity"):
+    with pytest.raises(DataError, match=r"there is no .*/realtoxicity/prompts\.jsonl.*evenhand data pull realtoxicity"):
         find_set("realtoxicity", tmp_path)
