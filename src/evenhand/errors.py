@@ -116,7 +116,7 @@ _ARGUMENTS = {
     "retry-failed": "retry_failed=True",
     "no-cache": "cache=None",
     "price": "prices",
-    "set": "benchmark_options",
+    "set": "options",
     "model-option": "extra",
 }
 """Flags whose argument is not called the same."""
