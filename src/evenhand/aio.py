@@ -15,7 +15,7 @@ from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from evenhand.errors import UsageError
+from evenhand.errors import UsageError, python_words
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -31,14 +31,18 @@ class Facade(Protocol[P, T]):
 
 
 def facade(function: Callable[P, T]) -> Facade[P, T]:
-    """Give a synchronous function that calls `run` its place: one lasting loop, or the loop of whoever awaits it."""
+    """Give a synchronous function that calls `run` its place: one lasting loop, or the loop of whoever awaits it.
+
+    Its errors name arguments in place of flags.
+    """
+    worded = python_words()(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if _place.get() is not None:  # called by another façade
-            return function(*args, **kwargs)
+            return worded(*args, **kwargs)
         with _placed(_Place(lasting_loop())):
-            return function(*args, **kwargs)
+            return worded(*args, **kwargs)
 
     @wraps(function)
     async def async_(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -48,7 +52,7 @@ def facade(function: Callable[P, T]) -> Facade[P, T]:
         # A thread of its own: with the loop's shared ones, a few of these calls could wait for each other forever.
         threads = ThreadPoolExecutor(1, thread_name_prefix=function.__name__)
         try:
-            return await place.loop.run_in_executor(threads, partial(inside.run, function, *args, **kwargs))
+            return await place.loop.run_in_executor(threads, partial(inside.run, worded, *args, **kwargs))
         except asyncio.CancelledError:
             await place.cancel()
             raise

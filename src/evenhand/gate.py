@@ -7,6 +7,8 @@ import contextlib
 from collections import deque
 from types import TracebackType
 
+from evenhand.events import holding
+
 
 class Gate:
     """A semaphore that can be resized; first come, first served.
@@ -65,9 +67,9 @@ class Gate:
 
 
 class AdaptiveLimit(Gate):
-    """A gate that grows while calls succeed and halves when the endpoint answers 429.
+    """A gate that grows while calls succeed and halves when the endpoint is overloaded.
 
-    It doubles per round trip until the first 429, and grows by one per round trip after it.
+    It doubles per round trip until the first sign of overload, and grows by one per round trip after it.
     """
 
     def __init__(self, maximum: int, start: int | None = None) -> None:
@@ -79,7 +81,8 @@ class AdaptiveLimit(Gate):
 
     async def __aenter__(self) -> int:
         """Wait for a slot; pass the returned epoch to `push_back`."""
-        await self.acquire()
+        with holding():
+            await self.acquire()
         return self._epoch
 
     async def __aexit__(
@@ -93,7 +96,7 @@ class AdaptiveLimit(Gate):
             self.resize(min(self.maximum, self.size + (1 / self.size if self._pushed_back else 1)))
 
     def push_back(self, epoch: int) -> None:
-        """Record a 429 and halve the limit; calls that began before the last halving do not halve it again."""
+        """Halve the limit after a sign of overload; calls that began before the last halving do not halve it again."""
         if epoch == self._epoch:
             self._epoch += 1
             self._pushed_back = True

@@ -22,6 +22,7 @@ import aiohttp
 import orjson
 
 from evenhand.errors import BadResponseError, EndpointError, ModelError
+from evenhand.events import holding, retried
 from evenhand.gate import AdaptiveLimit
 
 T = TypeVar("T")
@@ -35,6 +36,8 @@ LARGEST_REPLY = 64 * 2**20
 """Most bytes of one reply or stream, after decompression; reading stops there."""
 _REFUSED = (400, 413, 422)
 """Statuses that reject one request; other requests may succeed."""
+_OVERLOADED = (429, 503, 529)
+"""Statuses of an endpoint that gets more requests than it can answer."""
 _TRANSIENT = (408, 409, 425)
 """Statuses worth a retry, besides 429 and 5xx."""
 
@@ -171,8 +174,10 @@ class Client:
                     response = await self.send(body())
                     reply = Reply(response.status, response.headers, await read_reply(response))
                 except (aiohttp.ClientError, OSError) as error:
+                    if isinstance(error, TimeoutError):
+                        self.limit.push_back(epoch)
                     raise self._no_reply(error) from error
-                if reply.status == 429:
+                if reply.status in _OVERLOADED:
                     self.limit.push_back(epoch)
                 result = read(reply)
                 self.worked = True
@@ -215,7 +220,10 @@ class Client:
                 failures += 1
                 if failures > min(self._policy.retries, fault.max_retries):
                     raise fault.error from fault
-                await asyncio.sleep(self._policy.delay(failures, fault.wait, fault.error))
+                wait = self._policy.delay(failures, fault.wait, fault.error)
+                retried(str(fault.error), wait)
+                with holding():
+                    await asyncio.sleep(wait)
 
     async def send(self, data: bytes, url: str | None = None, *, stream: bool = False) -> aiohttp.ClientResponse:
         """Send one request and return the unread response, for `read_reply` or `read_lines`."""

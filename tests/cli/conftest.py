@@ -1,14 +1,20 @@
 """The command line as a user meets it: arguments in, exit code and text out."""
 
+import asyncio
 import hashlib
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from evenhand.cli.main import entry
+from support.server import ChatServer, Reply
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("evenhand.cli.progress._FIRST", 3600.0)  # how busy the machine is changes no output
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> Result:
@@ -38,6 +45,40 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         return Result(int(ended.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+class Endpoint:
+    """`endpoint(reply, …)` starts a server beside the command, which has an event loop of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._servers: list[ChatServer] = []
+
+    def __call__(self, *replies: Reply, **options: Any) -> ChatServer:
+        self._servers.append(ChatServer(*replies, **options))
+        return self._do(self._servers[-1].start())
+
+    def has_seen(self, server: ChatServer, count: int) -> None:
+        self._do(server.has_seen(count))
+
+    def close(self) -> None:
+        for server in self._servers:
+            self._do(server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    started = Endpoint()
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,21 @@ CASES = {
     "no run there": (("report", "r"), "holds no run"),
     "no run to show": (("show", "r"), "holds no run"),
     "no run to export": (("export", "r"), "holds no run"),
+    "standard output as a run": (
+        ("run", "--model", "fake/A", "--out", "-"),
+        "a run cannot be written to standard output",
+    ),
+    "a file as a run": (("audit", "fake/A", "--out", __file__), "is a file; --out names a folder"),
+    "a report of a run without one": (("run", "--model", "fake/A", "--out", "x.html"), "writes no report"),
+    "a paper's folder that is a page": (
+        ("paper", "malibu", "-M", "fake/A", "--out", "x.html"),
+        "--out of a paper is a folder",
+    ),
+    "budget without a price": (
+        (*RUN, "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--budget", "$1"),
+        "pass --price openai/x=INPUT/OUTPUT",
+    ),
+    "missing file of data": ((*RUN, "--model", "fake/A", "-b", "realtoxicity"), "realtoxicity/prompts.jsonl"),
     "nobody listens": (("doctor", "openai/x", "--base-url", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
     "unknown data set": (("data", "pull", "bqb"), "bbq"),
     "unknown weights": (("models", "pull", "builtinn"), "builtin"),
@@ -158,3 +173,34 @@ def test_a_prediction_file_is_checked_line_by_line(cli, tmp_path: Path):
 
     assert result.code == 2
     assert "p.jsonl, line 2" in result.err
+
+
+@pytest.mark.parametrize("command", ["show", "report", "export", "compare", "resume", "rescore"])
+def test_a_file_in_place_of_its_run_is_answered_with_the_folder(cli, command: str):
+    cli("audit", "fake/A", "--limit", "4", "--out", "r")
+    more = ("--scorer", "builtin") if command == "rescore" else ()
+
+    result = cli(command, "r/report.html", *more)
+
+    assert result.code == 2
+    assert "r/report.html is a file; name the folder of its run: r." in result.err
+
+
+def test_a_path_that_ends_in_html_is_the_report(cli, tmp_path: Path):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+
+    stored = cli("compare", "r", "--out", "mine.html")
+    made = cli("audit", "fake/A", "--limit", "8", "--out", "deep/other.html")
+
+    assert (stored.code, made.code) == (0, 0)
+    assert (tmp_path / "mine.html").is_file()
+    assert (tmp_path / "deep/other.html").is_file()
+    assert next((tmp_path / "runs").rglob("run.sqlite"))
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_an_output_file_is_neither_a_folder_nor_standard_output(cli, command: str):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+
+    assert "a file, not standard output" in cli(command, "r", "--out", "-").err
+    assert "a file, not the folder r" in cli(command, "r", "--out", "r").err

@@ -148,7 +148,7 @@ def test_a_stopped_run_writes_no_list_and_goes_on(cli: Any, plug: Any, tmp_path:
     completed = cli(*ARGUMENTS, "--resume")
 
     assert (stopped.code, no_list, completed.code) == (3, True, 0)
-    assert "--resume --run r" in stopped.out
+    assert "evenhand resume r --budget '40 calls'" in stopped.out
     assert len(model.requests) == 2 * LIMIT
     assert listed(tmp_path / "hard.json") == HARD
 

@@ -237,7 +237,7 @@ def test_a_run_without_any_score_says_so(cli: Any, plug: Any):
 
     result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
 
-    assert result.code == 0
+    assert result.code == 4
     assert "No statement has a score" in result.out
     assert "Next:" not in result.out
 

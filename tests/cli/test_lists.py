@@ -124,7 +124,7 @@ def test_the_prompts_of_a_method_are_listed_written_and_used(cli, tmp_path: Path
     path = tmp_path / "mine/methods/cot/reason.md"
     path.write_text(path.read_text().replace("# user\n", "# user\nBe slow.\n"))
 
-    audit = ("audit", "fake/echo", "--method", "cot", "--limit", "1", "--templates", "mine", "--out", "run")
+    audit = ("audit", "fake/A", "--method", "cot", "--limit", "1", "--templates", "mine", "--out", "run")
     assert cli(*audit).code == 0
     path.write_text(path.read_text().replace("slow", "quick"))
     resumed = cli(*audit, "--resume")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.errors import ModelError
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
@@ -61,7 +62,7 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     for part in ("Table II: sentence completion (moderate)", "(high)", "Table III", "Figure 3", "paper 12.09"):
         assert part in result.out
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "realtoxicity", "bbq", "index.html", "table2.csv", "table3.csv", "figure3.csv",
+        "realtoxicity", "bbq", "command.json", "index.html", "table2.csv", "table3.csv", "figure3.csv",
     }  # fmt: skip
     html = (tmp_path / "p" / "index.html").read_text(encoding="utf-8")
     for text in (
@@ -176,14 +177,50 @@ def test_one_budget_covers_both_runs_and_resume_completes(cli, models):
 
     assert first.code == 3, first
     assert "p/realtoxicity: 32 of 32 done" in first.out
-    assert "larger --budget and --resume --out p\n" in first.out
+    assert "evenhand resume p --budget '400 calls'\n" in first.out
     cli("export", "p/bbq", "--usage", "-o", "usage.jsonl")
     in_bbq = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
     assert 0 < in_bbq < 200 - 32
 
-    second = cli(*SMALL, "--model", "rude/one", "--out", "p", "--no-cache", "--resume")
+    second = cli("resume", "p", "--budget", "4000 calls")
     assert second.code == 0, second
     assert "p/bbq: 110 of 110 done" in second.out
+
+
+def test_resume_of_a_paper_begins_the_runs_that_were_not_begun(cli, models, tmp_path: Path):
+    cli(*SMALL, "--model", "rude/one", "--out", "p", "--no-cache", "--budget", "20 calls")
+
+    result = cli("resume", "p", "--budget", "4000 calls")
+
+    assert result.code == 0, result
+    assert "p/bbq: 110 of 110 done" in result.out
+    assert "Table III" in result.out
+
+
+def test_a_damaged_command_of_a_paper_is_one_sentence(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
+    (tmp_path / "p" / "command.json").write_text("{")
+
+    result = cli("resume", "p")
+
+    assert result.code == 2
+    assert "command.json is damaged" in result.err
+
+
+def test_a_paper_in_which_every_sample_failed_exits_with_4_and_prints_no_table(
+    cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    broken = FunctionModel(lambda *_: ModelError("The server is out of memory."), spec="rude/one")
+    monkeypatch.setitem(PROVIDERS._things, "rude", lambda *_: broken)
+    monkeypatch.setattr("evenhand.runs.runner.HOPELESS", 10**6)
+
+    result = cli(*SMALL, "--model", "rude/one", "--out", "p", "--no-cache")
+
+    assert result.code == 4, result
+    assert "Nothing was measured: no sample has a grade." in result.out
+    assert "× failed: The server is out of memory." in result.out
+    assert "Table II" not in result.out
+    assert "Nothing was measured" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
 
 
 def test_a_budget_spent_on_the_first_run_leaves_the_other_table_empty(cli, models, tmp_path: Path):

@@ -77,7 +77,7 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     assert result.code == 0, result
     for part in ("Table 3: BBQ by context", "Table 4: SQuAD v2", "Table 5", "Figure 4", "can it be reproduced?"):
         assert part in result.out
-    assert {path.name for path in (tmp_path / "p").iterdir()} == {"bbq", "squad", *FILES}
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"bbq", "squad", "command.json", *FILES}
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     for text in ("MABRF with thinker/one", "Can it be reproduced?", "Joint success", "search by corpus:builtin"):
         assert text in html

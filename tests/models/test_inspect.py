@@ -196,6 +196,6 @@ def test_the_fingerprint_names_the_version() -> None:
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert "pip install 'evenhand[inspect]'" in str(InspectModel.unavailable())
+    assert "[inspect]'" in str(InspectModel.unavailable())
     with pytest.raises(MissingExtraError):
         InspectModel("mockllm/model", ModelOptions())

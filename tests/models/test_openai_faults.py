@@ -317,13 +317,33 @@ async def test_a_name_that_is_not_found_for_a_while_is_tried_again(
     assert len(waits) == 3
 
 
-async def test_a_push_back_halves_the_calls_in_flight(serve: Serve, connect: Connect, waits: list[float]):
-    server = await serve(refuse("Slow down.", status=429), chat("B"))
+OVERLOADED = {
+    "429": refuse("Slow down.", status=429),
+    "503": raw(b"", 503),
+    "529": raw(b"", 529),
+    "time-out": outlast(9999),
+}
+
+
+@pytest.mark.parametrize("sign", OVERLOADED.values(), ids=OVERLOADED)
+async def test_a_sign_of_overload_halves_the_calls_in_flight(
+    serve: Serve, connect: Connect, waits: list[float], sign: Reply
+):
+    server = await serve(sign, chat("B"))
     model = connect(server, concurrency=16)
 
     await model.generate(QUESTION, Params())
 
     assert model.client.limit.size == 8
+
+
+async def test_an_error_of_one_request_halves_nothing(serve: Serve, connect: Connect, waits: list[float]):
+    server = await serve(raw(b"", 500), chat("B"))
+    model = connect(server, concurrency=16)
+
+    await model.generate(QUESTION, Params())
+
+    assert model.client.limit.size == 16
 
 
 async def test_a_closed_model_can_be_used_again(serve: Serve, connect: Connect):

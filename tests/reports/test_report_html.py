@@ -206,7 +206,7 @@ def without(study: StudyResult, name: str) -> StudyResult:
         "no arms": replace(study, arms=[], effects=[], verdicts=[]),
         "nothing graded": replace(
             study,
-            arms=[replace(arm, estimates=zero, statuses={"failed": 12}, position=None, confusion={}, usage={})],
+            arms=[replace(arm, estimates=zero, statuses={"refused": 12}, position=None, confusion={}, usage={})],
             effects=[],
         ),
         "no estimates": replace(study, arms=[replace(a, estimates=[]) for a in study.arms]),
@@ -241,6 +241,28 @@ def test_zero_graded_samples_show_dashes_and_no_zero() -> None:
     assert "– n = 0" in text
     assert "0.0% coverage of 12 samples run" in text
     assert "0.0 [" not in text
+
+
+def test_a_study_in_which_every_sample_failed_says_so_and_shows_no_metric() -> None:
+    study = without(sample_study.study(), "nothing graded")
+    failed = replace(study.arms[0], statuses={"failed": 10, "cut": 2}, reasons=[("failed", "500: out of memory", 10)])
+    study = replace(study, arms=[failed], verdicts=["Nothing was measured: 500: out of memory."], warnings=[])
+
+    text = Tree(render_report(study, [])).text
+
+    assert "Nothing was measured: 500: out of memory." in text
+    assert "10 failed" in text
+    assert "n = 0" not in text
+    assert "In brackets: confidence intervals" not in text
+
+
+def test_caveats_stand_in_the_box_of_the_verdict() -> None:
+    study = replace(sample_study.study(), caveats=["The judge is the audited model itself."])
+
+    html = render_report(study, [])
+
+    box = html[html.index('class="verdicts') :]
+    assert "The judge is the audited model itself." in box[: box.index("</div>")]
 
 
 def test_another_benchmark_gets_its_own_words() -> None:

@@ -158,13 +158,19 @@ async def test_a_method_that_gives_no_result_says_why(workshop: Workshop):
 async def test_the_observer_sees_every_sample_end(workshop: Workshop):
     seen: list[tuple[int, int, int]] = []
 
+    stages: list[str] = []
+
     def observe(progress: Progress) -> None:
-        seen.append((progress.total, progress.done, sum(progress.statuses.values())))
+        if progress.stage:
+            stages.append(progress.stage)
+        else:
+            seen.append((progress.total, progress.done, sum(progress.statuses.values())))
 
     workshop.model(by_case({}))
     runner = workshop.runner()
     await Runner(runner.plan, runner.directory, runner.settings, observe).run()
 
+    assert stages == ["loading stub/one", "reading toy"]
     assert seen == [(SIZE, done, done) for done in range(SIZE + 1)]
 
 

@@ -106,7 +106,7 @@ async def test_a_failed_download_is_one_sentence(package):
 
 
 def test_without_the_package_one_sentence_says_what_to_install():
-    with pytest.raises(UsageError, match=r"pip install 'evenhand\[detoxify\]'"):
+    with pytest.raises(UsageError, match=r"pip install .*\[detoxify\]'"):
         load_scorer("detoxify")
 
 

@@ -144,7 +144,7 @@ async def test_only_samples_that_both_graded_are_compared(studied: Callable[...,
         {"graded": SIZE - SIZE // 4, "unscored": SIZE // 4},
     ]
     assert value(result.arms[1], "coverage") == pytest.approx(75)
-    assert any("60 of 240 samples have no grade" in warning for warning in result.warnings)
+    assert any("60 of 240 samples have no grade" in caveat for caveat in result.caveats)
 
 
 async def test_an_arm_alone_is_described(workshop: Workshop):
@@ -295,7 +295,7 @@ async def test_a_stopped_run_says_what_is_missing(workshop: Workshop):
     result = study([workshop.directory / "run"])
 
     assert result.arms[0].pending == SIZE - 100
-    assert any("140 samples were not run. Resume the run" in warning for warning in result.warnings)
+    assert any("140 samples were not run. Resume the run" in caveat for caveat in result.caveats)
 
 
 async def test_money_of_unknown_price_is_not_shown_as_nothing(workshop: Workshop):

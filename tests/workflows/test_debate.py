@@ -133,6 +133,6 @@ def test_one_stage_is_trained_by_its_name(training: dict[str, Any], listener: An
         evenhand.train("sfd", **training, out="n")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="for a recipe"):
         evenhand.train("sft", **training, out="n", stages={"sft": {"steps": 1}})
-    with pytest.raises(UsageError, match=r"--set ppo\.model=x should be"):
+    with pytest.raises(UsageError, match=r"options=ppo\.model=x should be"):
         evenhand.train("recipe", **training, out="n", stages={"ppo": {"model": "x"}})
     assert not Path("n").exists()

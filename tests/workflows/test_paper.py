@@ -108,12 +108,12 @@ def test_what_cannot_be_made_is_refused_before_a_call(
 
 
 TRAINING: dict[str, tuple[dict[str, Any], str]] = {
-    "a stage that is none": ({"train": True, "stages": {"dpo": {"lr": 1.0}}}, "--set takes STAGE.OPTION=VALUE"),
+    "a stage that is none": ({"train": True, "stages": {"dpo": {"lr": 1.0}}}, "options takes STAGE.OPTION=VALUE"),
     "a text for a number": ({"train": True, "stages": {"pairs": {"per_topic": "a"}}}, "takes a value like 8"),
     "one value": ({"ablate": {"rounds": [3, 3]}}, "two or more values"),
     "no number": ({"ablate": {"rounds": [0, 3]}}, "two or more values"),
-    "a parameter that is none": ({"ablate": {"steps": [1, 2]}}, "--ablate takes roles, rounds"),
-    "a teacher alone": ({"teacher": "stub/t"}, "go with --train or --ablate"),
+    "a parameter that is none": ({"ablate": {"steps": [1, 2]}}, "ablate takes roles, rounds"),
+    "a teacher alone": ({"teacher": "stub/t"}, "go with train or ablate"),
     "a type that is none": ({"train": True, "bias": ["agee"]}, "did you mean age"),
 }
 

@@ -11,10 +11,11 @@ import click
 
 from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
+from evenhand.cli.ending import STOPPED, exit_code, resumable, resume_command
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, default_out, plan_options_without, read_request
+from evenhand.cli.options import RunRequest, check_resume, default_out, plan_options_without, read_request
 from evenhand.cli.progress import shown_progress
-from evenhand.cli.run import STOPPED, print_forecast
+from evenhand.cli.run import print_forecast
 from evenhand.errors import PlanError
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
@@ -74,23 +75,33 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
         return 0
     if not request.settings.resume and (request.out / FILE_NAME).exists():
         raise PlanError(f"{request.out} holds a run already; pass --resume to go on with it, or another --run.")
-    with shown_progress() as observe:
+    return make_list(replace(request, settings=replace(request.settings, origin={"hard": str(out)})), out)
+
+
+def make_list(request: RunRequest, out: Path) -> int:
+    """Run what is missing and write the list; the exit code."""
+    with resumable(request.out), shown_progress() as observe:
         progress, content = aio.run(find_hard(request.plan, request.out, out, request.settings, observe))
     if content is None:
         click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
-        click.echo(f"Go on with a larger --budget and --resume --run {request.out}")
+        limits = [part for text in request.settings.budget.doubled().texts() for part in ("--budget", text)]
+        click.echo(f"Go on with a larger budget: {resume_command(request.out, *limits)}")
         return STOPPED
     _tell(content["made"]["counts"], request, out)
-    return 0
+    return exit_code([request.out], request.settings, stopped=False)
 
 
 def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:
     """The run as if it had been asked for by `evenhand run`."""
     fixed = {"config": None, "methods": (), "scorers": (), "seeds": (given["seed"],), "out": folder}
     decided = hard_fields(given["accept"], look=given["look"])
-    request = read_request({**given, **fixed}, default_methods=(), decided=decided)
+    request = read_request({**given, **fixed, "resume": False}, default_methods=(), decided=decided)
+    resume: bool = given["resume"]
     check_models(request.plan)
-    return request if folder else replace(request, out=default_out(default_folder("hard", request.plan)))
+    request = request if folder else replace(request, out=default_out(default_folder("hard", request.plan)))
+    if resume and not request.dry_run:
+        check_resume(request.out)
+    return replace(request, settings=replace(request.settings, resume=resume))
 
 
 def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:
@@ -98,7 +109,7 @@ def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:
     unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
     click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
     if counts["failed"]:
-        click.echo(f"Failed questions can be tried again: add --resume --retry-failed --run {request.out}")
+        click.echo(f"Try the failed questions again: {resume_command(request.out, '--retry-failed')}")
     if not counts["rated"]:
         click.echo(f"The judge's ratings could not be read; see evenhand show {request.out}, or name another --judge.")
     if counts["kept"]:

@@ -11,12 +11,16 @@ from typing import Any
 import click
 
 from evenhand import aio
+from evenhand.cli.ending import STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import RunRequest, plan_options_without, read_request
-from evenhand.cli.run import STOPPED, print_forecast, usage_sentence
+from evenhand.cli.output import output_options
+from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
+from evenhand.runs.parts import Settings
+from evenhand.runs.runner import Progress
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
@@ -49,6 +53,7 @@ _OWN = ("data", "temperature", "max_tokens")
     help="Numbers (default), or odds of one word; see evenhand doctor --as-judge.",
 )
 @plan_options_without(*_FIXED, *_OWN)
+@output_options
 def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:
     """Have roles debate topics over several rounds while a referee scores their bias (RLDF).
 
@@ -71,9 +76,10 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
     request = _request(given if topics is None else {**given, "data": str(topics.path)})
     if request.dry_run:
         return _forecast(request, topics, given)
+    settings = replace(request.settings, origin={"debate": True})
     try:
-        with shown_workflow(request.out) as listener:
-            progress = aio.run(run_debate(request.plan, request.out, request.settings, listener, topics))
+        with resumable(request.out), shown_workflow(request.out, settings.budget) as listener:
+            progress = aio.run(run_debate(request.plan, request.out, settings, listener, topics))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
         return STOPPED
@@ -81,12 +87,18 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
         there, path = topics.written(), topics.path  # pyright: ignore[reportOptionalMemberAccess]
         click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")
         return 1
+    return end_debate(request.out, settings, progress)
+
+
+def end_debate(out: Path, settings: Settings, progress: Progress) -> int:
+    """The scores of a run of debates, and what comes next; the exit code."""
+    code = exit_code([out], settings, stopped=progress.stopped is not None)
     if progress.statuses["graded"]:
-        _print_scores(request.out)
-        click.echo(f"Next: evenhand pairs {request.out}")
+        _print_scores(out)
+        click.echo(f"Next: evenhand pairs {out}")
     elif progress.done:
-        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {request.out}")
-    return STOPPED if progress.stopped else 0
+        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {out}")
+    return code
 
 
 def _request(given: Mapping[str, Any]) -> RunRequest:

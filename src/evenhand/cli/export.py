@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
+from evenhand.cli.options import check_file
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
 
@@ -27,6 +28,7 @@ def export(run: Path, table: str, file_format: str | None, out: Path | None, usa
 
     Evidence is what its methods searched for and found; as JSON Lines it can be searched again, with replay:FILE.
     """
+    check_file(out, "the table")
     ending = out.suffix.removeprefix(".") if out else ""
     chosen = file_format or (ending if ending in FORMATS else "csv")
     target = out or run / f"{table}.{chosen}"

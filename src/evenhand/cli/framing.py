@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without, read_request
-from evenhand.cli.report import print_study, report_path, study_and_report
-from evenhand.cli.run import STOPPED, execute, run_request
+from evenhand.cli.options import plan_options_without, read_out, read_request
+from evenhand.cli.output import output_options
+from evenhand.cli.report import print_stored, report_path
+from evenhand.cli.run import execute
 from evenhand.errors import UsageError
 
 BENCHMARK = METHOD = "framing"
@@ -26,6 +26,7 @@ _OWN = ("limit", "data")
 @click.option("--limit", "-n", type=int, help="This many texts, each under three framings (default: all 60).")
 @click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/measure/framing.md.")
 @plan_options_without(*_FIXED, *_OWN)
+@output_options
 def framing(runs: tuple[Path, ...], **given: Any) -> int:
     """Show a model the same texts as its own, as a language model's and as a competitor's: RLDF's Figure 1.
 
@@ -41,18 +42,8 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
     if runs:
         if given["models"] or given["config"]:
             raise UsageError("Give either runs made before or a plan to run, not both.")
-        return _report(runs, given["out"] or runs[0])
+        out, target = read_out(given["out"])
+        return print_stored(runs, target or report_path(out or runs[0]), benchmark=BENCHMARK)
     fixed: dict[str, Any] = {"benchmark": BENCHMARK, "settings": (), "scorers": ()}
     request = read_request({**given, **fixed}, default_methods=(METHOD,))
-    if request.dry_run:
-        return execute(request, report=False)
-    progress = run_request(request)
-    if progress.statuses.total():
-        _report([request.out], request.out)
-    return STOPPED if progress.stopped else 0
-
-
-def _report(runs: Sequence[Path], out: Path) -> int:
-    """The study and its report."""
-    print_study(*study_and_report(runs, report_path(out), benchmark=BENCHMARK))
-    return 0
+    return execute(request, report=True, benchmark=BENCHMARK)

@@ -16,7 +16,18 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
     "Comparison": ("baseline", "correction", "iterations"),
-    "Output": ("out", "run", "resume", "retry-failed", "json", "format"),
+    "Output": (
+        "out",
+        "run",
+        "resume",
+        "retry-failed",
+        "max-failed",
+        "format",
+        "verbose",
+        "log",
+        "quiet",
+        "json",
+    ),
 }
 """Where help shows the options that several commands share; a command's own come first, under "Options"."""
 _PLACES = {f"--{name}": (section, place) for section, names in SECTIONS.items() for place, name in enumerate(names)}

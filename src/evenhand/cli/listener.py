@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
+from evenhand.cli.ending import print_end
 from evenhand.cli.progress import shown_progress, shown_share
+from evenhand.models.budget import Limits
 from evenhand.runs.runner import Observer, Progress
 from evenhand.workflows.listener import Count, Listener
 
 
 class _Shown(Listener):
-    def __init__(self, bar: ExitStack, out: Path) -> None:
+    def __init__(self, bar: ExitStack, out: Path, budget: Limits, on_run: Callable[[], None]) -> None:
+        self._on_run = on_run
         self._bar = bar
         self._out = out
+        self._budget = budget
 
     def run_began(self, folder: Path) -> Observer:
         del folder
+        self._on_run()
         self._bar.close()
         return self._bar.enter_context(shown_progress())
 
     def run_ended(self, folder: Path, progress: Progress) -> None:
         self._bar.close()
-        print_end(folder, progress, self._out)
+        print_end(folder, progress, self._out, self._budget)
 
     def stage_began(self, name: str) -> Count:
         self._bar.close()
@@ -38,17 +43,14 @@ class _Shown(Listener):
 
 
 @contextmanager
-def shown_workflow(out: Path) -> Generator[Listener]:
-    """A listener that shows everything; `out` is what to resume with."""
+def shown_workflow(
+    out: Path, budget: Limits | None = None, on_run: Callable[[], None] = lambda: None
+) -> Generator[Listener]:
+    """A listener that shows everything.
+
+    Args:
+        out: What to resume if the `budget` stops a run.
+        on_run: Called before a run begins.
+    """
     with ExitStack() as bar:
-        yield _Shown(bar, out)
-
-
-def print_end(folder: Path, progress: Progress, out: Path) -> None:
-    """What became of a run, and how to go on."""
-    states = ", ".join(f"{count:,} {status}" for status, count in progress.statuses.most_common())
-    click.echo(f"{folder}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
-    if progress.stopped:
-        click.echo(f"Stopped: {progress.stopped}. Go on with a larger --budget and --resume --out {out}")
-    elif progress.statuses["failed"]:
-        click.echo(f"Failed samples can be tried again: add --resume --retry-failed --out {out}")
+        yield _Shown(bar, out, budget or Limits(), on_run)

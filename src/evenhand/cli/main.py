@@ -18,6 +18,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
         "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
         "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
+        "resume": ("evenhand.cli.resume:resume", "Go on with a run or a paper that was stopped."),
         "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
         "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
         "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
@@ -26,6 +27,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
     },
     "Inspect": {
+        "runs": ("evenhand.cli.runs:runs", "List stored runs: benchmark, models, headline, state and cost."),
         "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
         "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
@@ -108,16 +110,15 @@ def entry() -> NoReturn:
     """Run the command line; exit code 2 and one sentence for whatever the user can mend."""
     try:
         code: Any = main(standalone_mode=False)
-    except click.exceptions.Abort:
-        _fail("Interrupted.", 130)
-    except KeyboardInterrupt:
-        _fail("Interrupted.", 130)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        _fail(str(error.__cause__ or error) or "Interrupted.", 130)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" Try '{context.command_path} --help'." if context is not None else ""
         _fail(error.format_message() + hint)
     except EvenhandError as error:
-        _fail(str(error))
+        error.names_arguments = False
+        _fail(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

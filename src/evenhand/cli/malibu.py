@@ -9,6 +9,7 @@ import click
 from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
 from evenhand.cli.options import plan_options_without, read_request
+from evenhand.cli.output import output_options
 from evenhand.cli.run import execute
 
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")
@@ -47,6 +48,7 @@ _SETTINGS = ("phase", "texts", "form", "identities")
     help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
 )
 @plan_options_without(*_FIXED, *_OWN)
+@output_options
 @click.pass_context
 def malibu(context: click.Context, baseline: str | None, correction: str, **given: Any) -> int | None:
     """Audit judges for bias by the author's identity: MALIBU.

@@ -27,6 +27,8 @@ from evenhand.runs.plan import (
     model_plan,
     read_plan_file,
 )
+from evenhand.runs.store import FILE_NAME
+from evenhand.runs.summary import most_ungraded
 from evenhand.specs import key_values, roles_and_specs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -149,6 +151,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "no_cache": click.option("--no-cache", is_flag=True, help="Neither read nor write the response cache."),
     "resume": click.option("--resume", is_flag=True, help="Resume the run in --out."),
     "retry_failed": click.option("--retry-failed", is_flag=True, help="With --resume: run failed samples again."),
+    "max_failed": click.option(
+        "--max-failed",
+        metavar="LIMIT",
+        help="Exit with 4 if more samples of an arm have no grade, e.g. 5% or 12; refusals are results.",
+    ),
     "dry_run": click.option("--dry-run", is_flag=True, help="Print the expected calls, tokens and cost, and stop."),
 }
 """By the name under which a command gets the value."""
@@ -189,6 +196,8 @@ class RunRequest:
     settings: Settings
     out: Path
     dry_run: bool
+    report: Path | None = None
+    """The report's file, if it is named."""
 
 
 def read_request(
@@ -221,13 +230,44 @@ def read_request(
     plan = plan.model_copy(update={"models": with_judge(plan.models, [plan])})
     settings = read_settings(given, prices, budget)
     check_prices(given, plan.every_model())
-    folder = given["out"] or Path(out or default_out(default_folder(plan.benchmark, plan)))
-    return RunRequest(plan, settings, folder, given["dry_run"])
+    folder, report = read_out(given["out"])
+    folder = folder or Path(out or default_out(default_folder(plan.benchmark, plan)))
+    if settings.resume and not given["dry_run"]:
+        check_resume(folder)
+    return RunRequest(plan, settings, folder, given["dry_run"], report)
+
+
+def read_out(out: Path | None) -> tuple[Path | None, Path | None]:
+    """The folder and the report that --out names: a path that ends in .html is the report."""
+    if out is None:
+        return None, None
+    if str(out) == "-":
+        raise UsageError("--out names a folder; a run cannot be written to standard output. For numbers, see --json.")
+    if out.suffix.lower() in (".html", ".htm"):
+        return None, out
+    if out.is_file():
+        raise UsageError(f"{out} is a file; --out names a folder, or a report that ends in .html.")
+    return out, None
+
+
+def check_file(out: Path | None, what: str) -> None:
+    """Refuse an --out that cannot be a file."""
+    if out is not None and (str(out) == "-" or out.is_dir()):
+        named = "standard output" if str(out) == "-" else f"the folder {out}"
+        raise UsageError(f"--out names {what}, a file, not {named}.")
+
+
+def check_resume(folder: Path) -> None:
+    """Refuse to resume where there is no run."""
+    if next(folder.rglob(FILE_NAME), None) is None:
+        raise UsageError(f"There is no run in {folder} to resume; remove --resume to begin one.")
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
     """How to call models: what flags say, added to the prices and limits of a plan file, or else of a config file."""
     config = read_config()
+    if given.get("max_failed"):
+        most_ungraded(given["max_failed"], 1)
     return Settings(
         concurrency=given["concurrency"] or config.concurrency or 64,
         budget=Limits.parse([*budget, *given["budget"]] or config.budget),
@@ -235,6 +275,7 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
+        max_failed=given.get("max_failed"),
     )
 
 

@@ -5,29 +5,38 @@ Every paper is a sub-command with the options that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
+from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import (
     RunRequest,
     check_prices,
+    check_resume,
     default_out,
     plan_options_without,
     read_models,
+    read_out,
     read_settings,
     with_judge,
     with_options,
 )
-from evenhand.cli.run import STOPPED, print_forecast
+from evenhand.cli.output import current_output, output_options
+from evenhand.cli.run import print_forecast
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
+from evenhand.runs.parts import Settings
+from evenhand.runs.store import FILE_NAME
 from evenhand.specs import roles_and_specs
+from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, make_paper, plan_paper, write_page
 
 if TYPE_CHECKING:
@@ -35,6 +44,10 @@ if TYPE_CHECKING:
 
 _NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
 """Options of a plan that the paper decides, or that mean something narrower here."""
+COMMAND_NAME = "command.json"
+"""The file in a paper's folder that says how it was made, for `evenhand resume`."""
+_SESSION = ("resume", "retry_failed", "dry_run", "out")
+"""Options that are not kept there."""
 _PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "templates")
 """Options that go into every plan as they are."""
 
@@ -165,8 +178,9 @@ def _command(wanted: Paper) -> click.Command:
 
     @with_options((*_COMMON, *chosen))
     @plan_options_without(*_NOT_PLAN, *(["judge_model"] if "judge" in wanted.takes else []))
+    @output_options
     def body(**given: Any) -> int:
-        return _make(wanted, given)
+        return make(wanted, given)
 
     contents = wanted.title.partition(": ")[2] or wanted.title
     return click.command(wanted.name, cls=_PaperCommand, help=_help(wanted), short_help=contents)(body)
@@ -192,8 +206,11 @@ def _help(wanted: Paper) -> str:
     )
 
 
-def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
-    out: Path | None = given["out"]
+def make(wanted: Paper, given: Mapping[str, Any]) -> int:
+    """Run what the paper needs and print its page; the exit code."""
+    out, html = read_out(given["out"])
+    if html is not None:
+        raise UsageError(f"--out of a paper is a folder, for page, CSV files and runs, not {html}.")
     if not given["models"] and out is not None:
         # The scorer that a judge is, of stored runs.
         judges = [f"opinion:{given['judge']}"] if given.get("judge") else given.get("scorers", ())
@@ -212,10 +229,10 @@ def _make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if given["dry_run"]:
         print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0
-    with shown_workflow(planned.folder) as listener:
-        result = make_paper(planned, read_settings(given), listener)
-    _print(result)
-    return STOPPED if result.stopped else 0
+    settings = read_settings(given)
+    with _shown(wanted.name, given, planned.folder) as listener:
+        result = make_paper(planned, settings, listener)
+    return _end(result, planned.folder, settings)
 
 
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
@@ -237,13 +254,51 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
             print_forecast(*_requests(runs, planned.folder, given))
         _print_trainings(planned)
         return 0
-    with shown_workflow(planned.folder) as listener:
+    settings = read_settings(given)
+    with _shown(name, given, planned.folder) as listener:
         try:
-            result = train_paper(planned, read_settings(given), listener)
+            result = train_paper(planned, settings, listener)
         except BudgetExhausted:
             return STOPPED
-    _print(result)
-    return STOPPED if result.stopped else 0
+    return _end(result, planned.folder, settings)
+
+
+@contextmanager
+def _shown(name: str, given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
+    """A listener that shows everything, and keeps the command in the folder, so that it can be resumed."""
+    if given["resume"]:
+        check_resume(folder)
+    command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
+    file = folder / COMMAND_NAME
+
+    def keep() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(orjson.dumps(command, default=str, option=orjson.OPT_INDENT_2))
+
+    def keep_first() -> None:
+        if not file.exists():
+            keep()
+
+    try:
+        with resumable(folder), shown_workflow(folder, read_settings(given).budget, keep_first) as listener:
+            yield listener
+        keep()
+    finally:
+        if file.exists() and next(folder.rglob(FILE_NAME), None) is None:
+            file.unlink()
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _end(result: PaperResult, folder: Path, settings: Settings) -> int:
+    """The tables and where the page is, unless nothing was measured; the exit code."""
+    code = exit_code([path.parent for path in folder.rglob(FILE_NAME)], settings, stopped=result.stopped)
+    if code == FAILED and result.nothing_measured:
+        click.echo(f"{result.page.warnings[0]} Page: {result.html}")
+    else:
+        _print(result)
+    current_output().report = result.html
+    return code
 
 
 def read_options(given: Mapping[str, Any]) -> PaperOptions:

@@ -4,85 +4,115 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 
 import click
 
+from evenhand.cli.output import current_output
 from evenhand.runs.runner import Observer, Progress
 
+_FIRST = 1.0
+"""Seconds until the first line where there is no terminal."""
 _EVERY = 15.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between further lines."""
 
 
 @contextlib.contextmanager
 def shown_progress() -> Generator[Observer]:
-    """An observer for the runner; what it shows goes to standard error, so that output can be piped."""
-    if not sys.stderr.isatty():
-        yield _lines()
+    """An observer for the runner; what it shows goes to standard error, so that output can be piped.
+
+    It shows the newest state all the time, also while nothing finishes.
+    """
+    if current_output().quiet:
+        yield lambda _progress: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,}"),
-        TextColumn("{task.fields[state]}"),
-    )
-    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), refresh_per_second=4) as bar:
-        task = bar.add_task("", total=None, state="starting", visible=False)
-        started = time.monotonic()
-
-        def observe(progress: Progress) -> None:
-            bar.update(
-                task,
-                completed=progress.done,
-                total=progress.total,
-                state=describe(progress, started),
-                visible=True,
-            )
-
+    with _bar() if sys.stderr.isatty() else _lines() as observe:
         yield observe
 
 
-def _lines() -> Observer:
+@contextlib.contextmanager
+def _bar() -> Generator[Observer]:
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
     started = time.monotonic()
-    last = started
+    latest = Progress()
+
+    class State(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            del task
+            return Text(describe(latest, started))
 
     def observe(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= _EVERY:
-            last = now
-            click.echo(f"{progress.done:,}/{progress.total:,} {describe(progress, started)}", err=True)
+        nonlocal latest
+        latest = progress
+        bar.update(task, completed=progress.done, total=None if progress.stage else progress.total)
 
-    return observe
+    columns = (BarColumn(bar_width=16), State(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), refresh_per_second=4) as bar:
+        task = bar.add_task("", total=None)
+        yield observe
+
+
+@contextlib.contextmanager
+def _lines() -> Generator[Observer]:
+    """A line after a second, and then one every few seconds; a mistake that shows at once stays the only line."""
+    started = time.monotonic()
+    latest = Progress()
+    ended = threading.Event()
+
+    def tick() -> None:
+        wait = _FIRST
+        while not ended.wait(wait):
+            wait = _EVERY
+            click.echo(describe(latest, started), err=True)
+
+    def observe(progress: Progress) -> None:
+        nonlocal latest
+        latest = progress
+
+    clock = threading.Thread(target=tick, name="evenhand-progress", daemon=True)
+    clock.start()
+    try:
+        yield observe
+    finally:
+        ended.set()
+        clock.join()
 
 
 def describe(progress: Progress, started: float) -> str:
-    """Rate, failures, cost and time left, in a few words."""
-    seconds = max(1e-9, time.monotonic() - started)
-    rate = (progress.done - progress.already) / seconds
+    """Done, in flight, retries, cut, failed, tokens, money and time left."""
+    if progress.stage:
+        return progress.stage
+    rate = (progress.done - progress.already) / max(1e-9, time.monotonic() - started)
     left = (progress.total - progress.done) / rate if rate > 0 else None
-    parts = [f"{rate:.1f}/s"]
-    if failed := progress.statuses["failed"]:
-        parts.append(f"{failed:,} failed")
-    if cut := progress.statuses["cut"]:
-        parts.append(f"{cut:,} cut")
-    if other := progress.statuses["refused"] + progress.statuses["unscored"]:
+    statuses, activity, cost = progress.statuses, progress.activity, progress.spent.cost
+    parts = [
+        f"{progress.done:,}/{progress.total:,}",
+        f"{activity.in_flight:,} in flight",
+        f"{activity.retries:,} retries",
+        f"{statuses['cut']:,} cut",
+        f"{statuses['failed']:,} failed",
+    ]
+    if other := statuses["refused"] + statuses["unscored"]:
         parts.append(f"{other:,} without an answer")
     parts.append(f"{progress.spent.tokens:,} tokens")
-    if progress.spent.cost:
-        parts.append(f"${progress.spent.cost:.2f}")
-    if left is not None and progress.done < progress.total:
-        parts.append(f"{int(left // 60)}:{int(left % 60):02d} left")
+    parts.append("price unknown" if cost is None else f"${cost:.2f}")
+    if progress.done < progress.total:
+        parts.append("time left unknown" if left is None else f"{int(left // 60)}:{int(left % 60):02d} left")
     return ", ".join(parts)
 
 
 @contextlib.contextmanager
 def shown_count(total: int) -> Generator[Callable[[int], None]]:
     """A reporter of how many of `total` are done."""
+    if current_output().quiet:
+        yield lambda _done: None
+        return
     if not sys.stderr.isatty():
         last = time.monotonic()
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
-from evenhand.errors import PlanError
+from evenhand.cli.options import check_file
+from evenhand.cli.output import current_output
+from evenhand.errors import PlanError, StoreError
+from evenhand.runs.store import Store
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
@@ -34,7 +39,7 @@ from evenhand.studies.study import study
     help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
 )  # fmt: skip
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
-def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> None:
+def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> int:
     """Study stored RUNS again and write the report; no model is called.
 
     \b
@@ -42,11 +47,20 @@ def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -
       evenhand report runs/first
       evenhand report runs/first --scorer builtin --out by-builtin.html
     """
-    print_study(*study_and_report(list(runs), out or report_path(runs[0]), samples=samples, **how))
+    check_file(out, "the report")
+    return print_stored(runs, out or report_path(runs[0]), samples=samples, **how)
 
 
 def report_path(directory: Path) -> Path:
     return directory / "report.html"
+
+
+def print_stored(runs: Sequence[Path], target: Path, **how: Any) -> int:
+    """The study of stored runs and its report; the exit code."""
+    result, written = study_and_report(runs, target, **how)
+    current_output().folders.extend(runs)
+    print_study(result, written)
+    return FAILED if result.nothing_measured else 0
 
 
 def study_and_report(
@@ -64,26 +78,59 @@ def study_and_report(
     result = study(runs, scorers=scorers, **how)
     if benchmark not in (None, result.benchmark):
         raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {benchmark}.")
+    if len(runs) == 1 and not scorers and not how.get("iterations"):
+        _keep_headline(runs[0], result)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_report(result, shown_samples(runs, samples, scorers=scorers), target)
     return result, target
 
 
+def headline_of(result: StudyResult) -> str:
+    """The headline of every arm in a few words, for lists of runs."""
+    from evenhand.reports.format import interval
+
+    metric = next(each for each in result.metrics if each.name == result.headline)
+    found = [(arm, arm.estimate(metric.name)) for arm in result.arms if arm.iteration is None]
+    values = [
+        (f"{arm.label} " if len(found) > 1 else "") + interval(each.value, each.low, each.high)
+        for arm, each in found
+        if each is not None and each.value is not None
+    ]
+    return f"{metric.title}: {'; '.join(values)}" if values else ""
+
+
+def _keep_headline(run: Path, result: StudyResult) -> None:
+    """Store the headline with the number of samples that it is about, so that lists of runs need not compute it."""
+    done = sum(sum(arm.statuses.values()) for arm in result.arms)
+    with suppress(StoreError), closing(Store(run)) as store:  # a run that cannot be written can still be studied
+        store.put(headline={"text": headline_of(result), "done": done})
+
+
 def print_study(result: StudyResult, target: Path) -> None:
-    """The tables, the conclusions and the warnings on standard output."""
+    """The tables, the conclusions, their caveats and the warnings on standard output; no numbers if there are none."""
     from rich.console import Console
 
     from evenhand.reports.sections.base import sections_of
-    from evenhand.reports.tables import arm_table, effect_table
+    from evenhand.reports.tables import arm_table, effect_table, safe_text
 
+    current_output().report = target
     console = Console()
+    if result.nothing_measured:
+        for sentence in result.verdicts:
+            console.print(safe_text(sentence))
+        click.echo(f"Report: {target}")
+        return
     console.print(arm_table(result))
     if result.effects:
         console.print(effect_table(result))
     sections = sections_of(result)
     for table in (table for section in sections for table in section.tables(result)):
         console.print(table)
-    for sentence in (*result.verdicts, *(each for section in sections for each in section.sentences(result))):
+    for sentence in result.verdicts:
+        console.print(f"• {sentence}", markup=False, highlight=False)
+    for caveat in result.caveats:
+        console.print(safe_text(f"! {caveat}"), style="bold")
+    for sentence in (each for section in sections for each in section.sentences(result)):
         console.print(f"• {sentence}", markup=False, highlight=False)
     for warning in result.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from evenhand import api
+from evenhand.cli.ending import FAILED, STOPPED
 from evenhand.cli.groups import Command
 from evenhand.cli.options import call_options, read_settings
 from evenhand.cli.progress import shown_share
-from evenhand.cli.run import STOPPED
 from evenhand.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
 from evenhand.runs.scores import means
@@ -52,7 +52,8 @@ def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: A
         click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
         return STOPPED
     _print(run, results)
-    return 0
+    tried = [each for each in results if each.scored or each.reasons]
+    return FAILED if tried and not any(each.scored for each in tried) else 0
 
 
 def _print(run: Path, results: Sequence[Rescored]) -> None:
@@ -70,7 +71,9 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
             click.echo(f"{each.scorer}: {each.scored:,} new scores, {each.reasons.total():,} texts without one")
             for reason, count in each.reasons.most_common(_SHOWN_REASONS):
                 console.print(safe_text(f"  {count:,} × {reason}"))
-            console.print(mean_table(each.scorer, each.attributes, arms, means(store, each.scorer)))
+            found = means(store, each.scorer)
+            if any(arm.graded for arm in found.values()):
+                console.print(mean_table(each.scorer, each.attributes, arms, found))
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:

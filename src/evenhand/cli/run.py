@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evenhand import aio
+from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
-from evenhand.cli.listener import print_end
-from evenhand.cli.options import RunRequest, plan_options, read_request
+from evenhand.cli.options import RunRequest, plan_options, read_out, read_request
+from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
-from evenhand.cli.report import print_study, report_path, study_and_report
+from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
 from evenhand.runs.dry import forecast
 from evenhand.runs.runner import Progress, Runner
 from evenhand.types import Usage
 
-STOPPED = 3
-"""Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
-
 
 @click.command(cls=Command)
 @plan_options
+@output_options
 def run(**given: Any) -> int:
     """Run a plan and store it, without a report.
 
@@ -39,6 +39,7 @@ def run(**given: Any) -> int:
 @click.command(cls=Command)
 @click.argument("model", required=False)
 @plan_options
+@output_options
 def audit(model: str | None, **given: Any) -> int:
     """Measure one model on a benchmark: run, verdict and report.
 
@@ -66,6 +67,7 @@ def audit(model: str | None, **given: Any) -> int:
 )
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @plan_options
+@output_options
 def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, iterations: bool, **given: Any) -> int:
     """Compare methods or models, sample by sample: run them first, or name RUNS made before.
 
@@ -80,9 +82,9 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
     if runs:
         if given["models"] or given["config"]:
             raise UsageError("Give either runs made before or a plan to run, not both.")
-        out = given["out"] or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
-        print_study(*study_and_report(list(runs), report_path(out), scorers=given["scorers"], **how))
-        return 0
+        out, target = read_out(given["out"])
+        out = out or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
+        return print_stored(runs, target or report_path(out), scorers=given["scorers"], **how)
     request = read_request(given, default_methods=["default", "fair_prompt", "cot"])
     return execute(request, report=True, **how)
 
@@ -92,20 +94,24 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     if request.dry_run:
         print_forecast(request)
         return 0
-    progress = run_request(request)
+    if request.report is not None and not report:
+        raise UsageError("This command writes no report; --out names the folder of the run.")
+    target = request.report or report_path(request.out)
+    origin = {"report": str(target) if report else None, "how": how}
+    progress = run_request(replace(request, settings=replace(request.settings, origin=origin)))
     if report and progress.statuses.total():
-        print_study(*study_and_report([request.out], report_path(request.out), **how))
+        print_study(*study_and_report([request.out], target, **how))
     elif not report:
         click.echo(f"Next: evenhand report {request.out}")
-    return STOPPED if progress.stopped else 0
+    return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
 
 
 def run_request(request: RunRequest) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
-    with shown_progress() as observer:
+    with resumable(request.out), shown_progress() as observer:
         runner = Runner(request.plan, request.out, request.settings, observer)
         progress = aio.run(runner.run())
-    print_end(request.out, progress, request.out)
+    print_end(request.out, progress, request.out, request.settings.budget)
     return progress
 
 
@@ -123,6 +129,7 @@ def print_forecast(*requests: RunRequest) -> None:
         table = Table(*columns, title=title, title_justify="left")
         for each in forecasts:
             total += each.usage
+            current_output().forecast.append({"arm": each.label, "samples": each.samples, **asdict(each.usage)})
             table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))
         console.print(table)
     if len(requests) > 1:

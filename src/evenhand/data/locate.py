@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -141,18 +142,38 @@ def data_root(explicit: str | Path | None = None) -> list[Path]:
 
 
 def find_set(name: str, explicit: str | Path | None = None) -> Path:
-    """Return the folder that contains files of the set: FOLDER/name, or FOLDER itself."""
+    """Return the folder that contains files of the set.
+
+    That is FOLDER/name, FOLDER itself, FOLDER/data, or in FOLDER a folder called like the set's official archive or
+    repository, such as BBQ-main or realtoxicityprompts-data, or a folder at most two levels below that one.
+    """
     wanted = get_set(name)
     roots = data_root(explicit)
-    for folder in (folder for root in roots for folder in (root / name, root)):
-        if any(find_file(folder, file.name) for file in wanted.files if file.name != "LICENSE"):
+    needed = [file.name for file in wanted.files if file.name != "LICENSE"]
+    for folder in (
+        folder for root in roots for folder in (root / name, root, root / "data", *_called_like(wanted, root))
+    ):
+        if any(find_file(folder, file) for file in needed):
             return folder
     looked = " or ".join(str(root) for root in roots)
     raise DataError(
-        f"The data set {name} is not in {looked}. Download it with `evenhand data pull {name}`, or give its "
-        "folder with --data FOLDER (or EVENHAND_DATA)"
+        f"The data set {name} is not in {looked}: there is no {roots[0] / name / needed[0]}. Download it with "
+        f"`evenhand data pull {name}`, or give its folder with --data FOLDER (or EVENHAND_DATA)"
         + (f", or use the built-in set {wanted.builtin}." if wanted.builtin else ".")
     )
+
+
+def _called_like(wanted: DataSet, root: Path) -> Iterator[Path]:
+    """Yield the folders of an unpacked archive or a clone of the set, and the folders in them."""
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+    for folder in inside:
+        if re.sub("[^a-z]", "", folder.name.lower()).startswith(wanted.name):
+            yield folder
+            for pattern in ("*", "*/*"):
+                yield from sorted(path for path in folder.glob(pattern) if path.is_dir())
 
 
 def find_file(folder: Path, name: str) -> Path | None:

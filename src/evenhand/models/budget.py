@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.events import calling
 from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
 from evenhand.types import Generation, Message, Params, Price, Usage
@@ -49,6 +50,22 @@ class Limits:
             None if self.tokens is None else max(0, self.tokens - spent.tokens),
             None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
         )
+
+    def doubled(self) -> Limits:
+        """Return twice these limits."""
+        return Limits(
+            None if self.calls is None else 2 * self.calls,
+            None if self.tokens is None else 2 * self.tokens,
+            None if self.money is None else 2 * self.money,
+        )
+
+    def texts(self) -> list[str]:
+        """Return the limits as `parse` reads them."""
+        money = [] if self.money is None else [f"${self.money:g}"]
+        counts = [
+            f"{count} {name}" for name, count in (("calls", self.calls), ("tokens", self.tokens)) if count is not None
+        ]
+        return [*money, *counts]
 
 
 def _number(digits: str, suffix: str, text: str) -> float:
@@ -135,7 +152,8 @@ class MeteredModel(WrappedModel):
             await self._budget.reserve(estimate)
         actual = _NOTHING
         try:
-            generation = await self.inner.generate(messages, params)
+            with calling():
+                generation = await self.inner.generate(messages, params)
             actual = self._priced(_counted(messages, generation))
         finally:
             self._budget.charge(estimate, actual)

@@ -85,6 +85,14 @@ def write_page(text: str, path: Path) -> None:
 def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     """Return (id, title in the navigation, content) per section; content None means the section is left out."""
     study = view.study
+    if study.nothing_measured:
+        return [
+            ("overview", "Overview", overview(view)),
+            ("failures", "Failures", failures(view)),
+            ("cost", "Cost", cost(view)),
+            ("samples", "Samples", browser(view, shown)),
+            ("made", "How it was made", how_made(view)),
+        ]
     always = (
         ("overview", "Overview", overview(view)),
         ("trade-off", "Headline", trade_off(view)),

@@ -43,3 +43,22 @@ def locked(directory: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a process is running in the directory."""
+    try:
+        import fcntl
+
+        handle = os.open(directory / LOCK_NAME, os.O_RDONLY)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False

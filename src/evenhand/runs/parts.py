@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,34 @@ class Settings:
     retry_failed: bool = False
     ready: Mapping[str, Model] = field(default_factory=dict[str, Model])
     """Models that are there already, by spec: used instead of what the spec would load."""
+    max_failed: str | None = None
+    """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
+    origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the command line needs to end a resumed run as it would have ended."""
+
+    def stored(self) -> dict[str, Any]:
+        """What a run keeps of its settings, so that it can be resumed without them."""
+        return {
+            "concurrency": self.concurrency,
+            "budget": asdict(self.budget),
+            "prices": {spec: asdict(price) for spec, price in self.prices.items()},
+            "cache": None if self.cache is None else str(self.cache),
+            "max_failed": self.max_failed,
+            "origin": dict(self.origin),
+        }
+
+    @classmethod
+    def restored(cls, kept: Mapping[str, Any]) -> Settings:
+        """The settings of a run that is resumed."""
+        return cls(
+            concurrency=kept["concurrency"],
+            budget=Limits(**kept["budget"]),
+            prices={spec: Price(**price) for spec, price in kept["prices"].items()},
+            cache=None if kept["cache"] is None else Path(kept["cache"]),
+            resume=True,
+            max_failed=kept["max_failed"],
+            origin=kept["origin"],
+        )
 
 
 @dataclass(slots=True)

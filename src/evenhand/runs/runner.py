@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import sqlite3
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
+from evenhand.events import Activity, counted_activity, event, set_place
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
@@ -77,6 +79,10 @@ class Progress:
     spent: Usage = Usage()
     stopped: str | None = None
     """Why the run ended early."""
+    stage: str = "starting"
+    """What happens before the first sample: `loading MODEL`, `reading BENCHMARK`; empty from then on."""
+    activity: Activity = field(default_factory=Activity)
+    """Calls in flight and retries, at any moment."""
 
     def __repr__(self) -> str:
         parts = [f"{self.done:,} of {self.total:,} samples", *(f"{n:,} {name}" for name, n in self.statuses.items())]
@@ -115,6 +121,7 @@ class Runner:
         self._learned: list[Mapping[str, Any]] = []
         self._stop = asyncio.Event()
         self._fatal: Exception | None = None
+        self._budget = Budget(settings.budget)
 
     async def run(self) -> Progress:
         """Run all pending samples; raise only errors that the user must fix."""
@@ -122,12 +129,14 @@ class Runner:
             return await self._run()
 
     async def _run(self) -> Progress:
+        self.progress.activity = counted_activity()
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
-        budget = Budget(self.settings.budget)
+        budget = self._budget
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
         try:
+            self._begin("loading " + ", ".join(_specs(self.plan)))
             models = load_models(self.plan, self.settings, cache, budget)
             self._pool = ScorerPool(
                 self.plan,
@@ -140,6 +149,7 @@ class Runner:
             for _, _, options in arms:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
+            self._begin(f"reading {self.plan.benchmark}")
             with self._opened(models, resolved) as store:
                 self._models = list(models.values())
                 self._learned = store.get("learned") or []
@@ -227,6 +237,7 @@ class Runner:
                 scorers={scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
                 arms={str(arm.number): arm.label for arm in self.plan.arms()},
             )
+        store.put(settings=self.settings.stored())
         if self.settings.retry_failed:
             store.forget("failed")
         self._replay = store.has_answers()
@@ -240,6 +251,7 @@ class Runner:
             self.progress.statuses.update(each)
         todo = store.pending(list(by_number))
         started = time.perf_counter()
+        self.progress.stage = ""
         self._tell(budget)
         workers = min(side_by_side(arms, self.settings.concurrency), max(1, self.progress.total - self.progress.done))
         try:
@@ -277,6 +289,7 @@ class Runner:
                 self._remember(store)
             except BudgetExhausted as error:
                 self.progress.stopped = str(error)
+                event("stop", f"the run stops: {error}", reason=str(error))
                 self._stop.set()
                 return
             except (UsageError, StoreError, ModelError) as error:
@@ -301,6 +314,7 @@ class Runner:
     async def _one(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Finished:
         """Run one sample under one arm, from the question to the grade."""
         started = time.perf_counter()
+        set_place(run=str(self.directory), arm=arm.arm.label, sample=sample.id)
         session = self._session(store, arm, number, sample)
         outcome: Outcome | None = None
         scores: list[Scored] = []
@@ -320,6 +334,7 @@ class Runner:
                 raise
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
+        _log_sample(status, reason, seconds)
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores, session.readings)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
@@ -348,6 +363,8 @@ class Runner:
                 self._calls_succeeded += 1
             if turn.role == JUDGE:
                 self._judged.add(arm.arm.number)
+            self.progress.spent = self._budget.spent
+            _log_call(turn)
             key = key_of(turn.role, turn.messages, turn.params)
             await store.record_turn(number, arm.arm.number, key, turn)
 
@@ -395,16 +412,53 @@ class Runner:
         """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""
         if self._calls_succeeded == 0:
             self._endpoint_failures += 1
-            if getattr(error, "permanent", False) or self._endpoint_failures >= HOPELESS:
+            if getattr(error, "permanent", False):
+                raise error
+            if self._endpoint_failures >= HOPELESS:
+                error.exit_code = 4
                 raise error
 
     def _unreadable(self, error: sqlite3.Error) -> StoreError:
         return StoreError(f"The run in {self.directory} cannot be read ({error}); its file is damaged.")
 
+    def _begin(self, stage: str) -> None:
+        self.progress.stage = stage
+        event("stage", stage, level=logging.DEBUG, run=str(self.directory))
+        if self._observer is not None:
+            self._observer(self.progress)
+
     def _tell(self, budget: Budget) -> None:
         self.progress.spent = budget.spent
         if self._observer is not None:
             self._observer(self.progress)
+
+
+def _specs(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(model.spec for assignment in plan.models for model in assignment.values()))
+
+
+_UNGRADED: Mapping[Status, str] = {"failed": "failure", "unscored": "unscored", "cut": "cut"}
+"""The names of the events of samples that are neither graded nor refused."""
+
+
+def _log_sample(status: Status, reason: str | None, seconds: float) -> None:
+    name = _UNGRADED.get(status, "sample")
+    level = logging.INFO if status in _UNGRADED else logging.DEBUG
+    event(name, f"{status}: {reason}" if reason else status, level=level, status=status, seconds=round(seconds, 3))
+
+
+def _log_call(turn: Turn) -> None:
+    generation = turn.generation
+    fields: dict[str, Any] = {"agent": turn.agent, "role": turn.role, "prompt": turn.prompt_id, "error": turn.error}
+    if generation is not None:
+        fields |= {
+            "model": generation.model,
+            "tokens": generation.usage.tokens,
+            "seconds": round(generation.latency, 3),
+        }
+        fields["cached"] = generation.cached
+    texts = {"messages": [asdict(each) for each in turn.messages], "reply": generation.text if generation else None}
+    event("call", turn.error or "answered", level=logging.DEBUG, texts=texts, **fields)
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:

@@ -68,7 +68,7 @@ class Store:
         self.directory = directory
         self.path = directory / FILE_NAME
         if not create and not self.path.is_file():
-            raise PlanError(f"{directory} holds no run (there is no {FILE_NAME} in it).")
+            raise PlanError(_no_run(directory))
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._read = self._connect()
@@ -376,6 +376,14 @@ class Store:
             role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
             for role, calls, prompt, completion, cached, retries, cost, unknown, thought in rows
         }
+
+
+def _no_run(directory: Path) -> str:
+    """Say why there is no run, and where there is one if a file of it is named."""
+    if not directory.is_file():
+        return f"{directory} holds no run (there is no {FILE_NAME} in it)."
+    run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
+    return f"{directory} is a file; name the folder of {run}."
 
 
 @contextlib.contextmanager

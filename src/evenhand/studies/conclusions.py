@@ -6,8 +6,8 @@ from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, St
 from evenhand.types import Usage
 
 DASH = "–"
-MANY_UNGRADED = 0.05
-"""Share of samples without a grade above which a warning is given."""
+MANY_REFUSED = 0.05
+"""Share of refused samples above which a warning is given."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
 
@@ -127,23 +127,16 @@ def _value(estimate: Estimate | None, digits: int = 1) -> str:
 
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
-    warnings = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
-    warnings += [
-        f"{arm.label}: {arm.pending:,} samples were not run. Resume the run to complete it."
-        for arm in _whole(study)
-        if arm.pending
-    ]
-    warnings += [
+    warnings = [
         f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}). Try again with `evenhand rescore`."
         for arm in _whole(study)
         for scorer, reason, count in arm.unscored
     ]
     for arm in _whole(study):
-        total = sum(arm.statuses.values())
-        ungraded = total - arm.statuses.get("graded", 0)
-        if ungraded > MANY_UNGRADED * total:
+        total, refused = sum(arm.statuses.values()), arm.statuses.get("refused", 0)
+        if refused > MANY_REFUSED * total:
             warnings.append(
-                f"{arm.label}: {ungraded:,} of {total:,} samples have no grade. The graded ones may not represent all."
+                f"{arm.label}: {refused:,} of {total:,} samples were refused. The graded ones may not represent all."
             )
     if biased := [f"{arm.label} {_favourite_share(arm):.0%}" for arm in study.arms if _has_position_bias(arm)]:
         warnings.append(

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from evenhand.benchmarks.base import Audit
 from evenhand.runs.plan import ArmKey
+from evenhand.runs.summary import UNGRADED
 from evenhand.types import Status, Usage
 
 
@@ -208,6 +209,16 @@ class StudyResult:
     """Sections that the benchmark adds to the report."""
     position_advice: str = ""
     """End of the warning about a strong position bias."""
+    caveats: Sequence[str] = ()
+    """What changes the reading of the headline; stands beside it."""
+
+    @property
+    def nothing_measured(self) -> bool:
+        """Whether samples were run and none of them has a result."""
+        statuses = [arm.statuses for arm in self.arms if arm.iteration is None]
+        return any(map(any, (each.values() for each in statuses))) and all(
+            sum(each.values()) == sum(each.get(status, 0) for status in UNGRADED) for each in statuses
+        )
 
 
 @dataclass(frozen=True, slots=True)

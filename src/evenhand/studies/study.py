@@ -20,6 +20,7 @@ from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, s
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
+from evenhand.studies.caveats import caveats_of, nothing_measured
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
@@ -136,9 +137,12 @@ def _compute(
         position_advice=benchmark.position_advice,
     )
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
+    if result.nothing_measured:
+        return replace(result, verdicts=[nothing_measured(result)])
     return replace(
         result,
         verdicts=[*main_findings(arms), *conclusions(result)],
+        caveats=caveats_of(result),
         warnings=[*caveats, *warnings_about(result)],
     )
 

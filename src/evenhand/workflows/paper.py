@@ -21,6 +21,7 @@ from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME
+from evenhand.runs.summary import read_summary
 from evenhand.workflows.listener import Listener
 
 _CHOICES: tuple[Choice, ...] = (
@@ -55,6 +56,8 @@ class PaperResult(Framed):
     csv: Sequence[Path]
     stopped: bool = False
     """Whether the budget ran out before all runs finished; the page shows the finished part."""
+    nothing_measured: bool = False
+    """Whether no sample of any run has a result; the page's first warning says why."""
 
     def __repr__(self) -> str:
         stopped = ", stopped by the budget" if self.stopped else ""
@@ -142,9 +145,22 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = ()) -> Paper
     if not found:
         raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
     page = paper.page({path.relative_to(folder).as_posix(): path for path in found}, scorers)
+    if reasons := _nothing_measured(found):
+        page = replace(page, warnings=[reasons, *page.warnings])
     written = write_csv_files(page, folder)
     write_html(render_page(page), folder / "index.html")
-    return PaperResult(page, folder / "index.html", written)
+    return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)
+
+
+def _nothing_measured(runs: Sequence[Path]) -> str | None:
+    """Say why nothing was measured in any of the runs; None if something was."""
+    found = [read_summary(run) for run in runs]
+    if not all(each.nothing_measured for each in found):
+        return None
+    reasons = [
+        f"{count:,} × {status}, {reason.rstrip('. ')}" for each in found for status, reason, count in each.reasons(1)
+    ]
+    return f"Nothing was measured: no sample has a grade. Reasons: {'; '.join(dict.fromkeys(reasons))}."
 
 
 def check_choices(paper: Paper, options: PaperOptions) -> None:

@@ -112,7 +112,8 @@ class OfficialFiles(Source):
         return read_marks(self._path(METADATA))
 
     def _path(self, name: str) -> Path:
-        path = find_file(self.folder, name)
+        # A clone of the official repository keeps the metadata apart from the questions.
+        path = find_file(self.folder, name) or find_file(self.folder.parent / "analysis_scripts", name)
         if path is None:
             raise DataError(f"the file {name} (or {name}.gz) is missing. {_AGAIN}", file=self.folder)
         return path

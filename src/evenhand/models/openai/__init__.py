@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 
 from evenhand.errors import BadResponseError, EndpointError, UsageError
+from evenhand.events import event
 from evenhand.http import Client, Hints, RefusedError, Reply, Retryable
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.endpoints import holds_secret
@@ -157,7 +158,9 @@ class OpenAIModel(Model):
                 parameter = unsupported_parameter(refusal.reply.body, ours)
                 if parameter is None or refusal.reply.status == 413:
                     raise
-                self.dropped.add(parameter)
+                if parameter not in self.dropped:
+                    self.dropped.add(parameter)
+                    event("drop", f"{self.url} does not support {parameter}; it is left out", parameter=parameter)
             else:
                 if "logprobs" in sent and not self._logprobs_given:
                     self._learn_logprobs(generation)

@@ -24,7 +24,7 @@ def overview(view: View) -> Html:
         _verdicts(view),
         _warnings(view),
         tag("p", _compared(view), class_="lead"),
-        _main_table(view) if view.arms else nothing("The study has no arms."),
+        None if study.nothing_measured else _main_table(view) if view.arms else nothing("The study has no arms."),
         id="overview",
         aria_labelledby="overview-title",
     )
@@ -35,8 +35,9 @@ def _compared(view: View) -> list[Node]:
     sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {_sizes(view)}. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
-    headline = next((title for title, _ in _audit_head(view)), view.headline.title)
-    sentence.append(f"The headline is {headline}. ")
+    if not view.study.nothing_measured:
+        headline = next((title for title, _ in _audit_head(view)), view.headline.title)
+        sentence.append(f"The headline is {headline}. ")
     if view.study.scorers:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
@@ -71,8 +72,9 @@ def _one_seed(view: View) -> bool:
 def _verdicts(view: View) -> Html | None:
     if not view.study.verdicts:
         return None
-    verdicts = [_verdict(each) for each in view.study.verdicts]
-    return tag("div", verdicts, class_="verdicts", role="group", aria_label="Verdict")
+    sentences = [_verdict(each) for each in view.study.verdicts]
+    sentences += [tag("p", caveat, class_="caveat") for caveat in view.study.caveats]
+    return tag("div", sentences, class_="verdicts", role="group", aria_label="Verdict")
 
 
 def _verdict(text: str) -> Html:

@@ -1,0 +1,199 @@
+"""What a command shows of a run: -v, --log, --quiet and --json, by one decorator for all commands that run plans."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from evenhand.errors import EvenhandError, UsageError
+from evenhand.events import log
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KEY = "evenhand.output"
+
+
+@dataclass(slots=True)
+class Output:
+    """What the command was asked to show, and what it did so far."""
+
+    quiet: bool = False
+    folders: list[Path] = field(default_factory=list[Path])
+    forecast: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    report: Path | None = None
+
+
+def current_output() -> Output:
+    """The output of the command that is running."""
+    context = click.get_current_context(silent=True)
+    return Output() if context is None else cast(Output, context.meta.setdefault(_KEY, Output()))
+
+
+def output_options(command: F) -> F:
+    """Decorator: -v, --log, --quiet and --json; the command returns its exit code."""
+
+    @functools.wraps(command)
+    def body(*args: Any, verbose: bool, log_file: Path | None, quiet: bool, as_json: bool, **given: Any) -> Any:
+        if verbose and quiet:
+            raise UsageError("--verbose shows more and --quiet shows less; choose one.")
+        output = current_output()
+        output.quiet = quiet
+        with _logged(verbose, log_file):
+            if not quiet and not as_json:
+                return command(*args, **given)
+            try:
+                with _silent():
+                    code = command(*args, **given)
+            except EvenhandError as error:
+                if as_json:
+                    _print({"state": "failed", "error": str(error), "exit_code": error.exit_code})
+                raise
+            if as_json and code is not None:
+                _print(summary_object(output, code))
+            return code
+
+    options = (
+        click.option("--verbose", "-v", is_flag=True, help="Print each retry, dropped parameter, cut and failure."),
+        click.option(
+            "--log", "log_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+            help="Append events as JSON Lines; prompts and replies only with -v.",
+        ),
+        click.option("--quiet", is_flag=True, help="Print errors only."),
+        click.option("--json", "as_json", is_flag=True, help="Print one summary object, and nothing else."),
+    )  # fmt: skip
+    for option in reversed(options):
+        body = option(body)
+    return cast(F, body)
+
+
+def summary_object(output: Output, code: int) -> dict[str, Any]:
+    """The runs of a command for a program: state, counts, reasons, metrics, cost, report and exit code."""
+    runs = [run_object(folder) for folder in dict.fromkeys(output.folders)]
+    costs = [run["cost"] for run in runs]
+    states = list(dict.fromkeys(run["state"] for run in runs))
+    return {
+        "state": "complete" if not states else states[0] if len(states) == 1 else ", ".join(states),
+        "exit_code": code,
+        "report": None if output.report is None else str(output.report),
+        "cost": None if None in costs else sum(costs),
+        "runs": runs,
+        **({"forecast": output.forecast} if output.forecast else {}),
+    }
+
+
+def run_object(folder: Path) -> dict[str, Any]:
+    """One stored run for a program."""
+    from evenhand.runs.summary import read_summary
+    from evenhand.studies.study import study
+
+    found = read_summary(folder)
+    result = study([folder])
+    arms = {arm.label: arm for arm in result.arms}
+    return {
+        "run": str(folder),
+        "state": found.state,
+        "benchmark": found.benchmark,
+        "models": list(found.models),
+        "methods": list(found.methods),
+        "created": found.created,
+        "arms": [
+            {
+                "arm": arm.label,
+                "counts": dict(arm.counts),
+                "pending": arm.pending,
+                "reasons": [
+                    {"status": status, "reason": reason, "count": count} for status, reason, count in arm.reasons
+                ],
+                "metrics": [
+                    {"metric": each.metric, "value": each.value, "low": each.low, "high": each.high, "n": each.n}
+                    for each in (arms[arm.label].estimates if arm.label in arms else ())
+                    if each.group == "all" and not found.nothing_measured
+                ],
+            }
+            for arm in found.arms
+        ],
+        "verdicts": list(result.verdicts),
+        "caveats": list(result.caveats),
+        "calls": found.usage.calls,
+        "tokens": found.usage.tokens,
+        "cost": found.usage.cost,
+    }
+
+
+def _print(value: Any) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+@contextlib.contextmanager
+def _silent() -> Generator[None]:
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+
+
+@contextlib.contextmanager
+def _logged(verbose: bool, log_file: Path | None) -> Generator[None]:
+    """Send the events of the library to standard error and to the file."""
+    handlers: list[logging.Handler] = []
+    if verbose:
+        handlers.append(_Lines(logging.INFO))
+    if log_file is not None:
+        handlers.append(_JsonLines(log_file, texts=verbose))
+    before = log.level
+    if handlers:
+        log.setLevel(min(handler.level for handler in handlers))
+    for handler in handlers:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+        log.setLevel(before)
+
+
+class _Lines(logging.Handler):
+    """One line on standard error for each event; looked up each time, since a progress bar replaces it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        place = " ".join(str(fields[name]) for name in ("arm", "sample") if name in fields)
+        text = " ".join(f"{place}: {record.getMessage()}".removeprefix(": ").split())
+        click.echo("".join(char if char.isprintable() else "�" for char in text), err=True)
+
+
+class _JsonLines(logging.Handler):
+    """One JSON object per event, appended to a file."""
+
+    def __init__(self, path: Path, *, texts: bool) -> None:
+        super().__init__(logging.DEBUG)
+        self._texts = texts
+        self._file = path.open("a", encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import orjson
+
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "event": getattr(record, "event", "log"),
+            "level": record.levelname.lower(),
+            **getattr(record, "fields", {}),
+            "message": record.getMessage(),
+            **(getattr(record, "texts", {}) if self._texts else {}),
+        }
+        self._file.write(orjson.dumps(line, default=str).decode() + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,121 @@
+"""`evenhand runs`: the stored runs under a folder, newest first."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evenhand.cli.groups import Command
+from evenhand.errors import EvenhandError
+from evenhand.runs.store import FILE_NAME
+from evenhand.runs.summary import RunSummary, read_summary
+
+_COMPUTED = 20
+"""Most headlines that are computed because no study has stored them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A run of the list; without a summary, its store cannot be read."""
+
+    folder: Path
+    date: str
+    summary: RunSummary | None
+    fault: str = ""
+
+
+@click.command(cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path), default="runs")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+def runs(folder: Path, as_json: bool) -> None:
+    """List the runs in FOLDER (default: runs) and below it, newest first.
+
+    \b
+    Examples:
+      evenhand runs
+      evenhand runs experiments --json
+    """
+    rows = sorted(map(_row, folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
+    headlines = _headlines(rows)
+    if as_json:
+        import orjson
+
+        objects = [_object(row, headline) for row, headline in zip(rows, headlines, strict=True)]
+        click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2).decode())
+    elif not rows:
+        click.echo(f"There are no runs in {folder}.")
+    else:
+        _print(rows, headlines)
+
+
+def _row(file: Path) -> _Row:
+    folder = file.parent
+    try:
+        found = read_summary(folder)
+    except (EvenhandError, LookupError, TypeError, ValueError) as error:
+        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
+        return _Row(folder, changed, None, str(error))
+    return _Row(folder, found.created, found)
+
+
+def _headlines(rows: Sequence[_Row]) -> list[str]:
+    """The headline of each run, stored or computed; empty for those that have none or come too late in the list."""
+    from evenhand.cli.report import headline_of
+    from evenhand.studies.study import study
+
+    found: list[str] = []
+    computed = 0
+    for row in rows:
+        text = row.summary.headline if row.summary else None
+        can = row.summary is not None and row.summary.done > 0 and not row.summary.nothing_measured
+        if text is None and can and computed < _COMPUTED:
+            computed += 1
+            with contextlib.suppress(EvenhandError, sqlite3.Error):  # e.g. its benchmark is not installed
+                text = headline_of(study([row.folder]))
+        found.append(text or "")
+    return found
+
+
+def _object(row: _Row, headline: str) -> dict[str, Any]:
+    found = row.summary
+    if found is None:
+        return {"run": str(row.folder), "state": "damaged", "error": row.fault}
+    return {
+        "run": str(row.folder),
+        "benchmark": found.benchmark,
+        "models": list(found.models),
+        "methods": list(found.methods),
+        "headline": headline or None,
+        "state": found.state,
+        "done": found.done,
+        "total": found.total,
+        "cost": found.usage.cost,
+        "created": found.created,
+    }
+
+
+def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenhand.reports.tables import safe_text
+
+    columns = ("run", "benchmark, models, methods", "headline", "state", "cost", "date")
+    table = Table(*columns, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for row, headline in zip(rows, headlines, strict=True):
+        found = row.summary
+        if found is None:
+            table.add_row(safe_text(str(row.folder)), safe_text(row.fault), "", "damaged", "", row.date[:10])
+            continue
+        what = f"{found.benchmark}\n{', '.join(found.models)}\n{', '.join(found.methods)}"
+        cost = "?" if found.usage.cost is None else f"${found.usage.cost:,.2f}"
+        cells = (str(row.folder), what, headline, found.state, cost, found.created[:10])
+        table.add_row(*map(safe_text, cells))
+    Console().print(table)

@@ -1,0 +1,130 @@
+"""What became of a stored run: counts and reasons per arm, state and cost. Read without the plan's models or data."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import PlanError, StoreError, UsageError
+from evenhand.runs.lock import is_locked
+from evenhand.runs.store import Store
+from evenhand.types import Status, Usage
+
+UNGRADED: tuple[Status, ...] = ("failed", "unscored", "cut")
+"""Samples without a grade; a refusal is a result and not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """How many samples of one arm have which status, and why some have no grade."""
+
+    label: str
+    counts: Mapping[Status, int]
+    pending: int
+    reasons: Sequence[tuple[Status, str, int]]
+    """(status, reason, count), most frequent first."""
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def ungraded(self) -> int:
+        return sum(self.counts.get(status, 0) for status in UNGRADED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A stored run at a glance."""
+
+    folder: Path
+    benchmark: str
+    models: Sequence[str]
+    methods: Sequence[str]
+    arms: Sequence[ArmSummary]
+    usage: Usage
+    created: str
+    running: bool
+    headline: str | None
+    """As the last study of this very state printed it."""
+
+    @property
+    def done(self) -> int:
+        return sum(arm.done for arm in self.arms)
+
+    @property
+    def total(self) -> int:
+        return self.done + sum(arm.pending for arm in self.arms)
+
+    @property
+    def nothing_measured(self) -> bool:
+        """Whether samples were run and none of them has a result."""
+        return self.done > 0 and all(arm.ungraded == arm.done for arm in self.arms)
+
+    @property
+    def state(self) -> str:
+        if self.running:
+            return "running"
+        if self.done < self.total:
+            return f"stopped at {self.done:,} of {self.total:,}"
+        return "failed" if self.nothing_measured else "complete"
+
+    def reasons(self, most: int = 5) -> list[tuple[str, str, int]]:
+        """Why samples have no grade, over all arms: (status, reason, count), most frequent first."""
+        found: Counter[tuple[str, str]] = Counter()
+        for arm in self.arms:
+            for status, reason, count in arm.reasons:
+                found[status, reason] += count
+        return [(*key, count) for key, count in found.most_common(most)]
+
+
+def read_summary(directory: Path) -> RunSummary:
+    """The summary of the run in `directory`; raises StoreError if its file is damaged."""
+    try:
+        with closing(Store(directory)) as store:
+            return _summary(directory, store)
+    except sqlite3.Error as error:
+        raise StoreError(f"The run in {directory} cannot be read ({error}); its file is damaged.") from error
+
+
+def _summary(directory: Path, store: Store) -> RunSummary:
+    plan: Mapping[str, Any] | None = store.get("plan")
+    if plan is None:
+        raise PlanError(f"The run in {directory} stopped before its plan was stored; run it again.")
+    labels: Mapping[str, str] = store.get("arms") or {"1": plan["methods"][0]["name"]}
+    samples: int = store.get("samples") or 0
+    arms = [_arm(store, int(number), label, samples) for number, label in labels.items()]
+    specs = [model["spec"] for assignment in plan["models"] for model in assignment.values()]
+    kept: Mapping[str, Any] = store.get("headline") or {}
+    return RunSummary(
+        folder=directory,
+        benchmark=plan["benchmark"],
+        models=list(dict.fromkeys(specs)),
+        methods=list(dict.fromkeys(method["name"] for method in plan["methods"])),
+        arms=arms,
+        usage=sum(store.usage().values(), store.scoring()),
+        created=store.get("created") or "",
+        running=is_locked(directory),
+        headline=kept.get("text") if kept.get("done") == sum(arm.done for arm in arms) else None,
+    )
+
+
+def _arm(store: Store, number: int, label: str, samples: int) -> ArmSummary:
+    counts = store.counts(number)
+    reasons = [each for each in store.reasons(number) if each[0] in UNGRADED]
+    return ArmSummary(label, counts, samples - sum(counts.values()), reasons)
+
+
+def most_ungraded(text: str, samples: int) -> float:
+    """How many of `samples` may have no grade by `--max-failed`: a share such as 5%, or a number."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(%?)", text.strip())
+    if match is None or (match.group(2) and float(match.group(1)) > 100):
+        raise UsageError(f"--max-failed takes a share or a number of samples, e.g. 5% or 12, not {text!r}.")
+    amount = float(match.group(1))
+    return amount * samples / 100 if match.group(2) else amount

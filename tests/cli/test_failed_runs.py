@@ -1,0 +1,121 @@
+"""Runs in which samples fail: the reasons, the exit code and the report, with a real server that misbehaves."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evenhand.http import RetryPolicy
+from support.server import Body, ChatServer, Reply, chat, raw, refuse
+
+Endpoint = Callable[..., ChatServer]
+FAULT = "CUDA out of memory on worker 3"
+UNREADABLE = "I would rather talk about tea."
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetryPolicy, "delay", lambda *_: 0.0)
+
+
+def model(server: ChatServer) -> tuple[str, ...]:
+    return ("--model", "openai/x", "--base-url", server.url, "--retries", "1", "--no-cache", "--out", "r")
+
+
+def sometimes_failing(body: Body) -> Reply:
+    """Answers A, but fails for a part of the questions."""
+    return raw(FAULT.encode(), 500) if len(body["messages"][-1]["content"]) % 5 == 0 else chat("A")
+
+
+def test_an_audit_in_which_no_answer_can_be_read_says_why_and_prints_no_metric(cli, endpoint: Endpoint, tmp_path: Path):
+    result = cli("audit", *model(endpoint(chat(UNREADABLE))), "--limit", "44")
+
+    assert result.code == 4
+    assert "44 × unscored: no option could be read from the text answer" in result.out
+    assert "Nothing was measured: none of the 44 samples has a grade." in result.out
+    assert "Bias, ambiguous" not in result.out
+    html = (tmp_path / "r/report.html").read_text(encoding="utf-8")
+    assert "Nothing was measured: none of the 44 samples has a grade." in html
+    assert "Bias, ambiguous" not in html[: html.index("<script")].split("Everything needed to repeat")[0]
+
+
+def test_the_reason_is_in_the_words_of_the_server(cli, endpoint: Endpoint):
+    result = cli("run", *model(endpoint(raw(FAULT.encode(), 500))), "--limit", "8")
+
+    assert result.code == 4
+    assert "8 × failed: The endpoint" in result.out
+    assert FAULT in result.out
+
+
+def test_an_endpoint_that_never_answers_ends_the_run_early_with_the_same_code(cli, endpoint: Endpoint):
+    result = cli("audit", *model(endpoint(raw(FAULT.encode(), 500))), "--limit", "220")
+
+    assert result.code == 4
+    assert FAULT in result.err
+
+
+def test_some_failures_are_listed_beside_the_verdict_and_do_not_fail_the_command(cli, endpoint: Endpoint):
+    server = endpoint(answer=sometimes_failing)
+
+    result = cli("audit", *model(server), "--limit", "220")
+
+    assert result.code == 0
+    assert "× failed: The endpoint" in result.out
+    verdict, caveat = result.out.index("• default"), result.out.index("! default: ")
+    assert verdict < caveat
+    assert "samples have no grade. The graded ones may not represent all." in result.out
+    assert "evenhand resume r --retry-failed" in result.out
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0%", 4), ("0", 4), ("50%", 0), ("100", 0)])
+def test_max_failed_decides_how_many_samples_may_lack_a_grade(cli, endpoint: Endpoint, limit: str, code: int):
+    server = endpoint(answer=sometimes_failing)
+
+    result = cli("run", *model(server), "--limit", "220", "--max-failed", limit)
+
+    assert result.code == code
+    assert (f"more than --max-failed {limit}" in result.err) == (code == 4)
+
+
+def test_refusals_are_results(cli, endpoint: Endpoint):
+    server = endpoint(chat(None, refusal="I will not answer that."))
+
+    result = cli("run", *model(server), "--limit", "8", "--max-failed", "0")
+
+    assert result.code == 0, result
+    assert "8 refused" in result.out
+
+
+@pytest.mark.parametrize("limit", ["many", "-1", "120%", "5 %%"])
+def test_a_wrong_limit_is_one_sentence(cli, limit: str):
+    result = cli("run", "--model", "fake/A", "--limit", "4", f"--max-failed={limit}")
+
+    assert result.code == 2
+    assert "--max-failed takes a share or a number" in result.err
+
+
+def test_a_dropped_parameter_stands_beside_the_verdict(cli, endpoint: Endpoint):
+    def answer(body: Body) -> Reply:
+        if "logprobs" in body:
+            return refuse("Unsupported parameter: 'logprobs'", param="logprobs")
+        return chat("A")
+
+    result = cli("audit", *model(endpoint(answer=answer)), "--limit", "8")
+
+    assert result.code == 0, result
+    assert "does not support logprobs; requests were sent without it." in result.out.replace("\n", " ")
+
+
+def test_a_report_of_a_failed_run_exits_with_4_too(cli):
+    cli("run", "--model", "fake/nothing", "--limit", "8", "--out", "r")
+
+    assert cli("report", "r").code == 4
+    assert cli("compare", "r").code == 4
+    assert "unscored" in cli("compare", "r").out
+
+
+def test_a_budget_that_stops_stands_beside_the_verdict(cli):
+    result = cli("audit", "fake/A", "--limit", "44", "--budget", "20 calls", "--no-cache", "--out", "r")
+
+    assert result.code == 3
+    assert "! default: 24 samples were not run." in result.out

@@ -1,0 +1,118 @@
+"""`evenhand resume`: nothing but the folder is needed."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import chat, hang, raw
+
+Endpoint = Any
+SMALL = ("--model", "fake/A", "--limit", "44", "--no-cache")
+
+
+def test_a_budget_stop_prints_the_command_that_goes_on(cli):
+    stopped = cli("run", *SMALL, "--budget", "20 calls", "--out", "r")
+
+    assert stopped.code == 3
+    assert "Go on with a larger budget: evenhand resume r --budget '40 calls'\n" in stopped.out
+
+
+def test_resume_completes_the_run_and_ends_as_its_command_would_have(cli, tmp_path: Path):
+    cli("compare", *SMALL, "--baseline", "cot", "--budget", "20 calls", "--out", "r")
+
+    result = cli("resume", "r", "--budget", "4000 calls")
+
+    assert result.code == 0, result
+    assert "132 of 132 done" in result.out
+    assert "default compared with cot" in result.out
+    assert (tmp_path / "r/report.html").is_file()
+
+
+def test_without_a_new_budget_the_old_one_holds(cli):
+    cli("run", *SMALL, "--budget", "20 calls", "--out", "r")
+
+    assert cli("resume", "r").code == 3
+
+
+def test_resume_of_a_plain_run_writes_no_report(cli, tmp_path: Path):
+    cli("run", *SMALL, "--budget", "20 calls", "--out", "r")
+
+    assert cli("resume", "r", "--budget", "90 calls").code == 0
+    assert not (tmp_path / "r/report.html").exists()
+
+
+def test_endpoint_and_prices_are_in_the_folder(cli, endpoint: Endpoint):
+    server = endpoint(chat("A"))
+    reach = ("--model", "openai/x", "--base-url", server.url, "--price", "openai/x=1000000/0")
+    cli("run", *reach, "--limit", "8", "--no-cache", "--budget", "3 calls", "--reading", "text", "--out", "r")
+    assert len(server.requests) == 3
+
+    result = cli("resume", "r", "--budget", "$100000", "--json")
+
+    assert result.code == 0, result
+    assert len(server.requests) == 8
+    assert json.loads(result.out)["cost"] == 8 * 20
+
+
+def test_failed_samples_are_run_again_where_that_is_asked_for(cli, endpoint: Endpoint):
+    replies = [chat("A")] * 4 + [raw(b"oops", 500)] * 4 + [chat("A")]
+    reach = ("--model", "openai/x", "--base-url", endpoint(*replies).url, "--retries", "0", "-c", "1")
+    first = cli("run", *reach, "--limit", "8", "--no-cache", "--reading", "text", "--out", "r")
+    assert "4 failed" in first.out
+
+    assert "4 failed" in cli("resume", "r").out
+    assert "8 of 8 done (8 graded)" in cli("resume", "r", "--retry-failed").out
+
+
+def test_debates_end_with_their_scores(cli):
+    arguments = ("debate", "--topics", "4", "--rounds", "1", "--model", "fake/hello", "--no-cache", "--out", "r")
+    cli(*arguments, "--budget", "6 calls")
+
+    result = cli("resume", "r", "--budget", "600 calls")
+
+    assert result.code == 4
+    assert "No statement has a score" in result.out
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "compare"])
+def test_resume_without_a_run_is_refused(cli, command: str, tmp_path: Path):
+    result = cli(command, *SMALL, "--resume", "--out", "r")
+
+    assert result.code == 2
+    assert "There is no run in r to resume; remove --resume to begin one." in result.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_what_is_no_run_is_one_sentence(cli, tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    cli("audit", *SMALL, "--out", "r")
+
+    assert "There is no run in empty to resume" in cli("resume", "empty").err
+    assert "There is no run in nowhere to resume" in cli("resume", "nowhere").err
+    file = cli("resume", "r/report.html")
+    assert file.code == 2
+    assert "r/report.html is a file; name the folder of its run: r." in file.err
+
+
+def test_an_interrupted_run_prints_the_command_and_goes_on(cli, endpoint: Endpoint, tmp_path: Path):
+    server = endpoint(chat("A"), hang())
+    command = [sys.executable, "-m", "evenhand", "run", "--model", "openai/x", "--base-url", server.url]
+    command += ["--limit", "8", "--no-cache", "--reading", "text", "-c", "1", "--out", "r"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    endpoint.has_seen(server, 2)
+
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "evenhand: Interrupted. Go on with: evenhand resume r"
+    assert "Traceback" not in told
+    server._replies = [chat("A")]
+    result = cli("resume", "r")
+    assert result.code == 0, result
+    assert "8 of 8 done (8 graded)" in result.out
