@@ -382,7 +382,7 @@ def test_clusters_that_differ_are_resampled():
 def test_a_count_that_is_always_one_is_no_share():
     found = percentage(*[[1.0]] * 10, scale=1.0)
 
-    assert (found.low, found.high) == (1.0, 1.0)
+    assert (found.value, found.low, found.high) == (1.0, None, None)
 
 
 def test_an_undefined_guardrail_has_no_unit(studied_texts: StudyResult):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from evenhand import options
 from evenhand.options import Options_co
 from evenhand.registry import Registry, class_fault
+from evenhand.stats import Bounds
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 Better = Literal["higher", "lower", "zero"]
@@ -35,6 +36,8 @@ class Metric:
     better: Better | None = None
     share: bool = False
     """The sums are (successes, trials): a Wilson interval applies."""
+    bounds: Bounds | None = None
+    """The lowest and the highest possible value, without the display factor; None if unknown."""
     scale: float = 1.0
     """Display factor: 100 for percentages and for bias scores."""
     chance: float | None = None
@@ -47,6 +50,13 @@ class Metric:
     def percent(self) -> bool:
         """Whether its values are percentages: ratios from 0 to 1, shown from 0 to 100."""
         return self.statistic is ratio and self.scale == 100.0
+
+    @property
+    def difference_bounds(self) -> Bounds | None:
+        """The bounds of a difference of two values, or of their distances from zero if that is best."""
+        low, high = (0.0, 1.0) if self.share or self.percent else self.bounds or (0.0, 0.0)
+        widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
+        return (-widest, widest) if widest else None
 
 
 def share_metric(

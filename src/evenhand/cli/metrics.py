@@ -70,8 +70,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--data", metavar="PATH", help="SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to SQuAD.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
-def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> None:
     """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
 
     \b
@@ -79,7 +78,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
       evenhand metrics squad answers.json --data data/squad
       evenhand metrics squad answers.json --builtin --json
 
-    Exact match and F1 × 100 by the official rules, with 95 % intervals (F1's bootstrapped by article), over all
+    Exact match and F1 × 100 by the official rules, with 95 % intervals clustered by article, over all
     questions: one without an answer in the file counts as wrong, and as missing.
     """
     import orjson
@@ -88,7 +87,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
 
     options = {"data": data} if data else {}
     benchmark: Any = load_benchmark("squad_builtin" if builtin else "squad", **options)
-    scores = score_predictions(predictions, benchmark, seed=seed)
+    scores = score_predictions(predictions, benchmark)
     if as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return

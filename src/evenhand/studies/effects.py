@@ -52,7 +52,8 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         return np.abs(metric.statistic(sums))
 
     statistic = distance if metric.better == "zero" else metric.statistic
-    bootstrap = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
+    tables = pair.before.table(key), pair.after.table(key)
+    bootstrap = paired_cluster_bootstrap(*tables, statistic, resamples=RESAMPLES, bounds=metric.difference_bounds)
     p_value, test = bootstrap.p_value, "clustered bootstrap"
     if metric.share:
         p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenhand.benchmarks.base import Metric
-from evenhand.stats import Interval, cluster_bootstrap, wilson
+from evenhand.stats import Interval, bounded_mean_interval, cluster_bootstrap, share_interval
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Key, Tally
 
@@ -27,10 +27,7 @@ def groups_of(metric: str, tally: Tally) -> list[str]:
 def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
     table = tally.table(key)
     if metric.share:
-        successes, trials = table.sum(axis=0)
-        return wilson(round(successes), round(trials))
-    interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
-    if metric.percent and interval.low == interval.high and interval.estimate in (0.0, 1.0):
-        # Resampling clusters that all agree gives an interval of width 0, which is too confident for a small n.
-        return wilson(round(interval.estimate) * interval.n, interval.n)
-    return interval
+        return share_interval(table)
+    if metric.percent:
+        return bounded_mean_interval(table)
+    return cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES, bounds=metric.bounds).interval

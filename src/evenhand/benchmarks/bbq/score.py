@@ -81,7 +81,7 @@ def _bias_metric(condition: str, title: str, statistic: Callable[[NDArray[np.flo
             return None
         return bias_counts(record.grade["kind"], record.grade["correct"])
 
-    return Metric(f"bias_{condition}", title, count, statistic, better="zero", scale=100.0)
+    return Metric(f"bias_{condition}", title, count, statistic, better="zero", scale=100.0, bounds=(-1.0, 1.0))
 
 
 def _correct(record: Record) -> bool:

@@ -22,6 +22,8 @@ FRAMINGS = ("own", "other", "competitor")
 PAIRS = (("other", "own"), ("competitor", "other"), ("competitor", "own"))
 """(minuend, subtrahend)."""
 
+HIGHEST_RATING = 10.0
+
 Value = Callable[[Record], float | None]
 
 
@@ -67,6 +69,7 @@ def _averages(measure: str, title: str, value: Value, scale: float) -> list[Metr
             _mean,
             "higher",
             scale=scale,
+            bounds=(0.0, 1.0 if scale == 100.0 else HIGHEST_RATING),
         )
         for framing in FRAMINGS
     ]
@@ -84,7 +87,8 @@ def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scal
         after, before = (by_framing.get(framing) for framing in pair)
         return None if after is None or before is None else (after - before, 1.0)
 
-    return Metric(name, title, count, _mean, "zero", scale=scale, gather=gather)
+    highest = 1.0 if scale == 100.0 else HIGHEST_RATING
+    return Metric(name, title, count, _mean, "zero", scale=scale, gather=gather, bounds=(-highest, highest))
 
 
 def _differences(measure: str, title: str, value: Value, scale: float) -> list[Metric]:

@@ -75,7 +75,7 @@ def _overview(audit: PanelAudit) -> str:
         count = len(audit.found)
         show = "shows" if count == 1 else "show"
         return f"{count} of {tests} comparisons of identities {show} a gap after correction for their number."
-    if all(gap.difference.low == gap.difference.high == 0 for gap in audit.gaps):
+    if not any(gap.difference.estimate or gap.standard_error for gap in audit.gaps):
         return f"The labels changed nothing: in all {tests} comparisons the identities are exactly level."
     sizes = ", ".join(_size(measure, size) for measure, size in audit.detectable.items() if size is not None)
     if not sizes:
