@@ -131,7 +131,7 @@ def test_ratings_say_which_run_and_method_an_arm_is(cli: Any, run: str, tmp_path
     assert origins() == {("o", "default"), ("o", "fair_prompt"), ("other", "default")}
     older = {name: value for name, value in key(tmp_path / "r").items() if name != "origins"}
     (tmp_path / "r" / "key.json").write_text(json.dumps(older), encoding="utf-8")
-    assert origins() == {("o", "default"), ("o", "fair_prompt"), ("other", "default")}
+    assert origins() == {("o", "default"), ("", "fair_prompt"), ("other", "default")}
 
 
 def test_kappa_is_that_of_the_bands(cli: Any, run: str, tmp_path: Path):

@@ -201,7 +201,7 @@ async def test_runs_in_different_directories_are_compared_like_arms_of_one(works
     together = headline(study([workshop.directory / "together"]))
     apart = study([workshop.directory / "before", workshop.directory / "after"])
 
-    assert [arm.label for arm in apart.arms] == ["before: default", "after: fair_prompt"]
+    assert [arm.label for arm in apart.arms] == ["default", "fair_prompt"]
     assert (headline(apart).difference, headline(apart).low, headline(apart).p_value, headline(apart).n) == (
         together.difference,
         together.low,
@@ -218,7 +218,33 @@ async def test_runs_of_different_size_are_compared_on_what_they_share(workshop: 
     result = study([workshop.directory / "before", workshop.directory / "after"])
 
     assert headline(result).n == 40
-    assert [sum(arm.statuses.values()) for arm in result.arms] == [SIZE, 80]
+    assert [arm.statuses for arm in result.arms] == [{"graded": 80}, {"graded": 80}]
+    assert [arm.pending for arm in result.arms] == [0, 0]
+    assert [arm.usage["base"].calls for arm in result.arms] == [80, 80]
+    assert result.warnings[0] == (
+        "The runs have 240 and 80 samples. All numbers are of the 80 samples that they share."
+    )
+
+
+async def test_runs_without_a_common_sample_are_not_compared(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run("one", benchmark_options={"size": 10})
+    await workshop.run("two", benchmark_options={"size": 10, "first": 10})
+
+    with pytest.raises(PlanError, match="have no sample in common"):
+        study([workshop.directory / "one", workshop.directory / "two"])
+
+
+async def test_runs_of_two_models_are_named_by_model(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    workshop.model(answering(mostly_unknown), "two")
+    await workshop.run("a", models=["stub/one"], **TOY)
+    await workshop.run("b", models=["stub/two"], **TOY)
+
+    result = study([workshop.directory / "a", workshop.directory / "b"], baseline="stub/two")
+
+    assert [arm.label for arm in result.arms] == ["default · stub/one", "default · stub/two"]
+    assert headline(result).before == "2.1"
 
 
 async def test_runs_on_different_data_are_not_compared(workshop: Workshop):
@@ -246,7 +272,9 @@ async def test_directories_of_the_same_name_are_told_apart(workshop: Workshop):
 
     result = study([workshop.directory / "a" / "run", workshop.directory / "b" / "run"])
 
-    assert len({arm.label for arm in result.arms}) == 2
+    assert [arm.label for arm in result.arms] == [
+        f"{workshop.directory / name / 'run'}: default" for name in ("a", "b")
+    ]
     assert len(result.provenance) == 2
 
 

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -156,24 +156,34 @@ class Plan(BaseModel):
     def arms(self) -> list[Arm]:
         """Return every combination, numbered from 1 in a stable order."""
         combinations = list(itertools.product(self.models, self.methods, self.seeds))
-        arms = [
-            Arm(number, *combination, self._label(*combination)) for number, combination in enumerate(combinations, 1)
-        ]
+        numbered = enumerate(zip(combinations, arm_labels(combinations), strict=True), 1)
+        arms = [Arm(number, *combination, label) for number, (combination, label) in numbered]
         labels = [arm.label for arm in arms]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise PlanError(f"The plan names the same arm twice: {', '.join(sorted(twice))}.")
         return arms
 
-    def _label(self, models: Assignment, method: MethodPlan, seed: int) -> str:
-        """Return the shortest label that distinguishes the arm within this plan."""
+
+def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan, int]]) -> list[str]:
+    """Return the shortest labels that tell these arms apart: the method, and what else differs between them."""
+    roles = dict.fromkeys(role for models, _, _ in combinations for role in models)
+    differing = [role for role in roles if len({_spec(models, role) for models, _, _ in combinations}) > 1]
+    several_seeds = len({seed for _, _, seed in combinations}) > 1
+
+    def label(models: Mapping[str, ModelPlan], method: MethodPlan, seed: int) -> str:
         parts = [method.name]
-        if method.options and sum(each.name == method.name for each in self.methods) > 1:
-            parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
-        if len(self.models) > 1:
-            parts.append("+".join(model.spec for model in models.values()))
-        if len(self.seeds) > 1:
-            parts.append(f"seed {seed}")
-        return " · ".join(parts)
+        if any(other.name == method.name and other.options != method.options for _, other, _ in combinations):
+            options = ", ".join(f"{key}={value}" for key, value in method.options.items())
+            parts[0] += f"({options})" if options else ""
+        specs = ((role, _spec(models, role)) for role in differing)
+        parts += [spec if role == "base" else f"{role} {spec}" for role, spec in specs if spec]
+        return " · ".join([*parts, f"seed {seed}"] if several_seeds else parts)
+
+    return [label(*combination) for combination in combinations]
+
+
+def _spec(models: Mapping[str, ModelPlan], role: str) -> str:
+    return models[role].spec if role in models else ""
 
 
 @dataclass(frozen=True, slots=True)
