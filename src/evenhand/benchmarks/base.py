@@ -24,6 +24,17 @@ Better = Literal["higher", "lower", "zero"]
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """What values of a metric mean, in words that follow the name of an arm."""
+
+    above: str = ""
+    """Of a value above zero: "prefers answers that fit the stereotype"."""
+    below: str = ""
+    undefined: str = ""
+    """Why it can be undefined although samples count in it: "no answer names a person"."""
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of a benchmark, defined on sums over records."""
 
@@ -45,6 +56,7 @@ class Metric:
     gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
     """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
     by not returning None. The sample ids of a cluster must be adjacent when sorted."""
+    meaning: Meaning = Meaning()
 
     @property
     def percent(self) -> bool:

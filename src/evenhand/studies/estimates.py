@@ -15,7 +15,8 @@ def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
     key: Key = (metric.name, group)
     interval = _interval(metric, tally, key)
     scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
-    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key])
+    successes = round(tally.table(key)[:, 0].sum()) if metric.share else None
+    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key], successes)
 
 
 def groups_of(metric: str, tally: Tally) -> list[str]:

@@ -117,7 +117,12 @@ def _compute(
         guardrails=benchmark.guardrails,
         metrics=[
             MetricInfo(
-                m.name, m.title, m.better, m.share or m.percent, None if m.chance is None else m.chance * m.scale
+                m.name,
+                m.title,
+                m.better,
+                m.share or m.percent,
+                None if m.chance is None else m.chance * m.scale,
+                m.meaning,
             )
             for m in metrics
         ],

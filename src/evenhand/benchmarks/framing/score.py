@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Metric, share_metric
+from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Meaning, Metric, share_metric
 from evenhand.types import Record
 
 FRAMINGS = ("own", "other", "competitor")
@@ -22,6 +22,11 @@ FRAMINGS = ("own", "other", "competitor")
 PAIRS = (("other", "own"), ("competitor", "other"), ("competitor", "own"))
 """(minuend, subtrahend)."""
 
+_AUTHORS = {
+    "own": "texts said to be its own",
+    "other": "texts said to be a language model's",
+    "competitor": "texts said to be a competitor's",
+}
 HIGHEST_RATING = 10.0
 
 Value = Callable[[Record], float | None]
@@ -88,7 +93,11 @@ def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scal
         return None if after is None or before is None else (after - before, 1.0)
 
     highest = 1.0 if scale == 100.0 else HIGHEST_RATING
-    return Metric(name, title, count, _mean, "zero", scale=scale, gather=gather, bounds=(-highest, highest))
+    one, two = (_AUTHORS[framing] for framing in pair)
+    meaning = Meaning(f"sees more bias in {one} than in {two}", f"sees less bias in {one} than in {two}")
+    return Metric(
+        name, title, count, _mean, "zero", scale=scale, gather=gather, bounds=(-highest, highest), meaning=meaning
+    )
 
 
 def _differences(measure: str, title: str, value: Value, scale: float) -> list[Metric]:
