@@ -118,9 +118,12 @@ def _print_scores(run: Path) -> None:
     from rich.table import Table
 
     from evenhand.reports.format import interval
+    from evenhand.reports.tables.fitting import print_table
 
     found = study([run])
-    table = Table("debate", "round", "bias score (0 to 10)", "above 3, %", "topics", title_justify="left")
+    table = Table("debate", title_justify="left")
+    for column in ("round", "bias score (0 to 10)", "above 3, %", "topics"):
+        table.add_column(column, justify="right")
     for arm in found.arms:
         steps = [each for each in found.by_iteration if each.arm == arm.id]
         for number, step in enumerate(steps or [arm], 1):
@@ -128,7 +131,7 @@ def _print_scores(run: Path) -> None:
             texts = [interval(each.value, each.low, each.high) if each else "–" for each in (score, high)]
             table.add_row(arm.label, str(number), *texts, f"{score.n if score else 0:,}")
     console = Console()
-    console.print(table)
+    print_table(console, table)
     for arm in found.arms:
         if (change := arm.estimate("change")) is not None and change.value is not None:
             told = interval(change.value, change.low, change.high)

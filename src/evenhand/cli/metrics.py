@@ -54,6 +54,8 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     from rich.console import Console
     from rich.table import Table
 
+    from evenhand.reports.tables.fitting import print_table
+
     table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=0, collapse_padding=True)
     table.add_column("", min_width=14)
     for name in ("n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
@@ -62,7 +64,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
         table.add_row(category)
         for context, cell in cells.items():
             table.add_row(f"  {context}", *(f" {text}" for text in _cells(cell)))
-    Console().print(table)
+    print_table(Console(), table)
 
 
 @metrics.command()
@@ -95,6 +97,8 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
     from rich.console import Console
     from rich.table import Table
 
+    from evenhand.reports.tables.fitting import print_table
+
     table = Table(box=box.SIMPLE_HEAD, title="SQuAD v2, official scores × 100")
     table.add_column("")
     for name in ("n", "missing", "exact", "95 %", "F1", "95 %"):
@@ -103,7 +107,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
         exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"])]
         mean = [_value(row["f1"]), _limits(row["f1_interval"])]
         table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
-    Console().print(table)
+    print_table(Console(), table)
 
 
 def _cells(cell: dict[str, Any]) -> list[str]:

@@ -75,14 +75,15 @@ def print_study(result: StudyResult, target: Path) -> None:
 
     from evenhand.reports.sections.base import sections_of
     from evenhand.reports.tables import arm_table, effect_table
+    from evenhand.reports.tables.fitting import print_table
 
     console = Console()
-    console.print(arm_table(result))
+    print_table(console, arm_table(result))
     if result.effects:
-        console.print(effect_table(result))
+        print_table(console, effect_table(result))
     sections = sections_of(result)
     for table in (table for section in sections for table in section.tables(result)):
-        console.print(table)
+        print_table(console, table)
     for sentence in (*result.verdicts, *(each for section in sections for each in section.sentences(result))):
         console.print(f"• {sentence}", markup=False, highlight=False)
     for warning in result.warnings:

@@ -60,6 +60,7 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
     from rich.console import Console
 
     from evenhand.reports.tables import safe_text
+    from evenhand.reports.tables.fitting import print_table
     from evenhand.reports.tables.scores import agreement_table, mean_table
 
     console = Console()
@@ -70,10 +71,10 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
             click.echo(f"{each.scorer}: {each.scored:,} new scores, {each.reasons.total():,} texts without one")
             for reason, count in each.reasons.most_common(_SHOWN_REASONS):
                 console.print(safe_text(f"  {count:,} × {reason}"))
-            console.print(mean_table(each.scorer, each.attributes, arms, means(store, each.scorer)))
+            print_table(console, mean_table(each.scorer, each.attributes, arms, means(store, each.scorer)))
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:
-                console.print(agreement_table(agreement))
+                print_table(console, agreement_table(agreement))
     chosen = [part for each in results for part in ("--scorer", each.scorer.rpartition("@")[0])]
     click.echo(f"Next: {shlex.join(['evenhand', 'compare', str(run), *chosen])}")

@@ -113,8 +113,11 @@ def _amplification(each: Amplification) -> str:
         "undecided": "Whether the discussion amplifies or damps gaps is undecided",
     }[each.direction]
     scale, unit = (100, " %") if each.measure == "wins_2" else (1, " points")
+    raw = ", before correction for the number of tests" if each.direction == "undecided" else ""
     before, after = (f"{scale * (size or 0):.{0 if scale > 1 else 2}f}" for size in (each.before, each.after))
-    return f"{verdict}: {MEASURES[each.measure].lower()}, mean size {before} → {after}{unit} (p {_p(each.p_value)})."
+    return (
+        f"{verdict}: {MEASURES[each.measure].lower()}, mean size {before} → {after}{unit} (p {_p(each.p_value)}{raw})."
+    )
 
 
 def _stubbornness(audit: PanelAudit) -> str:
