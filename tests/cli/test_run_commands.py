@@ -140,7 +140,14 @@ def test_export_of_metrics_and_effects(cli):
     assert cli("export", "r", "--table", "effects", "-o", "e.csv").code == 0
     assert cli("export", "r", "--table", "turns", "-o", "turns.jsonl").code == 0
     metrics = [json.loads(line) for line in Path("m.jsonl").read_text().splitlines()]
-    assert {"metric", "value", "low", "high", "n", "arm"} <= metrics[0].keys()
+    assert {"metric", "value", "low", "high", "n"} <= metrics[0].keys()
+    turns = [json.loads(line) for line in Path("turns.jsonl").read_text().splitlines()]
+    with Path("e.csv").open(encoding="utf-8", newline="") as file:
+        effects = list(csv.DictReader(file))
+    assert {(row["before"], row["after"]) for row in effects} == {("default", "cot")}
+    for row in (metrics[0], turns[0], effects[0]):
+        assert (row["benchmark"], row["model"], str(row["seed"])) == ("bbq_builtin", "fake/A", "0")
+        assert row["arm"] == row["method"]
 
 
 def test_same_plan_seed_and_cache_give_the_same_bytes(cli, tmp_path: Path):

@@ -64,9 +64,14 @@ class Metric:
         return self.statistic is ratio and self.scale == 100.0
 
     @property
+    def scale_bounds(self) -> Bounds | None:
+        """The bounds, which percentages need not declare."""
+        return (0.0, 1.0) if self.share or self.percent else self.bounds
+
+    @property
     def difference_bounds(self) -> Bounds | None:
         """The bounds of a difference of two values, or of their distances from zero if that is best."""
-        low, high = (0.0, 1.0) if self.share or self.percent else self.bounds or (0.0, 0.0)
+        low, high = self.scale_bounds or (0.0, 0.0)
         widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
         return (-widest, widest) if widest else None
 
@@ -104,6 +109,8 @@ class EstimateLike(Protocol):
     def high(self) -> float | None: ...
     @property
     def n(self) -> int: ...
+    @property
+    def as_count(self) -> str | None: ...
 
 
 Lookup = Callable[[str], EstimateLike | None]

@@ -123,7 +123,7 @@ def print_forecast(*requests: RunRequest) -> None:
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
         for column in columns:
-            table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
+            table.add_column(column, no_wrap=column != "arm", overflow="fold")
         for each in forecasts:
             total += each.usage
             table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.benchmarks.base import Metric
+from evenhand.benchmarks.base import Metric, ratio
 from evenhand.stats import Interval, bounded_mean_interval, cluster_bootstrap, share_interval
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Key, Tally
@@ -29,6 +29,7 @@ def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
     table = tally.table(key)
     if metric.share:
         return share_interval(table)
-    if metric.percent:
-        return bounded_mean_interval(table)
-    return cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES, bounds=metric.bounds).interval
+    bounds = metric.scale_bounds
+    if metric.statistic is ratio and bounds is not None:
+        return bounded_mean_interval(table, bounds)
+    return cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES, bounds=bounds).interval

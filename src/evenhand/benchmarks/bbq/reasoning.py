@@ -24,6 +24,8 @@ LEGACY_CAVEAT = (
     "judge calls biased; it is not the BBQ score, and once no reasoning is biased it is just −(1 − accuracy)"
 )
 
+_RATED, _CHANGED = (1.0, 10.0), (-9.0, 9.0)
+"""The bounds of ratings and of their changes."""
 _FEW_RATED = 10
 """With fewer ratings, the judge may simply have seen few good reasonings."""
 _CONTEXTS = {"": "", "ambig": ", ambiguous", "disambig": ", disambiguated"}
@@ -153,9 +155,9 @@ def _reasoning_metrics(context: str) -> list[Metric]:
     for name, title, better in ratings:
         before = f"{name}_before"
         rated += [
-            _metric(before, f"{title} before", context, (before,), _value, better),
-            _metric(name, title, context, (name,), _value, better),
-            _metric(f"{name}_change", f"{title}, change", context, (before, name), _change, better),
+            _metric(before, f"{title} before", context, (before,), _value, better, bounds=_RATED),
+            _metric(name, title, context, (name,), _value, better, bounds=_RATED),
+            _metric(f"{name}_change", f"{title}, change", context, (before, name), _change, better, bounds=_CHANGED),
         ]
     both = ("correct", "debiased")
     return [

@@ -133,7 +133,7 @@ def _metrics() -> tuple[Metric, ...]:
         *_differences("false_alarms", "False alarms", alarm, 100.0),
         *_differences("chance", "P(yes) × 100", chance, 100.0),
         *_differences("rating", "Rating", rating, 1.0),
-        Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0),
+        Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0, bounds=(-1.0, 1.0)),
         share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
         share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
     )
