@@ -65,7 +65,7 @@ def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: P
         ["debate", "1", "8.0 [4.1, 9.0]", "100.0 [51.0, 100.0]", "4"],
         ["debate", "2", "2.0 [1.0, 5.9]", "0.0 [0.0, 49.0]", "4"],
     ]
-    assert "from first to last round cannot be told apart from zero: −6.0 [−8.0, 1.8]." in result.out
+    assert "from the first round to the last cannot be told apart from zero: −6.0 [−8.0, 1.8]." in result.out
     assert "Next: evenhand pairs made" in result.out
     store = Store(tmp_path / "made")
     assert store.get("plan")["benchmark"] == "debates"
