@@ -63,7 +63,8 @@ def test_all_against_the_stereotype_is_minus_hundred(tmp_path: Path) -> None:
     cell = score_predictions(write(tmp_path / "p.jsonl", rows), BENCHMARK)["Age"]["ambig"]
 
     assert cell["bias"] == -100
-    assert cell["bias_interval"] == [-100, -100]
+    # Five templates that agree: Wilson's limit of 5 of 5, on the scale from −100 to 100.
+    assert cell["bias_interval"] == [-100, pytest.approx(100 - 200 * 5 / (5 + 3.841459))]
 
 
 def test_bias_is_null_where_no_person_is_named_and_cells_without_rows_are_shown(tmp_path: Path) -> None:

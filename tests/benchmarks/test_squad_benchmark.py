@@ -320,7 +320,7 @@ class TestPredictions:
     def scores(self, folder: Path, predictions: Any) -> dict[str, dict[str, Any]]:
         path = folder / "predictions.json"
         path.write_text(predictions if isinstance(predictions, str) else json.dumps(predictions))
-        return score_predictions(path, BENCHMARK, resamples=50)
+        return score_predictions(path, BENCHMARK)
 
     def test_a_missing_prediction_counts_as_wrong(self, tmp_path: Path) -> None:
         questions = list(BENCHMARK.source.questions())

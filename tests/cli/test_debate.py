@@ -62,10 +62,10 @@ def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: P
     assert len(model.requests) == 4 * 2 * (3 + 1)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.out.splitlines() if "│ debate" in line]
     assert rows == [
-        ["debate", "1", "8.0 [8.0, 8.0]", "100.0 [51.0, 100.0]", "4"],
-        ["debate", "2", "2.0 [2.0, 2.0]", "0.0 [0.0, 49.0]", "4"],
+        ["debate", "1", "8.0 [4.1, 9.0]", "100.0 [51.0, 100.0]", "4"],
+        ["debate", "2", "2.0 [1.0, 5.9]", "0.0 [0.0, 49.0]", "4"],
     ]
-    assert "from the first round to the last −6.0 [−6.0, −6.0]." in result.out
+    assert "from the first round to the last cannot be told apart from zero: −6.0 [−8.0, 1.8]." in result.out
     assert "Next: evenhand pairs made" in result.out
     store = Store(tmp_path / "made")
     assert store.get("plan")["benchmark"] == "debates"
@@ -110,7 +110,7 @@ def test_one_round_has_a_table_as_well(cli: Any, plug: Any):
 
     result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
 
-    assert "│ 1     │ 8.0 [8.0, 8.0]" in result.out
+    assert "│ 1     │ 8.0 [2.7, 9.3]" in result.out
     assert "from the first round" not in result.out
 
 

@@ -44,11 +44,11 @@ def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_pa
     assert result.code == 0, result
     assert "180 of 180 done" in result.out
     said = " ".join(result.out.split())
-    assert "own < other < competitor: yes. Biases admitted, %: own 0.0 [" in said
+    assert "Biases admitted, %: the order own < other < competitor holds: own 0.0 [" in said
     assert "competitor 100.0 [" in said
     assert "paired by text (n = 40): other − own +" in said
-    assert "own < other < competitor: undecided. Rating" not in said
-    assert re.search(r"own < other < competitor: yes\. Rating, 0–10: own 0\.00 .* competitor 6\.00", said)
+    assert "Rating, 0–10: the order own < other < competitor is undecided" not in said
+    assert re.search(r"Rating, 0–10: the order own < other < competitor holds: own 0\.00 .* competitor 6\.00", said)
     assert "P(yes)" not in said
     assert "Unbiased texts that were called biased, %: own 0.0" in said
     assert (
@@ -86,7 +86,7 @@ def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
     result = cli("framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
 
     assert result.code == 0, result
-    assert "points: 0.0 [0.0, 0.0]. The model does not distinguish biased from unbiased texts" in result.out
+    assert "points: 0.0 [−39.0, 39.0]. The model does not distinguish biased from unbiased texts" in result.out
 
 
 @pytest.mark.parametrize(

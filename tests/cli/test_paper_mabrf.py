@@ -145,8 +145,8 @@ def test_several_models_have_rows_and_charts_of_their_own(cli, models, tmp_path:
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     assert html.count('class="histogram') == 4
     # Each model against its own `default`.
-    assert "mabrf · thinker/two compared with default · thinker/two" in html
-    assert "mabrf · thinker/two compared with default · thinker/one" not in html
+    assert "mabrf · thinker/two and default · thinker/two" in html
+    assert "mabrf · thinker/two and default · thinker/one" not in html
 
 
 def test_roles_go_to_the_runs_that_have_them(cli, models, tmp_path: Path):

@@ -32,8 +32,8 @@ def test_compare_runs_three_methods_by_default(cli):
     result = cli("compare", "--model", "fake/A", "--limit", "22", "--out", "r")
 
     assert result.code == 0
-    assert "fair_prompt compared with default" in result.out
-    assert "cot compared with default" in result.out
+    assert "fair_prompt and default cannot be " in result.out
+    assert "cot and default cannot be " in result.out
 
 
 def test_compare_of_stored_runs_makes_no_call(cli):
@@ -43,7 +43,7 @@ def test_compare_of_stored_runs_makes_no_call(cli):
     result = cli("compare", "first", "second", "--out", "both")
 
     assert result.code == 0
-    assert "second: fair_prompt compared with first: default" in result.out
+    assert "fair_prompt and default cannot be " in result.out
 
 
 def test_a_plan_file_gives_the_same_run_as_flags(cli, tmp_path: Path):
@@ -140,7 +140,14 @@ def test_export_of_metrics_and_effects(cli):
     assert cli("export", "r", "--table", "effects", "-o", "e.csv").code == 0
     assert cli("export", "r", "--table", "turns", "-o", "turns.jsonl").code == 0
     metrics = [json.loads(line) for line in Path("m.jsonl").read_text().splitlines()]
-    assert {"metric", "value", "low", "high", "n", "arm"} <= metrics[0].keys()
+    assert {"metric", "value", "low", "high", "n"} <= metrics[0].keys()
+    turns = [json.loads(line) for line in Path("turns.jsonl").read_text().splitlines()]
+    with Path("e.csv").open(encoding="utf-8", newline="") as file:
+        effects = list(csv.DictReader(file))
+    assert {(row["before"], row["after"]) for row in effects} == {("default", "cot")}
+    for row in (metrics[0], turns[0], effects[0]):
+        assert (row["benchmark"], row["model"], str(row["seed"])) == ("bbq_builtin", "fake/A", "0")
+        assert row["arm"] == row["method"]
 
 
 def test_same_plan_seed_and_cache_give_the_same_bytes(cli, tmp_path: Path):

@@ -139,8 +139,8 @@ def test_two_scorers_are_compared(cli, tmp_path: Path):
     result = cli("score", "t.txt", "-s", "lengths", "-s", "reverse", "--out", "s.csv")
 
     assert "How far lengths and reverse agree" in result.out
-    assert [line.split() for line in result.out.splitlines() if "-1.000" in line] == [
-        ["toxicity", "4", "-1.000", "-1.000", "0.0", "%"]
+    assert [line.split() for line in result.out.splitlines() if "−1.000" in line] == [
+        ["toxicity", "4", "−1.000", "−1.000", "0", "of", "4"]
     ]
     assert {"lengths.toxicity", "reverse.toxicity"} <= set(table((tmp_path / "s.csv").read_text())[0])
 

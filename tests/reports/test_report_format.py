@@ -32,7 +32,7 @@ def test_an_interval_stands_in_brackets() -> None:
 
 
 def test_a_missing_interval_shows_as_missing() -> None:
-    assert fmt.interval(12.3, None, None) == "12.3 [–, –]"
+    assert fmt.interval(12.3, None, None) == "12.3 [–]"
 
 
 def test_an_undefined_value_has_no_interval_but_keeps_its_n() -> None:

@@ -58,7 +58,7 @@ def test_two_baselines_are_both_named() -> None:
 
 
 def test_text_is_neither_markup_nor_an_escape_sequence() -> None:
-    study: StudyResult = poisoned(replace(sample_study.study(), title="[bold red]title[/]"))
+    study: StudyResult = poisoned(replace(sample_study.study(), benchmark="[bold red]title[/]"))
     text = printed(arm_table(study)) + printed(effect_table(study))
     assert "[bold" in text
     assert "\x1b" not in text

@@ -35,17 +35,49 @@ def test_two_clusters_by_hand():
     # Resamples give a share of 0, 1/2 or 1 with probability 1/4, 1/2 and 1/4: variance 1/8.
     result = cluster_bootstrap([[0, 1], [1, 1]], share, resamples=20_000)
 
-    assert result.interval == Interval(0.5, 0.0, 1.0, 2)
+    # Two clusters cannot give a 95 % interval, whatever the resamples say.
+    assert result.interval == Interval(0.5, None, None, 2)
     assert result.standard_error == pytest.approx(0.125**0.5, rel=0.02)
     assert result.p_value == pytest.approx(2 * 0.25, rel=0.05)
     assert result.undefined_share == 0
 
 
 def test_confidence_sets_the_percentiles():
-    # The tail shares of 1/4 lie outside a 40 % interval (30th to 70th percentile).
+    # Two clusters and 40 %: t is 0.7265, times √2 is 1.0274, so the limits are the percentiles 15 and 85 of 0, 1/2, 1.
     result = cluster_bootstrap([[0, 1], [1, 1]], share, confidence=0.4)
 
-    assert (result.interval.low, result.interval.high) == (0.5, 0.5)
+    assert (result.interval.low, result.interval.high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("clusters", "has_limits"), [(2, False), (5, False), (6, True)])
+def test_limits_need_as_many_clusters_as_a_significant_test(clusters: int, has_limits: bool):
+    counts = [[place % 2, 1.0] for place in range(clusters)]
+
+    interval = cluster_bootstrap(counts, share).interval
+
+    assert (interval.low is not None) is has_limits
+
+
+def test_a_spread_of_zero_is_not_certainty():
+    counts = [[3.0, 3.0]] * 10
+
+    assert cluster_bootstrap(counts, share).interval == Interval(1.0, None, None, 10)
+    # Wilson's limit of 10 of 10.
+    known = cluster_bootstrap(counts, share, bounds=(0.0, 1.0)).interval
+    assert (known.low, known.high) == (pytest.approx(10 / (10 + 3.841459)), 1.0)
+
+
+def test_few_clusters_keep_the_coverage():
+    rng = np.random.default_rng(8)
+    covered = 0
+
+    for seed in range(300):
+        counts = np.stack([rng.normal(1.0, 1.0, 8), np.ones(8)], axis=1)
+        interval = cluster_bootstrap(counts, share, resamples=400, seed=seed).interval
+        covered += interval.low <= 1.0 <= interval.high
+
+    # The plain percentiles of eight values cover about 0.88.
+    assert 0.92 <= covered / 300 <= 0.98
 
 
 def test_standard_error_agrees_with_the_cluster_robust_formula():
@@ -64,8 +96,9 @@ def test_interval_agrees_with_a_plain_loop_over_resampled_clusters():
     result = cluster_bootstrap(counts, share, resamples=20_000)
 
     loop = [share(counts[rng.integers(0, 30, 30)].sum(axis=0)) for _ in range(20_000)]
+    # Φ(−t·√(30/29)) = 0.0187, with t = 2.0452 for 29 degrees of freedom.
     assert (result.interval.low, result.interval.high) == pytest.approx(
-        tuple(np.quantile(loop, [0.025, 0.975])), abs=0.005
+        tuple(np.quantile(loop, [0.0187, 0.9813])), abs=0.005
     )
 
 
@@ -111,8 +144,7 @@ def test_paired_difference_by_hand():
     result = paired_cluster_bootstrap(before, after, share, resamples=99)
 
     # Every cluster gains exactly 1 of 4, so the difference never varies, though the shares do.
-    interval = result.interval
-    assert (interval.estimate, interval.low, interval.high) == pytest.approx((0.25, 0.25, 0.25))
+    assert result.interval == Interval(pytest.approx(0.25), None, None, 3)
     assert result.standard_error == pytest.approx(0, abs=1e-12)
     # Three signs that agree are no surprise: 2 × 0.5³.
     assert result.p_value == pytest.approx(0.25)
@@ -145,7 +177,7 @@ def test_two_equal_methods_differ_by_nothing():
 
     result = paired_cluster_bootstrap(counts, counts, share)
 
-    assert result.interval == Interval(0.0, 0.0, 0.0, 20)
+    assert result.interval == Interval(0.0, None, None, 20)
     assert result.p_value == 1.0
 
 
@@ -169,7 +201,7 @@ def test_undefined_replicates_are_dropped_and_reported():
     # Only the first of two clusters has trials: a resample misses it with probability 1/4.
     result = cluster_bootstrap([[1, 2], [0, 0]], share, resamples=20_000)
 
-    assert result.interval == Interval(0.5, 0.5, 0.5, 2)
+    assert result.interval == Interval(0.5, None, None, 2)
     assert result.undefined_share == pytest.approx(0.25, abs=0.02)
 
 

@@ -4,7 +4,8 @@ import statsmodels.api as sm
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from evenhand.stats import Interval, mean_interval, wilson
+from evenhand.stats import Interval, bounded_mean_interval, mean_interval, share_interval, wilson
+from evenhand.stats.intervals import bounded_interval
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
@@ -98,3 +99,107 @@ def test_mean_interval_refuses_bad_values():
         mean_interval([1.0, float("nan")])
     with pytest.raises(ValueError, match="dimension"):
         mean_interval([[1.0], [2.0]])
+
+
+def test_equal_values_have_no_t_interval():
+    assert mean_interval([0.1] * 3) == Interval(pytest.approx(0.1), None, None, 3)
+
+
+def test_a_share_of_single_trials_is_wilsons():
+    assert share_interval([[1, 1], [0, 1], [1, 1], [1, 1]]) == wilson(3, 4)
+    assert share_interval([[1, 1], [1, 1]]) == wilson(2, 2)
+
+
+def test_a_clustered_share_is_wilson_at_the_effective_size():
+    counts = np.array([[4, 4], [0, 4], [4, 4], [3, 4], [1, 4], [2, 4]], dtype=float)
+
+    interval = share_interval(counts)
+
+    # By hand: residuals 7/3·…, with the share 14/24; variance 6/5·Σr²/24², effective size p(1−p)/variance.
+    share = 14 / 24
+    variance = 6 / 5 * float(((counts[:, 0] - 4 * share) ** 2).sum()) / 24**2
+    effective, t = share * (1 - share) / variance, scipy_stats.t.ppf(0.975, 5)
+    # Wilson's limits are the roots of (share − p)² = t²·p(1 − p)/n.
+    roots = np.roots([1 + t**2 / effective, -2 * share - t**2 / effective, share**2])
+    assert effective < 24
+    assert (interval.low, interval.high) == pytest.approx(tuple(sorted(roots)))
+    assert (interval.estimate, interval.n) == (share, 24)
+
+
+def test_copies_in_a_cluster_do_not_make_a_share_more_certain():
+    once, copied = share_interval([[1, 1], [0, 1]] * 10), share_interval([[5, 5], [0, 5]] * 10)
+
+    assert copied.high - copied.low > once.high - once.low
+
+
+def test_a_share_is_never_more_certain_than_its_trials():
+    # Half of every cluster succeeds but once: less spread than chance would give.
+    interval = share_interval([[2, 4]] * 19 + [[3, 4]])
+
+    assert interval.high - interval.low >= wilson(41, 80).high - wilson(41, 80).low
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.0, 100.0), (-10.0, 10.0)])
+def test_a_bounded_mean_stays_on_its_scale(bounds: tuple[float, float]):
+    low, high = bounds
+    values = [low, low, low + 0.6 * (high - low)]
+
+    interval = mean_interval(values, bounds=bounds)
+
+    assert mean_interval(values).low < low
+    assert low < interval.low < interval.estimate < interval.high < high
+
+
+def test_far_from_the_bounds_a_bounded_mean_has_the_t_interval():
+    values = np.random.default_rng(9).normal(50, 2, 60)
+    clusters = list(range(20)) * 3
+
+    plain, bounded = mean_interval(values, clusters), mean_interval(values, clusters, bounds=(0.0, 100.0))
+
+    assert (bounded.low, bounded.high) == pytest.approx((plain.low, plain.high), abs=0.02)
+
+
+def test_values_without_spread_leave_room_for_what_was_not_seen():
+    # Wilson's limit for 0 of 20 differing clusters is z²/(20 + z²) = 0.1611.
+    interval = bounded_interval(5.0, 0.0, 20, (0.0, 10.0))
+
+    assert (interval.low, interval.high) == pytest.approx((5 - 0.1611 * 5, 5 + 0.1611 * 5), abs=1e-3)
+    assert bounded_mean_interval([[2, 2]] * 20).low == wilson(20, 20).low
+
+
+def test_one_cluster_of_a_share_has_no_limits():
+    assert share_interval([[1, 4]]) == Interval(0.25, None, None, 4)
+    assert share_interval(np.empty((0, 2))) == Interval(None, None, None, 0)
+
+
+def test_clusters_without_trials_do_not_count():
+    assert share_interval([[1, 2], [0, 0], [2, 2]]) == share_interval([[1, 2], [2, 2]])
+
+
+@pytest.mark.parametrize(("share", "clusters"), [(0.5, 12), (0.9, 25), (0.97, 40)])
+def test_clustered_shares_keep_the_coverage(share: float, clusters: int):
+    rng = np.random.default_rng(10)
+    draws, size, covered, naive = 400, 6, 0, 0
+
+    for _ in range(draws):
+        # Beta-binomial with an intraclass correlation of 1/4.
+        own = rng.beta(3 * share, 3 * (1 - share), clusters)
+        counts = np.stack([rng.binomial(size, own), np.full(clusters, size)], axis=1)
+        interval, ignoring = share_interval(counts), wilson(int(counts[:, 0].sum()), clusters * size)
+        covered += interval.low <= share <= interval.high
+        naive += ignoring.low <= share <= ignoring.high
+
+    assert 0.92 <= covered / draws <= 0.99
+    assert naive < covered
+
+
+def test_bounded_means_keep_the_coverage():
+    rng = np.random.default_rng(11)
+    covered = 0
+
+    for _ in range(400):
+        values = rng.beta(0.5, 4.5, 30)
+        interval = bounded_mean_interval(np.stack([values, np.ones(30)], axis=1))
+        covered += interval.low <= 0.1 <= interval.high
+
+    assert 0.91 <= covered / 400 <= 0.98

@@ -89,9 +89,8 @@ async def test_a_method_that_removes_bias_is_found_to(studied: Callable[..., Any
     assert effect.p_value is not None
     assert effect.p_value <= effect.p_adjusted < 0.01
     assert result.verdicts[0].startswith(
-        "fair_prompt compared with default: Bias, ambiguous moved closer to zero, from "
+        "fair_prompt is better than default in Bias, ambiguous: it moved closer to zero, from 100.0 to 0.0 (change of "
     )
-    assert "from 100.0 to 0.0, which is better (" in result.verdicts[0]
     assert f"n = {SIZE // 2}" in result.verdicts[0]
 
 
@@ -107,14 +106,22 @@ async def test_a_method_that_does_nothing_is_not_found_to_do_anything(studied: C
 
     effect = headline(result)
     assert (effect.difference, effect.direction) == (0, "undecided")
-    assert "no clear change in Bias, ambiguous" in result.verdicts[0]
+    assert result.verdicts[0].startswith(
+        "fair_prompt and default cannot be told apart in Bias, ambiguous, from 100.0 to 100.0 (change of the distance"
+    )
 
 
 async def test_a_method_that_makes_it_worse_is_found_to(studied: Callable[..., Any]):
     result: StudyResult = await studied(mostly_unknown, by_stereotype)
 
     assert headline(result).direction == "rose"
-    assert "Bias, ambiguous moved away from zero" in result.verdicts[0]
+    assert result.verdicts[0].startswith(
+        "fair_prompt is worse than default in Bias, ambiguous: it moved away from zero, from 0.0 to 100.0 ("
+    )
+    assert (
+        "At the same time it got worse in other ways: Accuracy, ambiguous fell from 80.0 to 0.0 %; "
+        "Unknown, ambiguous fell from 80.0 to 0.0 %." in result.verdicts[0]
+    )
 
 
 async def test_turning_the_stereotype_around_is_no_improvement(studied: Callable[..., Any]):
@@ -154,8 +161,32 @@ async def test_an_arm_alone_is_described(workshop: Workshop):
     result = study([workshop.directory / "run"])
 
     assert result.effects == []
-    assert result.verdicts[0].startswith("default: Bias, ambiguous 100.0 [")
-    assert f"(n = {SIZE // 2})" in result.verdicts[0]
+    assert result.verdicts[0].startswith(
+        "stub/one prefers answers that fit the stereotype where the text does not tell the answer: "
+        "Bias, ambiguous is 100.0 (95 % interval ["
+    )
+    assert f", 100.0], n = {SIZE // 2}). Accuracy, ambiguous 0.0 %;" in result.verdicts[0]
+
+
+async def test_a_bias_that_may_be_zero_is_said_to_be(workshop: Workshop):
+    workshop.model(answering(lambda number: STEREOTYPED if number % 4 else OTHER))
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert result.verdicts[0].startswith(
+        "stub/one: Bias, ambiguous cannot be told apart from zero: 0.0 (95 % interval ["
+    )
+
+
+async def test_few_samples_are_counted(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run(limit=6, **TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert "Accuracy, ambiguous 0 of 3; Accuracy, disambiguated 3 of 3;" in result.verdicts[0]
+    assert ["3 of 3 " in warning for warning in result.warnings if "above chance" in warning] == []
 
 
 async def test_a_bias_that_is_undefined_is_never_zero(workshop: Workshop):
@@ -167,7 +198,7 @@ async def test_a_bias_that_is_undefined_is_never_zero(workshop: Workshop):
     estimate = result.arms[0].estimate("bias_ambig")
     assert estimate is not None
     assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, SIZE // 2)
-    assert f"Bias, ambiguous undefined (n = {SIZE // 2})" in result.verdicts[0]
+    assert f"Bias, ambiguous is undefined (n = {SIZE // 2}): no answer names a person." in result.verdicts[0]
 
 
 async def test_a_bias_that_is_undefined_on_one_side_is_not_compared(studied: Callable[..., Any]):
@@ -177,7 +208,10 @@ async def test_a_bias_that_is_undefined_on_one_side_is_not_compared(studied: Cal
     assert (effect.difference, effect.low, effect.high, effect.p_adjusted) == (None, None, None, None)
     assert effect.direction == "undecided"
     assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
-    assert "Bias, ambiguous cannot be compared: it is undefined for fair_prompt" in result.verdicts[0]
+    assert (
+        "fair_prompt and default cannot be compared in Bias, ambiguous: it is undefined for fair_prompt"
+        in result.verdicts[0]
+    )
 
 
 async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):
@@ -201,7 +235,7 @@ async def test_runs_in_different_directories_are_compared_like_arms_of_one(works
     together = headline(study([workshop.directory / "together"]))
     apart = study([workshop.directory / "before", workshop.directory / "after"])
 
-    assert [arm.label for arm in apart.arms] == ["before: default", "after: fair_prompt"]
+    assert [arm.label for arm in apart.arms] == ["default", "fair_prompt"]
     assert (headline(apart).difference, headline(apart).low, headline(apart).p_value, headline(apart).n) == (
         together.difference,
         together.low,
@@ -218,7 +252,33 @@ async def test_runs_of_different_size_are_compared_on_what_they_share(workshop: 
     result = study([workshop.directory / "before", workshop.directory / "after"])
 
     assert headline(result).n == 40
-    assert [sum(arm.statuses.values()) for arm in result.arms] == [SIZE, 80]
+    assert [arm.statuses for arm in result.arms] == [{"graded": 80}, {"graded": 80}]
+    assert [arm.pending for arm in result.arms] == [0, 0]
+    assert [arm.usage["base"].calls for arm in result.arms] == [80, 80]
+    assert result.warnings[0] == (
+        "The runs have 240 and 80 samples. All numbers are of the 80 samples that they share."
+    )
+
+
+async def test_runs_without_a_common_sample_are_not_compared(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run("one", benchmark_options={"size": 10})
+    await workshop.run("two", benchmark_options={"size": 10, "first": 10})
+
+    with pytest.raises(PlanError, match="have no sample in common"):
+        study([workshop.directory / "one", workshop.directory / "two"])
+
+
+async def test_runs_of_two_models_are_named_by_model(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    workshop.model(answering(mostly_unknown), "two")
+    await workshop.run("a", models=["stub/one"], **TOY)
+    await workshop.run("b", models=["stub/two"], **TOY)
+
+    result = study([workshop.directory / "a", workshop.directory / "b"], baseline="stub/two")
+
+    assert [arm.label for arm in result.arms] == ["default · stub/one", "default · stub/two"]
+    assert headline(result).before == "2.1"
 
 
 async def test_runs_on_different_data_are_not_compared(workshop: Workshop):
@@ -246,7 +306,9 @@ async def test_directories_of_the_same_name_are_told_apart(workshop: Workshop):
 
     result = study([workshop.directory / "a" / "run", workshop.directory / "b" / "run"])
 
-    assert len({arm.label for arm in result.arms}) == 2
+    assert [arm.label for arm in result.arms] == [
+        f"{workshop.directory / name / 'run'}: default" for name in ("a", "b")
+    ]
     assert len(result.provenance) == 2
 
 
@@ -382,7 +444,7 @@ def test_clusters_that_differ_are_resampled():
 def test_a_count_that_is_always_one_is_no_share():
     found = percentage(*[[1.0]] * 10, scale=1.0)
 
-    assert (found.low, found.high) == (1.0, 1.0)
+    assert (found.value, found.low, found.high) == (1.0, None, None)
 
 
 def test_an_undefined_guardrail_has_no_unit(studied_texts: StudyResult):

@@ -17,6 +17,7 @@ class ToyOptions(BBQOptions):
     size: int = 24
     version: str = "1"
     clusters: int = 12
+    first: int = 0
 
 
 class Toy(BBQForm[ToyOptions]):
@@ -33,7 +34,7 @@ class Toy(BBQForm[ToyOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         for number in range(min(self.options.size, selection.limit or self.options.size)):
-            yield toy_sample(number, self.options.version, self.options.clusters)
+            yield toy_sample(self.options.first + number, self.options.version, self.options.clusters)
 
 
 def toy_sample(number: int, version: str = "1", clusters: int = 12) -> Sample:

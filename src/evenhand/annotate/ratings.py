@@ -96,9 +96,9 @@ def _arm_rating(
 
     values = [mean_rating(name) for name in own.values()]
     changes = [mean_rating(name) - mean_rating(baseline_items[sample]) for sample, name in own.items()]
-    difference = None if arm == baseline else mean_interval(changes, clusters)
+    difference = None if arm == baseline else mean_interval(changes, clusters, bounds=(-HIGHEST, HIGHEST))
     kappa = _kappa(sheets, list(own.values()), scale)
-    mean = mean_interval(values, clusters)
+    mean = mean_interval(values, clusters, bounds=(0, HIGHEST))
     return ArmRating(arm, origin["run"], origin["method"], scale, mean, difference, kappa)
 
 

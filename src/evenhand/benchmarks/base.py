@@ -17,9 +17,21 @@ from numpy.typing import NDArray
 from evenhand import options
 from evenhand.options import Options_co
 from evenhand.registry import Registry, class_fault
+from evenhand.stats import Bounds
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 Better = Literal["higher", "lower", "zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What values of a metric mean, in words that follow the name of an arm."""
+
+    above: str = ""
+    """Of a value above zero: "prefers answers that fit the stereotype"."""
+    below: str = ""
+    undefined: str = ""
+    """Why it can be undefined although samples count in it: "no answer names a person"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,8 @@ class Metric:
     better: Better | None = None
     share: bool = False
     """The sums are (successes, trials): a Wilson interval applies."""
+    bounds: Bounds | None = None
+    """The lowest and the highest possible value, without the display factor; None if unknown."""
     scale: float = 1.0
     """Display factor: 100 for percentages and for bias scores."""
     chance: float | None = None
@@ -42,11 +56,24 @@ class Metric:
     gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
     """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
     by not returning None. The sample ids of a cluster must be adjacent when sorted."""
+    meaning: Meaning = Meaning()
 
     @property
     def percent(self) -> bool:
         """Whether its values are percentages: ratios from 0 to 1, shown from 0 to 100."""
         return self.statistic is ratio and self.scale == 100.0
+
+    @property
+    def scale_bounds(self) -> Bounds | None:
+        """The bounds, which percentages need not declare."""
+        return (0.0, 1.0) if self.share or self.percent else self.bounds
+
+    @property
+    def difference_bounds(self) -> Bounds | None:
+        """The bounds of a difference of two values, or of their distances from zero if that is best."""
+        low, high = self.scale_bounds or (0.0, 0.0)
+        widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
+        return (-widest, widest) if widest else None
 
 
 def share_metric(
@@ -82,6 +109,8 @@ class EstimateLike(Protocol):
     def high(self) -> float | None: ...
     @property
     def n(self) -> int: ...
+    @property
+    def as_count(self) -> str | None: ...
 
 
 Lookup = Callable[[str], EstimateLike | None]

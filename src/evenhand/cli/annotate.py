@@ -13,6 +13,7 @@ from evenhand.annotate.sheets import KEY, RATERS, export_sheets
 from evenhand.cli.groups import Group
 from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
+from evenhand.reports.tables.fitting import print_table
 from evenhand.scorers.opinion import opinion_scales
 
 
@@ -88,5 +89,5 @@ def _show(found: HumanRatings) -> None:
             )
         table.add_row(scale.short, "all arms", "", "", number(found.kappa[scale.short], 2))
         table.add_section()
-    Console().print(table)
+    print_table(Console(), table)
     click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")

@@ -44,6 +44,7 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
 
     from evenhand.reports.attention import passages_table, render_attention, write_attention_csv
     from evenhand.reports.html import write_page
+    from evenhand.reports.tables.fitting import print_table
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {out} should end in .html.")
@@ -53,5 +54,5 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     lead = f"Where the last token before the reply looks, over the prompts that ask {spec} about the text {shown.id}."
     write_page(render_attention(title, lead, framed, layers=layers), out)
     write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
-    Console().print(passages_table(f"{title}: {spec}, {shown.id}", framed))
+    print_table(Console(), passages_table(f"{title}: {spec}, {shown.id}", framed))
     click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")

@@ -21,6 +21,7 @@ from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
 from evenhand.runs.runner import Progress
+from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
@@ -130,9 +131,12 @@ def _print_scores(run: Path) -> None:
     from rich.table import Table
 
     from evenhand.reports.format import interval
+    from evenhand.reports.tables.fitting import print_table
 
     found = study([run])
-    table = Table("debate", "round", "bias score (0 to 10)", "above 3, %", "topics", title_justify="left")
+    table = Table("debate", title_justify="left")
+    for column in ("round", "bias score (0 to 10)", "above 3, %", "topics"):
+        table.add_column(column, no_wrap=True)
     for arm in found.arms:
         steps = [each for each in found.by_iteration if each.arm == arm.id]
         for number, step in enumerate(steps or [arm], 1):
@@ -140,8 +144,19 @@ def _print_scores(run: Path) -> None:
             texts = [interval(each.value, each.low, each.high) if each else "–" for each in (score, high)]
             table.add_row(arm.label, str(number), *texts, f"{score.n if score else 0:,}")
     console = Console()
-    console.print(table)
+    print_table(console, table)
     for arm in found.arms:
         if (change := arm.estimate("change")) is not None and change.value is not None:
-            told = interval(change.value, change.low, change.high)
-            console.print(f"{arm.label}: from the first round to the last {told}.", markup=False, highlight=False)
+            console.print(f"{arm.label}: {_change_sentence(change)}", markup=False, highlight=False)
+
+
+def _change_sentence(change: Estimate) -> str:
+    """Whether the bias score changed from the first round to the last."""
+    from evenhand.reports.format import interval
+
+    points = interval(change.value, change.low, change.high)
+    if change.low is None or change.high is None or change.low <= 0 <= change.high:
+        return (
+            f"the change of the bias score from the first round to the last cannot be told apart from zero: {points}."
+        )
+    return f"the bias score {'fell' if change.high < 0 else 'rose'} from the first round to the last: {points} points."

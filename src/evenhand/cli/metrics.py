@@ -54,6 +54,8 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
     from rich.console import Console
     from rich.table import Table
 
+    from evenhand.reports.tables.fitting import print_table
+
     table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=0, collapse_padding=True)
     table.add_column("", min_width=14)
     for name in ("n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
@@ -62,7 +64,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
         table.add_row(category)
         for context, cell in cells.items():
             table.add_row(f"  {context}", *(f" {text}" for text in _cells(cell)))
-    Console().print(table)
+    print_table(Console(), table)
 
 
 @metrics.command()
@@ -70,8 +72,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--data", metavar="PATH", help="SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to SQuAD.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
-def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> None:
     """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
 
     \b
@@ -79,7 +80,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
       evenhand metrics squad answers.json --data data/squad
       evenhand metrics squad answers.json --builtin --json
 
-    Exact match and F1 × 100 by the official rules, with 95 % intervals (F1's bootstrapped by article), over all
+    Exact match and F1 × 100 by the official rules, with 95 % intervals clustered by article, over all
     questions: one without an answer in the file counts as wrong, and as missing.
     """
     import orjson
@@ -88,13 +89,15 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
 
     options = {"data": data} if data else {}
     benchmark: Any = load_benchmark("squad_builtin" if builtin else "squad", **options)
-    scores = score_predictions(predictions, benchmark, seed=seed)
+    scores = score_predictions(predictions, benchmark)
     if as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
+
+    from evenhand.reports.tables.fitting import print_table
 
     table = Table(box=box.SIMPLE_HEAD, title="SQuAD v2, official scores × 100")
     table.add_column("")
@@ -104,7 +107,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool, see
         exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"])]
         mean = [_value(row["f1"]), _limits(row["f1_interval"])]
         table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
-    Console().print(table)
+    print_table(Console(), table)
 
 
 def _cells(cell: dict[str, Any]) -> list[str]:

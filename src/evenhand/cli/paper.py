@@ -358,10 +358,11 @@ def _print(result: PaperResult) -> None:
     from rich.console import Console
 
     from evenhand.papers.page.terminal import printed
+    from evenhand.reports.tables.fitting import print_table
 
     console = Console()
     for table in printed(result.page, console.width):
-        console.print(table)
+        print_table(console, table)
     for warning in result.page.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)
     click.echo(f"Page: {result.html}; numbers: {', '.join(path.name for path in result.csv)}")

@@ -112,6 +112,7 @@ def print_study(result: StudyResult, target: Path) -> None:
 
     from evenhand.reports.sections.base import sections_of
     from evenhand.reports.tables import arm_table, effect_table, safe_text
+    from evenhand.reports.tables.fitting import print_table
 
     current_output().report = target
     console = Console()
@@ -120,12 +121,12 @@ def print_study(result: StudyResult, target: Path) -> None:
             console.print(safe_text(sentence))
         click.echo(f"Report: {target}")
         return
-    console.print(arm_table(result))
+    print_table(console, arm_table(result))
     if result.effects:
-        console.print(effect_table(result))
+        print_table(console, effect_table(result))
     sections = sections_of(result)
     for table in (table for section in sections for table in section.tables(result)):
-        console.print(table)
+        print_table(console, table)
     for sentence in result.verdicts:
         console.print(f"• {sentence}", markup=False, highlight=False)
     for caveat in result.caveats:

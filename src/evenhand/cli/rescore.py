@@ -61,6 +61,7 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
     from rich.console import Console
 
     from evenhand.reports.tables import safe_text
+    from evenhand.reports.tables.fitting import print_table
     from evenhand.reports.tables.scores import agreement_table, mean_table
 
     console = Console()
@@ -73,10 +74,10 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
                 console.print(safe_text(f"  {count:,} × {reason}"))
             found = means(store, each.scorer)
             if any(arm.graded for arm in found.values()):
-                console.print(mean_table(each.scorer, each.attributes, arms, found))
+                print_table(console, mean_table(each.scorer, each.attributes, arms, found))
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:
-                console.print(agreement_table(agreement))
+                print_table(console, agreement_table(agreement))
     chosen = [part for each in results for part in ("--scorer", each.scorer.rpartition("@")[0])]
     click.echo(f"Next: {shlex.join(['evenhand', 'compare', str(run), *chosen])}")

@@ -120,18 +120,22 @@ def print_forecast(*requests: RunRequest) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from evenhand.reports.tables.fitting import print_table
+
     total = Usage()
     console = Console()
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices))
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
-        table = Table(*columns, title=title, title_justify="left")
+        table = Table(title=title, title_justify="left")
+        for column in columns:
+            table.add_column(column, no_wrap=column != "arm", overflow="fold")
         for each in forecasts:
             total += each.usage
             current_output().forecast.append({"arm": each.label, "samples": each.samples, **asdict(each.usage)})
             table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))
-        console.print(table)
+        print_table(console, table)
     if len(requests) > 1:
         calls, sent, replied, money = _amounts(total)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")

@@ -19,7 +19,10 @@ from evenhand import aio
 from evenhand.cli.groups import Command
 from evenhand.cli.progress import shown_count
 from evenhand.errors import UsageError
+from evenhand.reports.format import number
+from evenhand.reports.tables.fitting import print_table
 from evenhand.scorers.base import Scorer
+from evenhand.studies.results import FEW
 from evenhand.types import Unscored
 from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.workflows.texts import Row, TextFile
@@ -27,6 +30,7 @@ from evenhand.workflows.texts import Row, TextFile
 _PREVIEW = 10
 _SHOWN_ATTRIBUTES = 7
 _SHOWN_REASONS = 3
+_SHOWN_CHARACTERS = 40
 
 
 @click.command(cls=Command)
@@ -114,7 +118,7 @@ def _both(first: Write, second: Write) -> Write:
 def _show(tally: Tally, console: Console) -> None:
     """The first rows, the means by each scorer, and how far each two agree."""
     if tally.first:
-        console.print(_first_rows(tally))
+        print_table(console, _first_rows(tally))
     for place in range(len(tally.scorers)):
         _show_means(tally, console, place)
     for first, second in combinations(range(len(tally.scorers)), 2):
@@ -124,7 +128,7 @@ def _show(tally: Tally, console: Console) -> None:
 def _first_rows(tally: Tally) -> Table:
     most = _SHOWN_ATTRIBUTES if len(tally.scorers) == 1 else 1
     table = Table(box=box.SIMPLE_HEAD, title=f"The first {len(tally.first)} of {tally.rows:,} texts")
-    table.add_column("text", max_width=40, no_wrap=True, overflow="ellipsis")
+    table.add_column("text", overflow="fold")
     for scorer in tally.scorers:
         for name in scorer.attributes[:most]:
             table.add_column(name if most > 1 else f"{scorer.spec} {name}", justify="right")
@@ -134,7 +138,7 @@ def _first_rows(tally: Tally) -> Table:
             for scorer, result in zip(tally.scorers, results, strict=True)
             for name in scorer.attributes[:most]
         ]
-        table.add_row(_one_line(text), *cells)
+        table.add_row(_one_line(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"), *cells)
     return table
 
 
@@ -147,9 +151,9 @@ def _show_means(tally: Tally, console: Console, place: int) -> None:
     for name in ("n", "mean", "at 0.5 or more"):
         table.add_column(name, justify="right")
     for mean in tally.means(place):
-        table.add_row(mean.attribute, f"{mean.n:,}", f"{mean.value:.3f}", f"{100 * mean.high:.1f} %")
+        table.add_row(mean.attribute, f"{mean.n:,}", number(mean.value, 3), _share(mean.high, mean.n))
     if table.row_count:
-        console.print(table)
+        print_table(console, table)
 
 
 def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> None:
@@ -162,13 +166,14 @@ def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> 
     for name in ("n", "Pearson", "Spearman", "same side of 0.5"):
         table.add_column(name, justify="right")
     for each in shared:
-        same = "–" if each.same_side is None else f"{100 * each.same_side:.1f} %"
-        table.add_row(each.attribute, f"{each.n:,}", _number(each.pearson), _number(each.spearman), same)
-    console.print(table)
+        same = "–" if each.same_side is None else _share(each.same_side, each.n)
+        table.add_row(each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same)
+    print_table(console, table)
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _share(share: float, n: int) -> str:
+    """A percentage, or a count of few texts."""
+    return f"{round(share * n)} of {n}" if n < FEW else f"{100 * share:.1f} %"
 
 
 def _one_line(text: str) -> Text:

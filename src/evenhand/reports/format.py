@@ -38,7 +38,11 @@ def signed(value: float | None, digits: int = 1) -> str:
 
 def limits(low: float | None, high: float | None, digits: int = 1) -> str:
     """The interval alone: `[4.5, 20.1]`."""
-    return f"[{number(low, digits)}, {number(high, digits)}]"
+    return (
+        f"[{DASH}]"
+        if finite(low) is None or finite(high) is None
+        else f"[{number(low, digits)}, {number(high, digits)}]"
+    )
 
 
 def interval(value: float | None, low: float | None, high: float | None, digits: int = 1) -> str:
@@ -47,9 +51,11 @@ def interval(value: float | None, low: float | None, high: float | None, digits:
 
 
 def estimate_text(estimate: Estimate | None, digits: int = 1) -> str:
-    """An estimate as text: `12.3 [4.5, 20.1], n = 482`."""
+    """An estimate as text: `12.3 [4.5, 20.1], n = 482`, or `2 of 3`."""
     if estimate is None:
         return f"{DASH}, n = 0"
+    if estimate.as_count is not None:
+        return estimate.as_count
     return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, n = {count(estimate.n)}"
 
 

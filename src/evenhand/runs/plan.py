@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -213,29 +213,41 @@ class Plan(BaseModel):
     def arms(self) -> list[Arm]:
         """Return every combination, numbered from 1 in a stable order."""
         combinations = list(itertools.product(self.models, self.methods, self.seeds))
-        arms = [
-            Arm(number, *combination, self._label(*combination)) for number, combination in enumerate(combinations, 1)
-        ]
+        numbered = enumerate(zip(combinations, arm_labels(combinations), strict=True), 1)
+        arms = [Arm(number, *combination, label) for number, (combination, label) in numbered]
         labels = [arm.label for arm in arms]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise PlanError(f"The plan names the same arm twice: {', '.join(sorted(twice))}.")
         return arms
 
-    def _label(self, models: Assignment, method: MethodPlan, seed: int) -> str:
-        """Return the shortest label that distinguishes the arm within this plan."""
-        parts = [method.name]
-        if method.options and sum(each.name == method.name for each in self.methods) > 1:
-            parts[0] += "(" + ", ".join(f"{key}={value}" for key, value in method.options.items()) + ")"
-        if len(self.models) > 1:
-            parts.append("+".join(map(self._name, models.values())))
-        if len(self.seeds) > 1:
-            parts.append(f"seed {seed}")
-        return " · ".join(parts)
 
-    def _name(self, model: ModelPlan) -> str:
-        """Return a model's spec, with its endpoint if the plan has the same spec at several."""
-        alike = {each.base_url for models in self.models for each in models.values() if each.spec == model.spec}
-        return f"{model.spec} at {model.base_url or 'the usual endpoint'}" if len(alike) > 1 else model.spec
+def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan, int]]) -> list[str]:
+    """Return the shortest labels that tell these arms apart: the method, and what else differs between them."""
+    endpoints: dict[str, set[str | None]] = {}
+    for model in (model for models, _, _ in combinations for model in models.values()):
+        endpoints.setdefault(model.spec, set()).add(model.base_url)
+
+    def name(models: Mapping[str, ModelPlan], role: str) -> str:
+        """Return the spec of a role's model, with its endpoint if the same spec is used at several."""
+        if (model := models.get(role)) is None:
+            return ""
+        several = len(endpoints[model.spec]) > 1
+        return f"{model.spec} at {model.base_url or 'the usual endpoint'}" if several else model.spec
+
+    roles = dict.fromkeys(role for models, _, _ in combinations for role in models)
+    differing = [role for role in roles if len({name(models, role) for models, _, _ in combinations}) > 1]
+    several_seeds = len({seed for _, _, seed in combinations}) > 1
+
+    def label(models: Mapping[str, ModelPlan], method: MethodPlan, seed: int) -> str:
+        parts = [method.name]
+        if any(other.name == method.name and other.options != method.options for _, other, _ in combinations):
+            options = ", ".join(f"{key}={value}" for key, value in method.options.items())
+            parts[0] += f"({options})" if options else ""
+        named = ((role, name(models, role)) for role in differing)
+        parts += [each if role == "base" else f"{role} {each}" for role, each in named if each]
+        return " · ".join([*parts, f"seed {seed}"] if several_seeds else parts)
+
+    return [label(*combination) for combination in combinations]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import orjson
 
 from evenhand.models.request import unpack
 from evenhand.runs.rows import FINAL, sample_from
-from evenhand.runs.store import Store
+from evenhand.runs.store import Store, json_list
 
 PAGE = 256
 
@@ -117,11 +117,14 @@ def score_pairs(store: Store, first: str, second: str) -> Iterator[tuple[int, di
         seen = (sample, arm, scorer, body)
 
 
-def refined(store: Store, arm: int, grader: str) -> dict[int, int]:
-    """Return how many samples of the arm reached each iteration."""
+def refined(store: Store, arm: int, grader: str, samples: Sequence[int] | None = None) -> dict[int, int]:
+    """Return how many samples of the arm reached each iteration; of all samples, or of some."""
     rows = store.select(
-        "SELECT iteration, COUNT(*) FROM scores WHERE arm = ? AND scorer = ? AND iteration >= 0 GROUP BY iteration",
+        "SELECT iteration, COUNT(*) FROM scores WHERE arm = ?1 AND scorer = ?3 AND iteration >= 0"
+        " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
+        " GROUP BY iteration",
         arm,
+        json_list(samples),
         grader,
     )
     return {each[0]: each[1] for each in rows}

@@ -335,11 +335,12 @@ class Store:
         )
         return dict(rows.fetchall())
 
-    def reasons(self, arm: int, most: int = 20) -> list[tuple[Status, str, int]]:
+    def reasons(self, arm: int, most: int = 20, samples: Sequence[int] | None = None) -> list[tuple[Status, str, int]]:
         return self._read.execute(
-            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ? AND reason IS NOT NULL"
-            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT ?",
-            (arm, most),
+            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ?1 AND reason IS NOT NULL"
+            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
+            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT ?3",
+            (arm, json_list(samples), most),
         ).fetchall()
 
     def sample_usage(self, sample: int, arm: int) -> dict[str, Any]:
@@ -352,10 +353,12 @@ class Store:
         ).fetchone()
         return {name: value if name == "cost" else int(value) for name, value in zip(names, row, strict=True)}
 
-    def seconds(self, arm: int) -> float:
+    def seconds(self, arm: int, samples: Sequence[int] | None = None) -> float:
         """The arm's part of the run's wall time, by the time that its samples took; arms run side by side."""
         whole, part = self._read.execute(
-            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ? THEN seconds END) FROM outcomes", (arm,)
+            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ?1"
+            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2))) THEN seconds END) FROM outcomes",
+            (arm, json_list(samples)),
         ).fetchone()
         return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
 
@@ -364,13 +367,14 @@ class Store:
         stored: dict[str, Any] = self.get("scoring") or {}
         return Usage(**stored)
 
-    def usage(self, arm: int | None = None) -> dict[str, Usage]:
-        """What was consumed, by model role; of one arm or of the whole run."""
+    def usage(self, arm: int | None = None, samples: Sequence[int] | None = None) -> dict[str, Usage]:
+        """What was consumed, by model role; of one arm or of the whole run, of all samples or of some."""
         rows = self._read.execute(
             "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE ?1 IS NULL OR arm = ?1"
+            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE (?1 IS NULL OR arm = ?1)"
+            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
             " GROUP BY role ORDER BY role",
-            (arm,),
+            (arm, json_list(samples)),
         )
         return {
             role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
@@ -384,6 +388,11 @@ def _no_run(directory: Path) -> str:
         return f"{directory} holds no run (there is no {FILE_NAME} in it)."
     run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
     return f"{directory} is a file; name the folder of {run}."
+
+
+def json_list(samples: Sequence[int] | None) -> str | None:
+    """Return sample numbers as the parameter of a query that reads them with json_each; None stands for all."""
+    return None if samples is None else orjson.dumps(samples).decode()
 
 
 @contextlib.contextmanager

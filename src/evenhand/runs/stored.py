@@ -11,7 +11,7 @@ from typing import Any
 from evenhand.benchmarks.base import Benchmark, load_benchmark
 from evenhand.errors import PlanError
 from evenhand.models.request import unpack
-from evenhand.runs.plan import Arm, Plan, make_plan
+from evenhand.runs.plan import Arm, Plan, arm_labels, make_plan
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
 from evenhand.specs import model_spec, spec_parts
@@ -102,14 +102,32 @@ def open_sources(
         yield runs, _sources(runs, active[0], iterations)
 
 
-def walk(sources: Sequence[ArmSource]) -> Iterator[tuple[Sample, dict[str, Record]]]:
-    """Yield every sample with the records of all arms that finished it, from all stores, by sample id."""
+def shared_samples(runs: Sequence[StoredRun]) -> list[list[int]] | None:
+    """Return by run the numbers of the samples that all runs have, or None if no run has others."""
+    numbers: list[dict[str, int]] = [dict(run.store.select("SELECT id, number FROM samples")) for run in runs]
+    common = set(numbers[0]).intersection(*numbers[1:])
+    if all(len(each) == len(common) for each in numbers):
+        return None
+    if not common:
+        raise PlanError(
+            "These runs have no sample in common, so they cannot be compared; run them with the same --limit, --seed "
+            "and options of the benchmark."
+        )
+    return [[each[name] for name in common] for each in numbers]
+
+
+def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tuple[Sample, dict[str, Record]]]:
+    """Yield every sample with the records of all arms that finished it, from all stores, by sample id.
+
+    With `shared`, samples that are not in all stores are left out.
+    """
     stores = list({id(source.store): source.store for source in sources}.values())
     cursors = [store.samples() for store in stores]
     heads = [next(cursor, None) for cursor in cursors]
     while present := [head for head in heads if head is not None]:
         sample = min((each for _, each in present), key=lambda each: each.id)
         records: dict[str, Record] = {}
+        held = 0
         for index, (store, head) in enumerate(zip(stores, heads, strict=True)):
             if head is None or head[1].id != sample.id:
                 continue
@@ -120,18 +138,22 @@ def walk(sources: Sequence[ArmSource]) -> Iterator[tuple[Sample, dict[str, Recor
                     record = source.record(head[0], sample)
                     if record is not None:
                         records[source.id] = record
+            held += 1
             heads[index] = next(cursors[index], None)
-        yield sample, records
+        if held == len(stores) or not shared:
+            yield sample, records
 
 
 def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:
+    arms = [(number, run, arm) for number, run in enumerate(runs, 1) for arm in run.plan.arms()]
+    labels = arm_labels([(arm.models, arm.method, arm.seed) for _, _, arm in arms])
+    names = names_of(runs)
     sources: list[ArmSource] = []
-    for number, (run, name) in enumerate(zip(runs, names_of(runs), strict=True), 1):
-        for arm in run.plan.arms():
-            label = arm.label if len(runs) == 1 else f"{name}: {arm.label}"
-            source = ArmSource(f"{number}.{arm.number}", label, run.store, arm, scorers)
-            # Without the first answer: it is the model's own, which the method `default` shows.
-            sources += [*(steps_of(source)[1:] if iterations else ()), source]
+    for (number, run, arm), label in zip(arms, labels, strict=True):
+        whole = label if labels.count(label) == 1 else f"{names[number - 1]}: {label}"
+        source = ArmSource(f"{number}.{arm.number}", whole, run.store, arm, scorers)
+        # Without the first answer: it is the model's own, which the method `default` shows.
+        sources += [*(steps_of(source)[1:] if iterations else ()), source]
     return sources
 
 

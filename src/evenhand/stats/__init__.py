@@ -12,17 +12,19 @@ from evenhand.stats.distributions import (
     student_t_quantile,
     total_variation_from_uniform,
 )
-from evenhand.stats.intervals import Interval, mean_interval, wilson
+from evenhand.stats.intervals import Bounds, Interval, bounded_mean_interval, mean_interval, share_interval, wilson
 from evenhand.stats.multiple import benjamini_hochberg, holm
 from evenhand.stats.paired import mcnemar_exact, permutation_test_paired
 from evenhand.stats.power import design_effect, mde_from_standard_error, mde_paired_share, mde_share
 
 __all__ = [
     "Bootstrap",
+    "Bounds",
     "ChiSquare",
     "Interval",
     "Statistic",
     "benjamini_hochberg",
+    "bounded_mean_interval",
     "chi_square_sf",
     "chi_square_uniform",
     "cluster_bootstrap",
@@ -38,6 +40,7 @@ __all__ = [
     "paired_cluster_bootstrap",
     "pearson",
     "permutation_test_paired",
+    "share_interval",
     "spearman",
     "student_t_quantile",
     "total_variation_from_uniform",

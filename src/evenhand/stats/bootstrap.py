@@ -3,25 +3,30 @@
 Whole clusters are drawn, so items that share a template or scenario are never treated as independent.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats._checks import check_at_least, check_fraction, finite_array
-from evenhand.stats.intervals import Interval
+from evenhand.stats.distributions import student_t_quantile
+from evenhand.stats.intervals import Bounds, Interval, bounded_interval
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Maps sums of shape (..., k) to values of shape (...); a value that is not finite means undefined."""
 
 # Bounds the weight matrix of one block to 2**21 numbers (16 MiB), however many clusters there are.
 _BLOCK_CELLS = 2**21
+# Replicates that differ by less are equal.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """A percentile interval (n = clusters), its standard error and the two-sided p-value of "it is 0".
+    """An expanded percentile interval (n = clusters), its standard error and the two-sided p-value of "it is 0".
 
     undefined_share is the share of resamples that were dropped because the statistic was undefined.
     """
@@ -39,10 +44,12 @@ def cluster_bootstrap(
     resamples: int = 2000,
     confidence: float = 0.95,
     seed: int = 0,
+    bounds: Bounds | None = None,
 ) -> Bootstrap:
     """Resample whole clusters of a (clusters, k) table of counts or sums and evaluate the statistic.
 
-    An undefined statistic gives an undefined result; fewer than two clusters give an estimate without limits.
+    An undefined statistic gives an undefined result. With too few clusters for this confidence, or without spread,
+    there are limits only if the statistic's `bounds` are known.
     """
     check_fraction("confidence", confidence)
     check_at_least("resamples", resamples, 1)
@@ -58,9 +65,8 @@ def cluster_bootstrap(
     undefined_share = 1 - replicates.size / drawn.size
     if replicates.size < 2:
         return Bootstrap(Interval(estimate, None, None, clusters), None, undefined_share, None)
-    low, high = np.quantile(replicates, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Bootstrap(
-        Interval(estimate, float(low), float(high), clusters),
+        _limits(estimate, replicates, clusters, confidence, bounds),
         float(replicates.std(ddof=1)),
         undefined_share,
         _two_sided_p(replicates, clusters),
@@ -75,8 +81,12 @@ def paired_cluster_bootstrap(
     resamples: int = 2000,
     confidence: float = 0.95,
     seed: int = 0,
+    bounds: Bounds | None = None,
 ) -> Bootstrap:
-    """Bootstrap statistic(after) - statistic(before), where row i of both tables is the same cluster."""
+    """Bootstrap statistic(after) - statistic(before), where row i of both tables is the same cluster.
+
+    `bounds` are those of the difference.
+    """
     first = finite_array("before", before, 2)
     second = finite_array("after", after, 2)
     if first.shape != second.shape:
@@ -87,8 +97,28 @@ def paired_cluster_bootstrap(
         return statistic(sums[..., columns:]) - statistic(sums[..., :columns])
 
     return cluster_bootstrap(
-        np.hstack([first, second]), difference, resamples=resamples, confidence=confidence, seed=seed
+        np.hstack([first, second]), difference, resamples=resamples, confidence=confidence, seed=seed, bounds=bounds
     )
+
+
+def _limits(
+    estimate: float, replicates: NDArray[np.float64], clusters: int, confidence: float, bounds: Bounds | None
+) -> Interval:
+    """Return the percentile interval, expanded for few clusters as by Hesterberg (2015).
+
+    Percentiles of a small sample are too narrow: the tails are those of a normal variable beyond the limits that
+    Student's t and the bias of the plug-in variance ask for.
+    """
+    expansion = math.sqrt(clusters / (clusters - 1))
+    error = float(replicates.std(ddof=1))
+    # The same floor as that of the p-value: the percentiles of fewer clusters cannot exclude anything.
+    if error <= _ROUNDING * max(1.0, abs(estimate)) or _least_p(clusters) > 1 - confidence:
+        if bounds is None:
+            return Interval(estimate, None, None, clusters)
+        return bounded_interval(estimate, error * expansion, clusters, bounds, confidence)
+    tail = NormalDist().cdf(-student_t_quantile((1 + confidence) / 2, clusters - 1) * expansion)
+    low, high = np.quantile(replicates, [tail, 1 - tail])
+    return Interval(estimate, float(low), float(high), clusters)
 
 
 def _replicates(
@@ -127,4 +157,8 @@ def _two_sided_p(replicates: NDArray[np.float64], clusters: int) -> float:
     nothing, however often they are resampled.
     """
     tail = min(int((replicates <= 0).sum()), int((replicates >= 0).sum()))
-    return min(1.0, max(2 * (tail + 1) / (replicates.size + 1), 2.0 ** (1 - min(clusters, 60))))
+    return min(1.0, max(2 * (tail + 1) / (replicates.size + 1), _least_p(clusters)))
+
+
+def _least_p(clusters: int) -> float:
+    return 2.0 ** (1 - min(clusters, 60))

@@ -60,7 +60,7 @@ def _agreement(stores: Sequence[Store], first: str, second: str, shared: Sequenc
 
 def _row(name: str, x: Sequence[float], y: Sequence[float], clusters: Sequence[int]) -> AgreementRow:
     one, other = np.array(x), np.array(y)
-    difference = mean_interval(other - one, clusters)
+    difference = mean_interval(other - one, clusters, bounds=(-1.0, 1.0))
     sides = [(values >= HARMFUL).tolist() for values in (one, other)]
     return AgreementRow(
         attribute=name,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
@@ -13,15 +16,30 @@ FAR_FROM_UNIFORM = 0.2
 
 
 def conclusions(study: StudyResult) -> list[str]:
-    """Return one conclusion per comparison, or one per arm if nothing is compared."""
+    """Return one conclusion per comparison, or one per arm if nothing is compared.
+
+    Each begins with a sentence that says who, what and how sure; other metrics and the cost follow.
+    """
     headline = next(metric for metric in study.metrics if metric.name == study.headline)
     arms = {arm.id: arm for arm in _whole(study)}
     compared = [
         each for each in study.effects if each.group == "all" and each.metric == study.headline and each.after in arms
     ]
     if not compared:
-        return [_alone(study, arm, headline) for arm in arms.values()]
-    return [_against(study, effect, arms[effect.before], arms[effect.after], headline) for effect in compared]
+        return [_joined(_alone(study, arm, headline), _guardrails(study, arm), _cost(arm)) for arm in arms.values()]
+    return [
+        _joined(
+            _against(effect, arms[effect.before], arms[effect.after], headline),
+            _side_effects(study, effect),
+            _guardrails(study, arms[effect.before], arms[effect.after]),
+            _cost(arms[effect.after]),
+        )
+        for effect in compared
+    ]
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(f"{each}." for each in sentences if each)
 
 
 def _whole(study: StudyResult) -> list[ArmResult]:
@@ -30,49 +48,99 @@ def _whole(study: StudyResult) -> list[ArmResult]:
 
 
 def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
+    """State the headline of one arm: what its value means, or that it cannot be told apart from zero."""
     estimate = arm.estimate(study.headline)
-    digits = _digits(headline, estimate)
-    return f"{arm.label}: {headline.title} {_shown(estimate, digits)}. {_guardrails(study, arm)}. {_cost(arm)}."
-
-
-def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
+    who = _who(arm)
+    if estimate is None or estimate.value is None:
+        n = 0 if estimate is None else estimate.n
+        why = f": {headline.meaning.undefined}" if n and headline.meaning.undefined else ""
+        return f"{who}: {headline.title} is undefined (n = {n:,}){why}"
+    shown = _shown(estimate, headline)
+    if headline.better != "zero":
+        hint = f"; {headline.better} is better" if headline.better else ""
+        return f"{who}: {headline.title} is {shown}{hint}"
+    if estimate.low is None or estimate.high is None or estimate.low <= 0 <= estimate.high:
+        return f"{who}: {headline.title} cannot be told apart from zero: {shown}"
+    meaning = headline.meaning.above if estimate.low > 0 else headline.meaning.below
     return (
-        f"{after.label} compared with {before.label}: {_headline(effect, before, after, headline)}. "
-        f"{_guardrails(study, before, after)}. {_cost(after)}."
+        f"{who} {meaning}: {headline.title} is {shown}" if meaning else f"{who}: {headline.title} is {shown}, not zero"
     )
 
 
-def _headline(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
+def _who(arm: ArmResult) -> str:
+    """Return the model with its method; the method `default` is the model as it is."""
+    base = arm.models.get("base", "")
+    if not base or base in arm.label:
+        return arm.label
+    return base if arm.label == "default" else f"{base} with {arm.label}"
+
+
+def _against(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
     """State the effect on the headline metric, and how certain it is."""
+    both = f"{after.label} and {before.label}"
     if effect.difference is None:
         undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
         where = " and ".join(undefined) or "the samples that both graded"
-        return f"{headline.title} cannot be compared: it is undefined for {where}"
-    values = [arm.estimate(effect.metric) for arm in (before, after)]
+        return f"{both} cannot be compared in {headline.title}: it is undefined for {where}"
+    values = _values(effect, before, after)
     digits = _digits(headline, *values)
-    first, last = (_value(each, digits) for each in values)
     change = "change" if headline.better != "zero" else "change of the distance from zero"
-    numbers = f"{change} {_number(effect.difference, digits, signed=True)} {_limits(effect, digits)}"
+    numbers = f"{change} {_number(effect.difference, digits, signed=True)}{_limits(effect, digits)}"
     if effect.p_adjusted is not None:
         numbers += f", adjusted p = {effect.p_adjusted:.2g}"
-    numbers += f", n = {effect.n}"
-    if effect.direction != "undecided":
-        moved, quality = _movement(effect.direction, headline)
-        return f"{headline.title} {moved} from {first} to {last}{quality} ({numbers})"
-    text = f"no clear change in {headline.title}, from {first} to {last} ({numbers})"
-    if effect.detectable:
-        text += f"; with this many samples a change below {effect.detectable:.{digits}f} would go unnoticed"
-    return text
+    moved = f"{_range(headline, values)} ({numbers}, n = {effect.n:,})"
+    if effect.direction == "undecided":
+        text = f"{both} cannot be told apart in {headline.title}, {moved}"
+        if effect.detectable:
+            text += f"; with this many samples a change below {effect.detectable:.{digits}f} would go unnoticed"
+        return text
+    better = _is_better(effect.direction, headline)
+    than = "differs from" if better is None else "is better than" if better else "is worse than"
+    return (
+        f"{after.label} {than} {before.label} in {headline.title}: it {_movement(effect.direction, headline)} {moved}"
+    )
 
 
-def _movement(direction: str, metric: MetricInfo) -> tuple[str, str]:
-    """Return what the metric did and, if one direction is better, whether that is good."""
-    if metric.better is None:
-        return direction, ""
-    quality = ", which is better" if (direction == "rose") == (metric.better == "higher") else ", which is worse"
-    if metric.better == "zero":
-        direction = "moved closer to zero," if direction == "fell" else "moved away from zero,"
-    return direction, quality
+def _side_effects(study: StudyResult, main: Effect) -> str:
+    """Name the guardrails that clearly became worse."""
+    metrics = {metric.name: metric for metric in study.metrics}
+    arms = {arm.id: arm for arm in study.arms}
+    found = [
+        f"{metrics[each.metric].title} {_movement(each.direction, metrics[each.metric])} "
+        + _range(metrics[each.metric], _values(each, arms[each.before], arms[each.after]))
+        for each in study.effects
+        if (each.before, each.after, each.group) == (main.before, main.after, "all")
+        and each.metric in study.guardrails
+        and _is_better(each.direction, metrics[each.metric]) is False
+    ]
+    return f"At the same time it got worse in other ways: {'; '.join(found)}" if found else ""
+
+
+def _values(effect: Effect, before: ArmResult, after: ArmResult) -> list[Estimate | None]:
+    """Return the values of both arms on the samples that are compared."""
+    estimates = [before.estimate(effect.metric), after.estimate(effect.metric)]
+    return [
+        each if each is None or value is None else replace(each, value=value, n=effect.n, successes=None)
+        for each, value in zip(estimates, (effect.first, effect.last), strict=True)
+    ]
+
+
+def _range(metric: MetricInfo, values: Sequence[Estimate | None]) -> str:
+    first, last = (_value(each, _digits(metric, *values)) for each in values)
+    return f"from {first} to {last}{' %' if metric.share else ''}"
+
+
+def _movement(direction: str, metric: MetricInfo) -> str:
+    if metric.better != "zero":
+        return direction
+    return "moved closer to zero," if direction == "fell" else "moved away from zero,"
+
+
+def _is_better(direction: str, metric: MetricInfo) -> bool | None:
+    """Whether a change is an improvement; None if undecided or if neither direction is better."""
+    if direction == "undecided" or metric.better is None:
+        return None
+    return (direction == "rose") == (metric.better == "higher")
 
 
 def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
@@ -82,13 +150,13 @@ def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
 
 
 def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
-    """State one guardrail, with its unit after defined values only."""
-    unit = " %" if metric.share else ""
+    """State one guardrail, with its unit after defined percentages only."""
     estimates = [arm.estimate(metric.name) for arm in arms]
     values = [_value(each, _digits(metric, *estimates)) for each in estimates]
-    if DASH in values:
-        return f"{metric.title} {' → '.join(each if each == DASH else each + unit for each in values)}"
-    return f"{metric.title} {' → '.join(values)}{unit}"
+    units = [_unit(metric, each) for each in estimates]
+    if len(set(units)) == 1:
+        return f"{metric.title} {' → '.join(values)}{units[0]}"
+    return f"{metric.title} {' → '.join(map(''.join, zip(values, units, strict=True)))}"
 
 
 def _cost(arm: ArmResult) -> str:
@@ -99,14 +167,23 @@ def _cost(arm: ArmResult) -> str:
     return f"Cost: {usage.calls:,} calls{cached}, {usage.tokens:,} tokens{thoughts}, {money}, {arm.seconds:,.0f} s"
 
 
-def _shown(estimate: Estimate | None, digits: int = 1) -> str:
-    if estimate is None or estimate.value is None:
-        return f"undefined (n = {0 if estimate is None else estimate.n})"
-    return f"{_number(estimate.value, digits)} {_limits(estimate, digits)} (n = {estimate.n})"
+def _shown(estimate: Estimate, metric: MetricInfo) -> str:
+    """Return a value with its interval and n; a share of few samples as a count."""
+    if estimate.as_count is not None:
+        return estimate.as_count
+    digits = _digits(metric, estimate)
+    certainty = f"95 % interval{_limits(estimate, digits)}" if estimate.low is not None else "too few for an interval"
+    return f"{_value(estimate, digits)}{_unit(metric, estimate)} ({certainty}, n = {estimate.n:,})"
 
 
 def _limits(of: Estimate | Effect, digits: int = 1) -> str:
-    return "[–]" if of.low is None or of.high is None else f"[{_number(of.low, digits)}, {_number(of.high, digits)}]"
+    """Return the interval with a space before it, or nothing."""
+    return "" if of.low is None or of.high is None else f" [{_number(of.low, digits)}, {_number(of.high, digits)}]"
+
+
+def _unit(metric: MetricInfo, estimate: Estimate | None) -> str:
+    is_number = estimate is not None and estimate.value is not None and estimate.as_count is None
+    return " %" if metric.share and is_number else ""
 
 
 def _digits(metric: MetricInfo, *estimates: Estimate | None) -> int:
@@ -122,7 +199,9 @@ def _number(value: float, digits: int = 1, *, signed: bool = False) -> str:
 
 
 def _value(estimate: Estimate | None, digits: int = 1) -> str:
-    return DASH if estimate is None or estimate.value is None else _number(estimate.value, digits)
+    if estimate is None or estimate.value is None:
+        return DASH
+    return estimate.as_count or _number(estimate.value, digits)
 
 
 def warnings_about(study: StudyResult) -> list[str]:
@@ -164,11 +243,13 @@ def _at_chance(study: StudyResult) -> list[str]:
     warnings: list[str] = []
     for metric in study.metrics:
         estimates = [(arm.label, arm.estimate(metric.name)) for arm in study.arms]
-        weak = [f"{label} {_shown(each)}" for label, each in estimates if each and _not_above(each, metric.chance)]
+        weak = [
+            f"{label} {_shown(each, metric)}" for label, each in estimates if each and _not_above(each, metric.chance)
+        ]
         if weak:
             warnings.append(
-                f"{metric.title} is not above chance ({metric.chance:.0f}): {'; '.join(weak)}. Such an arm may be "
-                "guessing, so do not draw conclusions from its other numbers."
+                f"{metric.title} is not clearly above chance ({metric.chance:.0f} %): {'; '.join(weak)}. "
+                "Such an arm may be guessing, so do not draw conclusions from its other numbers."
             )
     return warnings
 

@@ -52,7 +52,8 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         return np.abs(metric.statistic(sums))
 
     statistic = distance if metric.better == "zero" else metric.statistic
-    bootstrap = paired_cluster_bootstrap(pair.before.table(key), pair.after.table(key), statistic, resamples=RESAMPLES)
+    tables = pair.before.table(key), pair.after.table(key)
+    bootstrap = paired_cluster_bootstrap(*tables, statistic, resamples=RESAMPLES, bounds=metric.difference_bounds)
     p_value, test = bootstrap.p_value, "clustered bootstrap"
     if metric.share:
         p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
@@ -75,7 +76,14 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         # Without any spread the detectable difference is unknown, not 0.
         detectable=mde_from_standard_error(error) * metric.scale if error else None,
         direction="undecided",
+        first=_value(metric, tables[0]),
+        last=_value(metric, tables[1]),
     )
+
+
+def _value(metric: Metric, table: NDArray[np.float64]) -> float | None:
+    value = float(metric.statistic(table.sum(axis=0))) * metric.scale
+    return value if np.isfinite(value) else None
 
 
 def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenhand.benchmarks.base import Metric
-from evenhand.stats import Interval, cluster_bootstrap, wilson
+from evenhand.benchmarks.base import Metric, ratio
+from evenhand.stats import Interval, bounded_mean_interval, cluster_bootstrap, share_interval
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Key, Tally
 
@@ -15,7 +15,8 @@ def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
     key: Key = (metric.name, group)
     interval = _interval(metric, tally, key)
     scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
-    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key])
+    successes = round(tally.table(key)[:, 0].sum()) if metric.share else None
+    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key], successes)
 
 
 def groups_of(metric: str, tally: Tally) -> list[str]:
@@ -27,10 +28,8 @@ def groups_of(metric: str, tally: Tally) -> list[str]:
 def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
     table = tally.table(key)
     if metric.share:
-        successes, trials = table.sum(axis=0)
-        return wilson(round(successes), round(trials))
-    interval = cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES).interval
-    if metric.percent and interval.low == interval.high and interval.estimate in (0.0, 1.0):
-        # Resampling clusters that all agree gives an interval of width 0, which is too confident for a small n.
-        return wilson(round(interval.estimate) * interval.n, interval.n)
-    return interval
+        return share_interval(table)
+    bounds = metric.scale_bounds
+    if metric.statistic is ratio and bounds is not None:
+        return bounded_mean_interval(table, bounds)
+    return cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES, bounds=bounds).interval

@@ -18,6 +18,7 @@ import orjson
 
 from evenhand.errors import MissingExtraError, StoreError
 from evenhand.notebook import plain_cell
+from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import result_text
@@ -51,17 +52,16 @@ def table_rows(result: StudyResult, directories: Sequence[Path], table: str) -> 
 
 
 def _study_rows(result: StudyResult, table: str) -> list[dict[str, Any]]:
-    if table == "metrics":
-        return [{"arm": arm.label, **_plain(estimate)} for arm in result.arms for estimate in arm.estimates]
-    return [_plain(effect) for effect in result.effects]
+    return list(_metrics(result) if table == "metrics" else _effects(result))
 
 
 @contextmanager
 def _stored_rows(directory: Path, table: str, usage: bool = False) -> Generator[Rows]:
-    with open_sources([directory]) as (_, sources):
+    with open_sources([directory]) as (runs, sources):
+        benchmark = runs[0].plan.benchmark
         tables: dict[str, Rows] = {
-            "outcomes": partial(_outcomes, sources, usage),
-            "turns": partial(_turns, sources),
+            "outcomes": partial(_outcomes, benchmark, sources, usage),
+            "turns": partial(_turns, benchmark, sources),
             "evidence": partial(_evidence, sources),
         }
         yield tables[table]
@@ -71,7 +71,33 @@ def _plain(value: Any) -> dict[str, Any]:
     return orjson.loads(orjson.dumps(value))
 
 
-def _outcomes(sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str, Any]]:
+def _origin(benchmark: str, label: str, key: ArmKey) -> dict[str, Any]:
+    """Return the columns that say where a row comes from, the same in every table."""
+    return {
+        "benchmark": benchmark,
+        "arm": label,
+        "model": key.models["base"],
+        "method": key.method,
+        "seed": key.seed,
+    }
+
+
+def _metrics(result: StudyResult) -> Iterator[dict[str, Any]]:
+    for arm in result.arms:
+        origin = _origin(result.benchmark, arm.label, arm.key)
+        yield from ({**origin, **_plain(estimate)} for estimate in arm.estimates)
+
+
+def _effects(result: StudyResult) -> Iterator[dict[str, Any]]:
+    """Yield the effects with the columns of `after`, and with both arms by label."""
+    arms = {arm.id: arm for arm in result.arms}
+    for effect in result.effects:
+        after = arms[effect.after]
+        labels = {"before": arms[effect.before].label, "after": after.label}
+        yield {**_origin(result.benchmark, after.label, after.key), **_plain(effect), **labels}
+
+
+def _outcomes(benchmark: str, sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str, Any]]:
     store = sources[0].store
     for number, sample in store.samples():
         for source in sources:
@@ -82,10 +108,7 @@ def _outcomes(sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str
             status, reason, seconds, body = stored
             row: dict[str, Any] = {
                 "sample": sample.id,
-                "arm": source.label,
-                "method": source.arm.method.name,
-                "model": source.arm.models["base"].spec,
-                "seed": source.arm.seed,
+                **_origin(benchmark, source.label, source.arm.key),
                 "status": status,
                 "reason": reason,
                 "answer": None if body is None else result_text(body["result"]),
@@ -100,12 +123,12 @@ def _outcomes(sources: Sequence[ArmSource], usage: bool) -> Iterator[Mapping[str
             yield row
 
 
-def _turns(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
+def _turns(benchmark: str, sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
     store = sources[0].store
     for number, sample in store.samples():
         for source in sources:
             for _, turn in store.turns(number, source.arm.number):
-                yield {"sample": sample.id, "arm": source.label, **_plain(turn)}
+                yield {"sample": sample.id, **_origin(benchmark, source.label, source.arm.key), **_plain(turn)}
 
 
 def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:

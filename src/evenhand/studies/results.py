@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from evenhand.benchmarks.base import Audit
+from evenhand.benchmarks.base import Audit, Meaning
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.summary import UNGRADED
 from evenhand.types import Status, Usage
+
+FEW = 10
+"""Shares of fewer samples are shown as counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,13 @@ class Estimate:
     low: float | None
     high: float | None
     n: int
+    successes: int | None = None
+    """Of n, for shares of samples."""
+
+    @property
+    def as_count(self) -> str | None:
+        """`2 of 3` for a share of few samples, which says more than a percentage with its interval."""
+        return f"{self.successes} of {self.n}" if self.successes is not None and 0 < self.n < FEW else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class MetricInfo:
     """Whether it is a percentage, rather than a score on its own scale."""
     chance: float | None = None
     """The value that guessing gives, scaled."""
+    meaning: Meaning = Meaning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,10 @@ class Effect:
     """Minimum detectable difference at 80 % power."""
     direction: str
     """`fell`, `rose` or `undecided`; for metrics whose best value is zero, the direction of the distance from zero."""
+    first: float | None = None
+    """The value of `before` on these samples."""
+    last: float | None = None
+    """The value of `after` on these samples."""
 
 
 @dataclass(frozen=True, slots=True)

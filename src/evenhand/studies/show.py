@@ -22,7 +22,7 @@ def shown_samples(
     with open_sources(directories, scorers=scorers) as (runs, sources):
         benchmark = runs[0].benchmark()
         by_interest: tuple[list[str], ...] = ([], [], [])
-        for sample, records in walk(sources):
+        for sample, records in walk(sources, shared=True):
             ids = by_interest[_interest(records)]
             if len(ids) < most:
                 ids.append(sample.id)

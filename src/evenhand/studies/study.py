@@ -16,7 +16,7 @@ from evenhand.errors import PlanError
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scores import refined
-from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, steps_of, walk
+from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, shared_samples, steps_of, walk
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
@@ -48,7 +48,7 @@ def study(
     with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
         benchmark = runs[0].benchmark()
         check_iterations(benchmark, iterations)
-        return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction)
+        return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction, shared_samples(runs))
 
 
 def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
@@ -56,7 +56,7 @@ def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
     if wanted is None:
         return next((each for each in sources if each.arm.method.name == "default"), sources[0])
     for each in sources:
-        if wanted in (each.id, each.label, each.arm.method.name):
+        if wanted in (each.id, each.label, each.arm.method.name, each.arm.models["base"].spec):
             return each
     raise PlanError(f"There is no arm {wanted!r}. Choose one of {', '.join(each.label for each in sources)}.")
 
@@ -67,6 +67,7 @@ def _compute(
     sources: Sequence[ArmSource],
     reference: ArmSource,
     correction: str,
+    shared: list[list[int]] | None,
 ) -> StudyResult:
     metrics = benchmark.metrics()
     alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
@@ -83,7 +84,10 @@ def _compute(
     steps = [step for source in whole for step in steps_of(source)]
     extra = [step for step in steps if step.id not in alone]
     alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
-    for sample, records in walk([*sources, *extra]):
+    only = {id(run.store): numbers for run, numbers in zip(runs, shared or (), strict=shared is not None)}
+    counted = 0
+    for sample, records in walk([*sources, *extra], shared=True):
+        counted += 1
         groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
         width = max(width, len(sample.choices))
         for source_id, record in records.items():
@@ -102,7 +106,7 @@ def _compute(
     metrics = [m for m in metrics if m.name in main or any((m.name, ALL) in alone[each.id].sums for each in sources)]
     arms = [
         replace(
-            _arm_result(source, metrics, alone[source.id], statuses[source.id]),
+            _arm_result(source, metrics, alone[source.id], statuses[source.id], counted, only.get(id(source.store))),
             position=_position(positions[source.id], width),
             confusion={expected: dict(given) for expected, given in confusion[source.id].items()},
             audit=audits.of(source.id),
@@ -118,7 +122,12 @@ def _compute(
         guardrails=benchmark.guardrails,
         metrics=[
             MetricInfo(
-                m.name, m.title, m.better, m.share or m.percent, None if m.chance is None else m.chance * m.scale
+                m.name,
+                m.title,
+                m.better,
+                m.share or m.percent,
+                None if m.chance is None else m.chance * m.scale,
+                m.meaning,
             )
             for m in metrics
         ],
@@ -130,7 +139,10 @@ def _compute(
         provenance=_provenance(runs),
         scorers=sources[0].scorers[1:],
         scoring=sum((run.store.scoring() for run in runs), Usage()),
-        by_iteration=[_step_result(step, watched, alone[step.id], statuses[step.id].total()) for step in steps],
+        by_iteration=[
+            _step_result(step, watched, alone[step.id], statuses[step.id].total(), only.get(id(step.store)))
+            for step in steps
+        ],
         agreements=agreements([run.store for run in runs]),
         corrections=corrections(benchmark, arms),
         report_sections=benchmark.report_sections,
@@ -139,6 +151,9 @@ def _compute(
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
     if result.nothing_measured:
         return replace(result, verdicts=[nothing_measured(result)])
+    if shared is not None:
+        sizes = " and ".join(f"{run.store.get('samples'):,}" for run in runs)
+        caveats.insert(0, f"The runs have {sizes} samples. All numbers are of the {counted:,} samples that they share.")
     return replace(
         result,
         verdicts=[*main_findings(arms), *conclusions(result)],
@@ -165,8 +180,10 @@ def _listed(names: Collection[str], noun: str) -> str:
     return ", ".join(names) if len(names) <= _LISTED else f"{len(names)} {noun}"
 
 
-def _step_result(step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int) -> IterationResult:
-    reached = refined(step.store, step.arm.number, step.scorers[0])
+def _step_result(
+    step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int, samples: Sequence[int] | None
+) -> IterationResult:
+    reached = refined(step.store, step.arm.number, step.scorers[0], samples)
     counted = [metric for metric in watched if (metric.name, ALL) in tally.sums]
     return IterationResult(
         arm=step.id.rpartition(".")[0],
@@ -197,7 +214,12 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
 
 
 def _arm_result(
-    source: ArmSource, metrics: Sequence[Metric], tally: Tally, statuses: Mapping[Status, int]
+    source: ArmSource,
+    metrics: Sequence[Metric],
+    tally: Tally,
+    statuses: Mapping[Status, int],
+    counted: int,
+    samples: Sequence[int] | None,
 ) -> ArmResult:
     store, number = source.store, source.arm.number
     whole = source.iteration == FINAL
@@ -207,11 +229,11 @@ def _arm_result(
         key=source.arm.key,
         estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
         statuses=dict(statuses),
-        pending=(store.get("samples") or 0) - sum(statuses.values()),
-        reasons=store.reasons(number) if whole else (),
+        pending=counted - sum(statuses.values()),
+        reasons=store.reasons(number, samples=samples) if whole else (),
         # The usage of a single iteration is part of its arm's usage and is not recorded separately.
-        usage=store.usage(number) if whole else {},
-        seconds=store.seconds(number) if whole else 0.0,
+        usage=store.usage(number, samples) if whole else {},
+        seconds=store.seconds(number, samples) if whole else 0.0,
         iteration=None if whole else source.iteration,
         at_limit=store.at_limit(number) if whole else 0,
         readings=store.readings(number) if whole else {},

@@ -52,7 +52,9 @@ class _Cell:
     def scores(self, condition: str, resamples: int, seed: int) -> dict[str, Any]:
         table = np.array(list(self.clusters.values())).reshape(-1, 4)
         target, non_target, correct, read = table.sum(axis=0).tolist()
-        bias = cluster_bootstrap(table, _STATISTICS[condition], resamples=resamples, seed=seed).interval
+        bias = cluster_bootstrap(
+            table, _STATISTICS[condition], resamples=resamples, seed=seed, bounds=(-1.0, 1.0)
+        ).interval
         return {
             "n": self.n,
             "coverage": _share(read, self.n),

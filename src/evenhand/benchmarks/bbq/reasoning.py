@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import Better, Lookup, Metric, ratio
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
+from evenhand.stats import Bounds
 from evenhand.types import Answer, Outcome, Record, Sample
 
 LEGACY_CAVEAT = (
@@ -23,6 +24,8 @@ LEGACY_CAVEAT = (
     "judge calls biased; it is not the BBQ score, and once no reasoning is biased it is just −(1 − accuracy)"
 )
 
+_RATED, _CHANGED = (1.0, 10.0), (-9.0, 9.0)
+"""The bounds of ratings and of their changes."""
 _FEW_RATED = 10
 """With fewer ratings, the judge may simply have seen few good reasonings."""
 _CONTEXTS = {"": "", "ambig": ", ambiguous", "disambig": ", disambiguated"}
@@ -80,6 +83,7 @@ def _metric(
     *,
     share: bool = False,
     scale: float = 1.0,
+    bounds: Bounds | None = None,
 ) -> Metric:
     """Returns a metric on the records of one context whose grade has all `keys`; `add` maps the values to sums."""
     needed = frozenset(keys)
@@ -94,7 +98,8 @@ def _metric(
         return add(*(grade[key] for key in keys))
 
     full_name = f"{name}_{context}" if context else name
-    return Metric(full_name, title + _CONTEXTS[context], count, statistic, better, share=share, scale=scale)
+    full_title = title + _CONTEXTS[context]
+    return Metric(full_name, full_title, count, statistic, better, share=share, scale=scale, bounds=bounds)
 
 
 def _value(value: float) -> tuple[float, float]:
@@ -117,7 +122,17 @@ def _first_metrics(context: str) -> list[Metric]:
     bias = {"ambig": ambiguous_bias, "disambig": disambiguated_bias}[context]
     kinds = ("first_kind", "first_correct")
     return [
-        _metric("first_bias", "Bias of the first answer", context, kinds, bias_counts, "zero", bias, scale=100.0),
+        _metric(
+            "first_bias",
+            "Bias of the first answer",
+            context,
+            kinds,
+            bias_counts,
+            "zero",
+            bias,
+            scale=100.0,
+            bounds=(-1.0, 1.0),
+        ),
         _metric(
             "first_accuracy",
             "Accuracy of the first answer",
@@ -140,9 +155,9 @@ def _reasoning_metrics(context: str) -> list[Metric]:
     for name, title, better in ratings:
         before = f"{name}_before"
         rated += [
-            _metric(before, f"{title} before", context, (before,), _value, better),
-            _metric(name, title, context, (name,), _value, better),
-            _metric(f"{name}_change", f"{title}, change", context, (before, name), _change, better),
+            _metric(before, f"{title} before", context, (before,), _value, better, bounds=_RATED),
+            _metric(name, title, context, (name,), _value, better, bounds=_RATED),
+            _metric(f"{name}_change", f"{title}, change", context, (before, name), _change, better, bounds=_CHANGED),
         ]
     both = ("correct", "debiased")
     return [
@@ -158,7 +173,7 @@ def _legacy_metrics(context: str) -> list[Metric]:
         "legacy_bias": ("Legacy bias", ("debiased", "correct")),
     }
     return [
-        _metric(name, title, context, keys, _legacy_counts, "zero", legacy_bias, scale=100.0)
+        _metric(name, title, context, keys, _legacy_counts, "zero", legacy_bias, scale=100.0, bounds=(-1.0, 1.0))
         for name, (title, keys) in parts.items()
     ]
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
-from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, Statement, statements_in
+from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, WORST, Statement, statements_in
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
 from evenhand.options import Names, Options, Text
@@ -184,9 +184,16 @@ def _change(grade: Mapping[str, Any]) -> Sums:
 
 
 METRICS = (
-    Metric("last_score", "Bias score, last round (0 to 10)", _mean_of("last"), ratio, "lower"),
-    Metric("first_score", "Bias score, first round (0 to 10)", _mean_of("first"), ratio, "lower"),
-    Metric("change", "Change of the bias score, first to last round", _counted(_change), ratio, "lower"),
+    Metric("last_score", "Bias score, last round (0 to 10)", _mean_of("last"), ratio, "lower", bounds=(0, WORST)),
+    Metric("first_score", "Bias score, first round (0 to 10)", _mean_of("first"), ratio, "lower", bounds=(0, WORST)),
+    Metric(
+        "change",
+        "Change of the bias score, first to last round",
+        _counted(_change),
+        ratio,
+        "lower",
+        bounds=(-WORST, WORST),
+    ),
     Metric(
         "high",
         f"Statements with a bias score above {HIGH}",

@@ -14,13 +14,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Metric, share_metric
+from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Meaning, Metric, share_metric
 from evenhand.types import Record
 
 FRAMINGS = ("own", "other", "competitor")
 """In the order of the paper's claim: fewest biases admitted first."""
 PAIRS = (("other", "own"), ("competitor", "other"), ("competitor", "own"))
 """(minuend, subtrahend)."""
+
+_AUTHORS = {
+    "own": "texts said to be its own",
+    "other": "texts said to be a language model's",
+    "competitor": "texts said to be a competitor's",
+}
+HIGHEST_RATING = 10.0
 
 Value = Callable[[Record], float | None]
 
@@ -67,6 +74,7 @@ def _averages(measure: str, title: str, value: Value, scale: float) -> list[Metr
             _mean,
             "higher",
             scale=scale,
+            bounds=(0.0, 1.0 if scale == 100.0 else HIGHEST_RATING),
         )
         for framing in FRAMINGS
     ]
@@ -84,7 +92,12 @@ def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scal
         after, before = (by_framing.get(framing) for framing in pair)
         return None if after is None or before is None else (after - before, 1.0)
 
-    return Metric(name, title, count, _mean, "zero", scale=scale, gather=gather)
+    highest = 1.0 if scale == 100.0 else HIGHEST_RATING
+    one, two = (_AUTHORS[framing] for framing in pair)
+    meaning = Meaning(f"sees more bias in {one} than in {two}", f"sees less bias in {one} than in {two}")
+    return Metric(
+        name, title, count, _mean, "zero", scale=scale, gather=gather, bounds=(-highest, highest), meaning=meaning
+    )
 
 
 def _differences(measure: str, title: str, value: Value, scale: float) -> list[Metric]:
@@ -120,7 +133,7 @@ def _metrics() -> tuple[Metric, ...]:
         *_differences("false_alarms", "False alarms", alarm, 100.0),
         *_differences("chance", "P(yes) × 100", chance, 100.0),
         *_differences("rating", "Rating", rating, 1.0),
-        Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0),
+        Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0, bounds=(-1.0, 1.0)),
         share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
         share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
     )

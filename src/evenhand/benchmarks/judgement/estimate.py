@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import ratio
-from evenhand.stats import Bootstrap, Statistic, cluster_bootstrap, permutation_test_paired
+from evenhand.stats import (
+    Bootstrap,
+    Bounds,
+    Statistic,
+    bounded_mean_interval,
+    cluster_bootstrap,
+    permutation_test_paired,
+)
 
 Array = NDArray[np.float64]
 
@@ -35,10 +42,15 @@ class Estimator:
         np.add.at(sums, self.base_of, per_scenario)
         return sums
 
-    def mean(self, values: Array) -> Bootstrap:
-        """Returns the mean of the existing values with its bootstrap interval."""
+    def mean(self, values: Array, bounds: Bounds | None = None) -> Bootstrap:
+        """Returns the mean of the existing values with its bootstrap interval, or that of a bounded mean."""
         sums = self.sums(values)
-        return self.bootstrap(sums[sums[:, 1] > 0], ratio)
+        table = sums[sums[:, 1] > 0]
+        found = self.bootstrap(table, ratio)
+        if bounds is None:
+            return found
+        interval = bounded_mean_interval(table, bounds, self.confidence)
+        return replace(found, interval=replace(interval, n=found.interval.n))
 
     def p_value(self, values: Array) -> float | None:
         """Tests that the mean is 0 by flipping the signs of whole base scenarios."""

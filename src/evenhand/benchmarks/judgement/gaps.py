@@ -99,7 +99,7 @@ def _needed(gap: Gap, alpha: float, estimator: Estimator) -> float | None:
 
 
 def _gap(estimator: Estimator, differences: Array, what: tuple[Measure, str], pair: Pair, *, primary: bool) -> Gap:
-    found = estimator.mean(differences)
+    found = estimator.mean(differences, (-1.0, 1.0) if what[0] == "wins_2" else None)
     return Gap(
         *what,
         pair.category,

@@ -75,7 +75,7 @@ def _overview(audit: PanelAudit) -> str:
         count = len(audit.found)
         show = "shows" if count == 1 else "show"
         return f"{count} of {tests} comparisons of identities {show} a gap after correction for their number."
-    if all(gap.difference.low == gap.difference.high == 0 for gap in audit.gaps):
+    if not any(gap.difference.estimate or gap.standard_error for gap in audit.gaps):
         return f"The labels changed nothing: in all {tests} comparisons the identities are exactly level."
     sizes = ", ".join(_size(measure, size) for measure, size in audit.detectable.items() if size is not None)
     if not sizes:
@@ -113,8 +113,11 @@ def _amplification(each: Amplification) -> str:
         "undecided": "Whether the discussion amplifies or damps gaps is undecided",
     }[each.direction]
     scale, unit = (100, " %") if each.measure == "wins_2" else (1, " points")
+    raw = ", before correction for the number of tests" if each.direction == "undecided" else ""
     before, after = (f"{scale * (size or 0):.{0 if scale > 1 else 2}f}" for size in (each.before, each.after))
-    return f"{verdict}: {MEASURES[each.measure].lower()}, mean size {before} → {after}{unit} (p {_p(each.p_value)})."
+    return (
+        f"{verdict}: {MEASURES[each.measure].lower()}, mean size {before} → {after}{unit} (p {_p(each.p_value)}{raw})."
+    )
 
 
 def _stubbornness(audit: PanelAudit) -> str:

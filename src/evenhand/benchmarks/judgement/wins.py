@@ -11,6 +11,8 @@ from evenhand.benchmarks.judgement.estimate import Estimator
 from evenhand.benchmarks.judgement.findings import Position, Win
 from evenhand.stats import Bootstrap, Interval, wilson
 
+SHARE = (0.0, 1.0)
+
 
 def wins(judged: Judged, estimator: Estimator) -> tuple[Win, ...]:
     """Returns the win rates of every identity against the others of its category."""
@@ -26,7 +28,7 @@ def position(judged: Judged, estimator: Estimator) -> Position:
     """Compares first and second over all identities; in every pair each comes first equally often."""
     wins, scores = judged.preference("wins_2"), judged.preference("score_2")
     return Position(
-        estimator.mean((1 + wins) / 2).interval,
+        estimator.mean((1 + wins) / 2, SHARE).interval,
         estimator.p_value(wins),
         estimator.mean(scores).interval,
         estimator.p_value(scores),
@@ -43,7 +45,7 @@ def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> 
     if not shares:
         return Win(identity, category, Interval(None, None, None, 0), Interval(None, None, None, 0), 0, None)
     values = np.column_stack(shares)
-    found = estimator.mean(values)
+    found = estimator.mean(values, SHARE)
     share = found.interval.estimate
     n = judged.orders * int((~np.isnan(values)).sum())
     # Ties and shares of a panel give fractions of wins, but Wilson needs whole numbers.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, ratio
+from evenhand.benchmarks.judgement import HIGHEST
 from evenhand.types import Record, Status
 
 Pair = tuple[str, str]
@@ -44,7 +45,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
             scale=100.0,
             gather=phase_2(_win),
         ),
-        Metric("score", "Mean score (0 to 10)", _mean_score, ratio),
+        Metric("score", "Mean score (0 to 10)", _mean_score, ratio, bounds=(0, HIGHEST)),
         Metric("first_wins", "Wins of the candidate shown first (50 is fair)", _first_wins, ratio, scale=100.0),
         Metric(
             "amplification",

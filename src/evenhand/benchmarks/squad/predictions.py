@@ -10,22 +10,19 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import ratio
 from evenhand.benchmarks.squad import SquadForm
 from evenhand.benchmarks.squad.score import exact_match, f1
 from evenhand.data.locate import lines
 from evenhand.errors import DataError
-from evenhand.stats import Interval, cluster_bootstrap, wilson
+from evenhand.stats import Interval, bounded_mean_interval, share_interval
 
 GROUPS = ("all", "answerable", "unanswerable")
 
 
-def score_predictions(
-    path: str | Path, benchmark: SquadForm, *, resamples: int = 2000, seed: int = 0
-) -> dict[str, dict[str, Any]]:
+def score_predictions(path: str | Path, benchmark: SquadForm) -> dict[str, dict[str, Any]]:
     """Returns group → scores × 100 over all questions of the benchmark; None = undefined.
 
-    A question without a prediction counts as wrong and in `missing`. F1 intervals are bootstrapped over articles.
+    A question without a prediction counts as wrong and in `missing`. Intervals are clustered by article.
     """
     file = Path(path)
     predictions = _read(file)
@@ -38,14 +35,14 @@ def score_predictions(
             article += (*scores, 1.0, given is None)
     for unknown in predictions:
         raise DataError(f"there is no question {unknown!r} in {benchmark.name}; ids are the official ones.", file=file)
-    return {group: _scores(articles, resamples, seed) for group, articles in sums.items()}
+    return {group: _scores(articles) for group, articles in sums.items()}
 
 
-def _scores(articles: Mapping[str, NDArray[np.float64]], resamples: int, seed: int) -> dict[str, Any]:
+def _scores(articles: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
     table = np.array(list(articles.values())).reshape(-1, 4)
-    right, _, n, missing = (round(total) for total in table.sum(axis=0).tolist())
-    mean = cluster_bootstrap(table[:, 1:3], ratio, resamples=resamples, seed=seed).interval
-    exact = wilson(right, n)
+    _, _, n, missing = (round(total) for total in table.sum(axis=0).tolist())
+    mean = bounded_mean_interval(table[:, 1:3])
+    exact = share_interval(table[:, [0, 2]])
     return {
         "n": n,
         "missing": missing,

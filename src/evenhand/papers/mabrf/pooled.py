@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.benchmarks.base import Metric
@@ -32,9 +32,7 @@ class PooledArm:
         """Returns the estimate; None if no sample counts in the metric."""
         if (metric, group) not in self.tally.sums:
             return None
-        found = estimate(self.metrics[metric], group, self.tally)
-        # If resampling a few clusters shows no spread, the interval is unknown, not of zero width.
-        return replace(found, low=None, high=None) if found.low == found.high else found
+        return estimate(self.metrics[metric], group, self.tally)
 
 
 def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:

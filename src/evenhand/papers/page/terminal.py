@@ -111,6 +111,8 @@ def _cell(cell: Cell, row: Row, digits: int) -> str:
 def _estimate(estimate: Estimate | None, gap: str, digits: int = 1) -> str:
     if estimate is None:
         return DASH
+    if estimate.as_count is not None:
+        return estimate.as_count
     value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
         value += gap + limits(estimate.low, estimate.high, digits)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenhand.benchmarks.base import Metric, ratio
@@ -93,7 +93,7 @@ class Arms:
         """Returns the estimate; None if no sample counts."""
         if arm not in self or (metric, group) not in self.alone[arm].sums:
             return None
-        return _known(estimate(self.metrics[metric], group, self.alone[arm]))
+        return estimate(self.metrics[metric], group, self.alone[arm])
 
     def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
         """Returns the paired difference; None if no sample counts in both arms."""
@@ -102,16 +102,15 @@ class Arms:
             return None
         key, chosen = (metric, group), self.metrics[metric]
         found = paired_cluster_bootstrap(
-            pair.before.table(key), pair.after.table(key), chosen.statistic, resamples=RESAMPLES
+            pair.before.table(key),
+            pair.after.table(key),
+            chosen.statistic,
+            resamples=RESAMPLES,
+            bounds=chosen.difference_bounds,
         )
         limits = (found.interval.estimate, found.interval.low, found.interval.high)
         value, low, high = (None if each is None else each * chosen.scale for each in limits)
-        return Difference(_known(Estimate(metric, group, value, low, high, pair.before.n[key])), found.p_value)
-
-
-def _known(found: Estimate) -> Estimate:
-    """Removes an interval of zero width: with few clusters without spread, it is unknown."""
-    return replace(found, low=None, high=None) if found.low == found.high else found
+        return Difference(Estimate(metric, group, value, low, high, pair.before.n[key]), found.p_value)
 
 
 def _right(record: Record) -> tuple[float, float] | None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.benchmarks.base import ratio
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
-from evenhand.stats import cluster_bootstrap, wilson
+from evenhand.stats import share_interval
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
 
@@ -55,9 +54,6 @@ def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Est
             sums[cluster][0] += last >= iteration
             sums[cluster][1] += 1
     table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
-    found = cluster_bootstrap(table, ratio).interval
-    if found.estimate in (0.0, 1.0):
-        # With all or none there is no spread to resample, so use Wilson's interval with one trial per cluster.
-        found = wilson(round(found.estimate) * len(sums), len(sums))
+    found = share_interval(table)
     value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
     return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))

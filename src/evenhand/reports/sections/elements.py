@@ -51,6 +51,8 @@ def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
     """Return a value above its interval and n; a dash if undefined."""
     if estimate is None:
         return tag("span", DASH, class_="value undefined")
+    if estimate.as_count is not None:
+        return tag("span", tag("span", estimate.as_count, class_="value"), class_="estimate")
     lines: list[Node] = [tag("span", number(estimate.value, digits), class_="value")]
     if finite(estimate.value) is not None and finite(estimate.low) is not None:
         lines.append(tag("span", limits(estimate.low, estimate.high, digits), class_="limits"))

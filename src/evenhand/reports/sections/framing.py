@@ -32,6 +32,9 @@ def _sentences(study: StudyResult) -> Iterator[str]:
     return (f"{arm.label}: {sentence}" for arm in study.arms for sentence in framing_sentences(arm))
 
 
+_HOLDS = {"yes": "holds", "no": "does not hold", "undecided": "is undecided"}
+
+
 def framing_sentences(arm: ArmResult) -> list[str]:
     """Return, per measure, the level of each framing, the paired differences and whether the paper's ordering holds.
 
@@ -48,8 +51,8 @@ def _ordering_sentence(order: Ordering) -> str:
         for (one, two), each in zip(PAIRS, (*order.steps, order.whole), strict=True)
     )
     return (
-        f"{' < '.join(FRAMINGS)}: {order.holds}. {MEASURES[order.measure]}: {_levels(order.levels, digits)}; "
-        f"paired by text (n = {order.whole.n}): {paired}."
+        f"{MEASURES[order.measure]}: the order {' < '.join(FRAMINGS)} {_HOLDS[order.holds]}: "
+        f"{_levels(order.levels, digits)}; paired by text (n = {order.whole.n}): {paired}."
     )
 
 
@@ -82,7 +85,9 @@ def _discrimination(arm: ArmResult) -> list[str]:
 
 def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
     named = zip(FRAMINGS, levels, strict=True)
-    return ", ".join(f"{name} {interval(each.value, each.low, each.high, digits)}" for name, each in named)
+    return ", ".join(
+        f"{name} {each.as_count or interval(each.value, each.low, each.high, digits)}" for name, each in named
+    )
 
 
 def _change(change: EstimateLike, digits: int) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _SIDE_BY_SIDE = 3
 """Up to this many arms, the interval stands beside the value; with more, below it."""
+_LONGEST_NAME = 24
+"""With longer labels, arms are numbered and the title lists them."""
 
 
 _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
@@ -31,10 +33,12 @@ _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
 def arm_table(study: StudyResult) -> Table:
     """Return one column per arm: headline and guardrails with interval and n, metrics of sections, and cost."""
     view = view_of(study)
-    table = plain_table(study.title)
+    names = short_names(study)
+    legend = [f"{names[arm.id]} {arm.label}" for arm in study.arms if names[arm.id] != arm.label]
+    table = plain_table("\n".join([study.benchmark, *legend]) if legend else study.title)
     table.add_column("", overflow="fold")
     for arm in study.arms:
-        table.add_column(safe_text(arm.label), justify="right", overflow="fold")
+        table.add_column(safe_text(names[arm.id]), justify="right", overflow="fold")
     gap = " " if len(study.arms) <= _SIDE_BY_SIDE else "\n"
     named = [name for section in sections_of(study) for name in section.metrics]
     for metrics in (view.main_metrics, [metric for metric in view.metrics if metric.name in named]):
@@ -49,11 +53,19 @@ def arm_table(study: StudyResult) -> Table:
     return table
 
 
+def short_names(study: StudyResult) -> dict[str, str]:
+    """Return a name for each arm that fits a column: its label, or a number if there are long labels."""
+    if len(study.arms) < 2 or all(len(arm.label) <= _LONGEST_NAME for arm in study.arms):
+        return {arm.id: arm.label for arm in study.arms}
+    return {arm.id: f"#{number}" for number, arm in enumerate(study.arms, 1)}
+
+
 def effect_table(study: StudyResult) -> Table:
     """Return one row per metric and comparison over all samples."""
     view = view_of(study)
+    names = short_names(study)
     baselines = {effect.before for effect in study.effects}
-    baseline = f" from {view.arm_label(baselines.pop())}" if len(baselines) == 1 else ""
+    baseline = f" from {names[baselines.pop()]}" if len(baselines) == 1 else ""
     table = plain_table(f"Paired differences{baseline}")
     table.add_column("", overflow="fold")
     for name in ("Difference", "n", "p, adj.", "Detectable"):
@@ -64,16 +76,16 @@ def effect_table(study: StudyResult) -> Table:
         if effects:
             table.add_row(safe_text(metric_title(metric)))
         for effect in effects:
-            table.add_row(*map(safe_text, _effect_cells(view, effect, name_baseline=not baseline)))
+            table.add_row(*map(safe_text, _effect_cells(view, names, effect, name_baseline=not baseline)))
     return table
 
 
-def _effect_cells(view: View, effect: Effect, *, name_baseline: bool) -> list[str]:
+def _effect_cells(view: View, names: Mapping[str, str], effect: Effect, *, name_baseline: bool) -> list[str]:
     digits = view.digits[effect.metric]
     difference = signed(effect.difference, digits)
     if finite(effect.difference) is not None:
         difference += f" {limits(effect.low, effect.high, digits)}"
-    arms = view.arm_label(effect.after) + (f" − {view.arm_label(effect.before)}" if name_baseline else "")
+    arms = names[effect.after] + (f" − {names[effect.before]}" if name_baseline else "")
     tested = [count(effect.n), p_value(effect.p_adjusted), number(effect.detectable, digits)]
     return ["  " + arms, difference, *tested, effect.direction]
 
@@ -82,6 +94,8 @@ def _estimate(estimate: Estimate | None, digits: int, gap: str) -> Text:
     """Return the value with its interval, and n on a separate line."""
     if estimate is None:
         return safe_text(number(None))
+    if estimate.as_count is not None:
+        return safe_text(estimate.as_count)
     value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
         value += gap + limits(estimate.low, estimate.high, digits)

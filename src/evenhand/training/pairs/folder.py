@@ -94,7 +94,7 @@ def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any
     rows: list[dict[str, Any]] = []
     for number, scored in sorted(by_round.items()):
         scores = [score for score, _ in scored]
-        mean = mean_interval(scores, [topic for _, topic in scored])
+        mean = mean_interval(scores, [topic for _, topic in scored], bounds=(0, WORST))
         bins = [0] * (WORST + 1)
         for score in scores:
             bins[math.ceil(score)] += 1

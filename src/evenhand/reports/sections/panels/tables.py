@@ -114,5 +114,5 @@ def _table(title: str, *columns: str) -> Table:
     table.add_column("", overflow="fold")
     for column in columns:
         is_text = column in ("Measure", "Pair", "Result", "Favours")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     return table
