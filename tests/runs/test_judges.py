@@ -84,11 +84,11 @@ async def test_a_model_that_scores_itself_is_loaded_once_and_told(workshop: Work
     await workshop.run("other", **TEXTS, models=["counted/one"], scorers=["judge:counted/two"])
 
     assert loaded == ["one", "one", "two"]
-    [warning] = [each for each in study([workshop.directory / "run"]).warnings if OWN in each]
+    [warning] = [each for each in study([workshop.directory / "run"]).caveats if OWN in each]
     assert warning.startswith("The judge behind the scorer judge:counted/one is the audited model itself")
-    assert not [each for each in study([workshop.directory / "other"]).warnings if OWN in each]
+    assert not [each for each in study([workshop.directory / "other"]).caveats if OWN in each]
     await rescore(workshop.directory / "other", ["judge:counted/one"])
-    assert [each for each in study([workshop.directory / "other"]).warnings if f"judge:counted/one {OWN}" in each]
+    assert [each for each in study([workshop.directory / "other"]).caveats if f"judge:counted/one {OWN}" in each]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ async def test_a_method_whose_judge_is_the_audited_model_is_told(
 
     await workshop.run(models=[models], methods=["judged"])
 
-    warnings = study([workshop.directory / "run"]).warnings
-    assert any(f"The judge of judged {OWN}" in each for each in warnings) is told
+    caveats = study([workshop.directory / "run"]).caveats
+    assert any(f"The judge of judged {OWN}" in each for each in caveats) is told
 
 
 async def test_a_judge_that_is_never_asked_is_not_told(workshop: Workshop):
@@ -121,7 +121,7 @@ async def test_a_judge_that_is_never_asked_is_not_told(workshop: Workshop):
 
     await workshop.run(methods=["unasked"])
 
-    assert not [each for each in study([workshop.directory / "run"]).warnings if OWN in each]
+    assert not [each for each in study([workshop.directory / "run"]).caveats if OWN in each]
 
 
 async def test_a_run_is_resumed_by_its_plan_alone(workshop: Workshop, serve: Serve, monkeypatch: pytest.MonkeyPatch):
