@@ -122,9 +122,9 @@ class Session(Generic[Options_co]):
         """The parameters under the run's own limit of tokens; a reading of one token stays one."""
         named = role if role in self.max_tokens or role in self.models else BASE
         limit = self.max_tokens.get(named, self.params.max_tokens)
-        if limit is None or params.max_tokens == 1:
+        if limit is None:
             return params
-        return replace(params, max_tokens=limit, max_tokens_exact=True)
+        return replace(params, max_tokens=1 if params.max_tokens == 1 else limit, max_tokens_exact=True)
 
     def sampled(self, params: Params) -> Params:
         """The parameters at the run's own temperature, for texts whose sampling the method leaves to the run."""

@@ -147,6 +147,16 @@ async def test_the_effort_is_sent_and_is_part_of_the_fingerprint(serve: Serve):
         assert model.fingerprint()["reasoning_effort"] == "low"
 
 
+async def test_an_effort_declares_a_reasoning_model(serve: Serve):
+    server = await serve(answer=thinks_in("reasoning_content"))
+    async with connect(server, reasoning_effort="low") as model:
+        await model.generate(QUESTION, LETTER)
+
+        assert [limit_of(body) for body in server.bodies] == [1 + ROOM]
+        assert "logprobs" not in model.features
+    assert connect(server, reasoning_effort="none").room == 0
+
+
 async def test_an_effort_that_is_not_taken_is_left_out_and_told(serve: Serve):
     def answer(body: Body) -> Reply:
         if "reasoning_effort" in body:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import PlanError
-from evenhand.runs.dry import forecast
+from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Progress
 from evenhand.runs.store import Store
@@ -140,3 +140,24 @@ async def test_thoughts_are_recorded_and_shown_apart_from_the_answer(workshop: W
     used = store.usage()["base"]
     store.close()
     assert 0 < used.thought_tokens <= used.completion_tokens
+
+
+async def test_a_reasoning_model_stays_under_the_users_limit(workshop: Workshop, serve: Serve):
+    server = await serve(answer=thinks_in("reasoning_content"))
+
+    progress = await run(workshop, server.url, reading="auto", max_tokens=500)
+
+    assert progress.statuses == {"graded": SIZE}
+    assert max(body["max_tokens"] for body in server.bodies) == 500
+
+
+async def test_a_dry_run_counts_declared_thoughts():
+    replies: list[int] = []
+    for extra in ({}, {"reasoning": True, "thought_tokens": 1000}):
+        model = {"spec": "openai/test", "base_url": "http://localhost:1/v1", "extra": extra}
+        plan = make_plan({"models": [model], "limit": 4, "reading": "text"})
+        [found] = await forecast(plan, {})
+        replies.append(found.usage.completion_tokens)
+        assert may_think(plan) is not bool(extra)
+
+    assert replies == [4 * 64, 4 * 1064]

@@ -16,7 +16,7 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
-from evenhand.runs.dry import forecast
+from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.runner import Progress, Runner
 from evenhand.types import Usage
 
@@ -143,6 +143,8 @@ def print_forecast(*requests: RunRequest) -> None:
         "Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries"
     )
     click.echo("come on top. Tokens are estimated from text length; replies are counted at the most they may take.")
+    if any(may_think(request.plan) for request in requests):
+        click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
 

@@ -153,7 +153,7 @@ class ReasoningModel(WrappedModel):
         self._thoughts_only += sum(
             bool(each.thought) and not each.text.strip() and each.finish == "stop" for each in generation.completions
         )
-        if self._declared is None and any(each.thought for each in generation.completions):
+        if self._declared is None and _thinks(generation):
             self.reasons = True
         return generation
 
@@ -223,11 +223,19 @@ def _joined(parts: Any) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
+def declared_room(extra: Mapping[str, Any]) -> int:
+    """The room for thoughts of a model that these options declare to be a reasoning model; 0 for others."""
+    options = ModelOptions(extra=extra)
+    return _room(options) if _flag(options) else 0
+
+
 def _flag(options: ModelOptions) -> bool | None:
+    """Whether the options say that the model thinks; an effort says so, too."""
     value = options.extra.get("reasoning")
     if value not in (True, False, None):
         raise UsageError(f"The model option reasoning is true or false, not {value!r}.")
-    return value
+    effort = options.extra.get("reasoning_effort")
+    return True if value is None and effort not in (None, "none") else value
 
 
 def _room(options: ModelOptions) -> int:

@@ -7,7 +7,7 @@ most that each request allows, so that the money printed is an upper bound where
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from zlib import crc32
 
@@ -19,6 +19,7 @@ from evenhand.models.base import Feature, Model, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel, estimate_tokens
+from evenhand.models.reasoning import declared_room
 from evenhand.options import Options
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
@@ -110,8 +111,13 @@ async def _arm(
         for turn in session.trace:
             model = arm.models.get(turn.role) or arm.models["base"]
             if turn.generation is not None:
-                used += _bounded(turn.generation.usage, turn.params, _price(model, prices))
+                used += _bounded(turn.generation.usage, turn.params, model, prices)
     return used, outcomes
+
+
+def may_think(plan: Plan) -> bool:
+    """Whether some model of the plan may think before it answers without the plan saying so."""
+    return any(_provider(model).takes_effort and not declared_room(model.extra) for model in plan.every_model())
 
 
 def _scaled(used: Usage, scale: float) -> Usage:
@@ -125,10 +131,10 @@ def _scaled(used: Usage, scale: float) -> Usage:
 
 def requested(stand_in: FunctionModel, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
     """Return the usage of the requests that a stand-in received; the cost is None where the price is missing."""
-    used, price = Usage(), _price(model, prices)
+    used = Usage()
     for messages, params in stand_in.requests:
         tokens = sum(estimate_tokens(message.content) for message in messages)
-        used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, price)
+        used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, model, prices)
     return used
 
 
@@ -158,15 +164,13 @@ class _Fruitful:
         return SearchResult(query, self.spec, "", hits)
 
 
-def _bounded(usage: Usage, params: Params, price: Price | None) -> Usage:
-    reply = (params.max_tokens or UNBOUNDED_REPLY) * params.n
+def _bounded(usage: Usage, params: Params, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
+    """Return the usage of a call whose reply is as long as it may be, thoughts included where they are declared."""
+    room = 0 if params.max_tokens is None or params.max_tokens_exact else declared_room(model.extra)
+    reply = ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
-    return Usage(
-        bounded.calls,
-        bounded.prompt_tokens,
-        bounded.completion_tokens,
-        cost=price.of(bounded) if price else None,
-    )
+    price = _price(model, prices)
+    return replace(bounded, cost=price.of(bounded) if price else None)
 
 
 def _price(model: ModelPlan, prices: Mapping[str, Price]) -> Price | None:
@@ -185,6 +189,8 @@ def _stand_in(model: ModelPlan) -> FunctionModel:
     provider = _provider(model)
     declared = getattr(provider, "all_features", provider.features)
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
+    if declared_room(model.extra):
+        features -= {"logprobs"}
     return FunctionModel(_reply, spec=model.spec, features=(*features, "schema"))
 
 
