@@ -156,7 +156,7 @@ async def test_the_runs_limit_of_tokens_replaces_every_other_but_that_of_one_tok
         await session.ask(PROMPT, QUESTION, Params(max_tokens=limit), agent="x")
 
     sent = [(params.max_tokens, params.max_tokens_exact) for _, params in model.requests]
-    assert sent == [(50, True), (50, True), (50, True), (1, False)]
+    assert sent == [(50, True), (50, True), (50, True), (1, True)]
 
 
 @pytest.mark.parametrize(

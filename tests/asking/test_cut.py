@@ -159,7 +159,7 @@ async def test_a_reading_of_one_token_is_not_cut():
     found = await choose(session, SAMPLE, PROMPT)
 
     assert found == Unscored("no option could be read from the logprobs answer", "The")
-    assert limits(model) == [(1, False)]
+    assert limits(model) == [(1, True)]
 
 
 async def test_a_guard_model_gets_more_room_for_its_label():
