@@ -57,7 +57,7 @@ async def test_only_the_first_call_is_made_twice(serve: Serve, server: Server):
         assert (first.usage.calls, second.usage.calls) == (2, 1)
         assert "logprobs" not in model.features
         assert limit_of(running.bodies[-1]) == 1 + ROOM
-        assert any("thinks before it answers" in caveat for caveat in model.caveats())
+        assert any("thinks before it answers" in note for note in model.notes())
 
 
 async def test_hidden_thoughts_are_counted_and_the_longer_name_of_the_limit_is_used(serve: Serve):
@@ -67,7 +67,7 @@ async def test_hidden_thoughts_are_counted_and_the_longer_name_of_the_limit_is_u
 
         assert generation.usage.thought_tokens == 3
         assert server.bodies[-1]["max_completion_tokens"] == 64
-        assert any("max_completion_tokens was sent instead" in caveat for caveat in model.caveats())
+        assert any("max_completion_tokens was sent instead" in note for note in model.notes())
 
 
 async def test_thoughts_that_are_counted_beside_the_completion_are_added_to_it(serve: Serve):

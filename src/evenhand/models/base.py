@@ -54,6 +54,10 @@ class Model(ABC):
         """Return limitations found while generating that readers of the results should know."""
         return ()
 
+    def notes(self) -> Sequence[str]:
+        """Return what was sent or done otherwise than readers may expect, without a bearing on the results."""
+        return ()
+
     def learned(self) -> Mapping[str, Any]:
         """Return what calls have shown about the endpoint, so that a resumed run asks as it did before."""
         return {}
@@ -94,6 +98,9 @@ class WrappedModel(Model):
 
     def caveats(self) -> Sequence[str]:
         return self.inner.caveats()
+
+    def notes(self) -> Sequence[str]:
+        return self.inner.notes()
 
     def learned(self) -> Mapping[str, Any]:
         return self.inner.learned()

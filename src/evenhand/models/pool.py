@@ -74,6 +74,9 @@ class PoolModel(Model):
     def caveats(self) -> Sequence[str]:
         return list(dict.fromkeys(caveat for member in self._members for caveat in member.model.caveats()))
 
+    def notes(self) -> Sequence[str]:
+        return list(dict.fromkeys(note for member in self._members for note in member.model.notes()))
+
     def learned(self) -> Mapping[str, Any]:
         found = {member.endpoint: dict(learned) for member in self._members if (learned := member.model.learned())}
         return {"endpoints": found} if found else {}

@@ -113,20 +113,24 @@ class ReasoningModel(WrappedModel):
         return {**self.inner.fingerprint(), **self._options}
 
     def caveats(self) -> Sequence[str]:
-        caveats = [*self.inner.caveats()]
+        if not self._thoughts_only:
+            return self.inner.caveats()
+        return [
+            *self.inner.caveats(),
+            f"{self.spec}: {self._thoughts_only:,} replies hold thoughts but no answer; if they read like answers, "
+            "turn off the server's reasoning parser",
+        ]
+
+    def notes(self) -> Sequence[str]:
+        notes = [*self.inner.notes()]
         if self.reasons:
-            caveats.append(
+            notes.append(
                 f"{self.spec} thinks before it answers; limits on its replies were raised by {self._room:,} tokens for "
                 "that, except where --max-tokens sets them"
             )
         if self._repeated:
-            caveats.append(f"{self.spec}: {self._repeated:,} replies ended before an answer; they were asked for again")
-        if self._thoughts_only:
-            caveats.append(
-                f"{self.spec}: {self._thoughts_only:,} replies hold thoughts but no answer; if they read like "
-                "answers, turn off the server's reasoning parser"
-            )
-        return caveats
+            notes.append(f"{self.spec}: {self._repeated:,} replies ended before an answer; they were asked for again")
+        return notes
 
     def learned(self) -> Mapping[str, Any]:
         own = {"reasons": True, "room": self._room} if self.reasons else {}

@@ -266,9 +266,14 @@ class Runner:
                 caveats.update(self._searches.caveats())
                 caveats.update(self._about_judges(arms))
                 caveats.update(store.get("caveats") or ())
+                notes = {each for arm in arms for model in arm.models.values() for each in model.notes()}
+                notes.update(store.get("notes") or ())
                 scoring = store.scoring() + (self._pool.used if self._pool else Usage())
                 store.put(
-                    seconds=earlier + time.perf_counter() - started, caveats=sorted(caveats), scoring=asdict(scoring)
+                    seconds=earlier + time.perf_counter() - started,
+                    caveats=sorted(caveats),
+                    notes=sorted(notes),
+                    scoring=asdict(scoring),
                 )
 
     async def _worker(

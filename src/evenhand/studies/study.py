@@ -149,6 +149,7 @@ def _compute(
         position_advice=benchmark.position_advice,
     )
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
+    caveats += [f"{note}." for run in result.provenance.values() for note in run.get("notes") or ()]
     if result.nothing_measured:
         return replace(result, verdicts=[nothing_measured(result)])
     if shared is not None:
@@ -207,6 +208,7 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "seconds",
         "samples",
         "caveats",
+        "notes",
         "scorers",
         "scoring",
     )

@@ -89,13 +89,15 @@ class OpenAIModel(Model):
         return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body), **effort}
 
     def caveats(self) -> Sequence[str]:
-        renamed = "max_tokens" in self.dropped and "max_completion_tokens" not in self.dropped
-        return [
-            f"{self.url} does not support max_tokens; max_completion_tokens was sent instead"
-            if renamed and name == "max_tokens"
-            else f"{self.url} does not support {name}; requests were sent without it"
-            for name in sorted(self.dropped)
-        ]
+        return [self._left_out(name) for name in sorted(self.dropped - _HARMLESS)]
+
+    def notes(self) -> Sequence[str]:
+        return [self._left_out(name) for name in sorted(self.dropped & _HARMLESS)]
+
+    def _left_out(self, name: str) -> str:
+        if name == "max_tokens" and "max_completion_tokens" not in self.dropped:
+            return f"{self.url} does not support max_tokens; max_completion_tokens was sent instead"
+        return f"{self.url} does not support {name}; requests were sent without it"
 
     def learned(self) -> Mapping[str, Any]:
         return {"dropped": sorted(self.dropped)} if self.dropped else {}
@@ -192,6 +194,8 @@ class OpenAIModel(Model):
 PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from subclasses
 
 
+_HARMLESS = frozenset({"logprobs", "max_tokens", "response_format", "n"})
+"""Parameters that others stand in for: the results are read in another way, or asked for in more calls."""
 _FEATURE_PARAMETER: Mapping[Feature, str] = {
     "logprobs": "logprobs",
     "schema": "response_format",
