@@ -61,7 +61,7 @@ def test_some_failures_are_listed_beside_the_verdict_and_do_not_fail_the_command
 
     assert result.code == 0
     assert "× failed: The endpoint" in result.out
-    verdict, caveat = result.out.index("• default"), result.out.index("! default: ")
+    verdict, caveat = result.out.index("• openai/"), result.out.index("! default: ")
     assert verdict < caveat
     assert "samples have no grade. The graded ones may not represent all." in result.out
     assert "evenhand resume r --retry-failed" in result.out

@@ -29,7 +29,7 @@ def test_resume_completes_the_run_and_ends_as_its_command_would_have(cli, tmp_pa
 
     assert result.code == 0, result
     assert "132 of 132 done" in result.out
-    assert "default compared with cot" in result.out
+    assert "default and cot" in result.out
     assert (tmp_path / "r/report.html").is_file()
 
 
