@@ -157,7 +157,8 @@ class MeteredModel(WrappedModel):
             actual = self._priced(_counted(messages, generation))
         finally:
             self._budget.charge(estimate, actual)
-        return replace(generation, usage=actual)
+        # Not by `replace`, which takes five times as long.
+        return Generation(generation.completions, generation.model, actual, generation.latency, generation.cached)
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
         prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))

@@ -154,11 +154,12 @@ class ReasoningModel(WrappedModel):
             generation = replace(
                 again, usage=generation.usage + again.usage, latency=generation.latency + again.latency
             )
-        self._thoughts_only += sum(
-            bool(each.thought) and not each.text.strip() and each.finish == "stop" for each in generation.completions
-        )
-        if self._declared is None and _thinks(generation):
-            self.reasons = True
+        if _thinks(generation):
+            self._thoughts_only += sum(
+                bool(each.thought) and not each.text.strip() and each.finish == "stop"
+                for each in generation.completions
+            )
+            self.reasons = self._declared is not False
         return generation
 
     async def _ask(self, messages: Sequence[Message], params: Params, room: int) -> Generation:
@@ -167,6 +168,8 @@ class ReasoningModel(WrappedModel):
             sent = replace(params, max_tokens=(params.max_tokens or 0) + room) if room else params
             try:
                 generation = await self.inner.generate(messages, sent)
+                if not self._unmarked and all(map(_is_plain, generation.completions)):
+                    return generation
                 self._unmarked = self._unmarked or any(_begins_unmarked(each.text) for each in generation.completions)
                 return _counted(_marked(generation) if self._unmarked else generation)
             except RefusedError as refusal:
@@ -174,6 +177,12 @@ class ReasoningModel(WrappedModel):
                 if room < _LEAST_ROOM or not is_too_long(refusal.reply.body):
                     raise
                 self._room = min(self._room, room)
+
+
+def _is_plain(completion: Completion) -> bool:
+    """Whether a completion surely holds no thoughts, at little cost."""
+    text = completion.text
+    return not (completion.thought or "<" in text or "[" in text or "◁" in text or "analysis" in text)
 
 
 def _begins_unmarked(text: str) -> bool:

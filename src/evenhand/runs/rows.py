@@ -57,8 +57,13 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
         usage.retries,
         usage.cost,
         generation.latency if generation else 0.0,
-        to_json(turn if generation is None else replace(turn, generation=as_stored(generation))),
+        to_json(_as_stored(turn)),
     )
+
+
+def _as_stored(turn: Turn) -> Turn:
+    kept = None if turn.generation is None else as_stored(turn.generation)
+    return turn if kept is turn.generation else replace(turn, generation=kept)
 
 
 def outcome_row(each: Finished) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
-from evenhand.events import Activity, counted_activity, event, set_place
+from evenhand.events import Activity, counted_activity, event, log, set_place
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
@@ -453,6 +453,8 @@ def _log_sample(status: Status, reason: str | None, seconds: float) -> None:
 
 
 def _log_call(turn: Turn) -> None:
+    if not log.isEnabledFor(logging.DEBUG):  # the texts of every call cost as much as storing it
+        return
     generation = turn.generation
     fields: dict[str, Any] = {"agent": turn.agent, "role": turn.role, "prompt": turn.prompt_id, "error": turn.error}
     if generation is not None:

@@ -136,7 +136,8 @@ class OpenAIModel(Model):
                     completions=generation.completions + other.completions[:1],
                     usage=generation.usage + other.usage,
                 )
-        return replace(generation, latency=time.perf_counter() - started)
+        # Not by `replace`, which takes five times as long.
+        return Generation(generation.completions, generation.model, generation.usage, time.perf_counter() - started)
 
     async def aclose(self) -> None:
         await self.client.aclose()

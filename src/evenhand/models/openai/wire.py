@@ -180,10 +180,13 @@ def _completion(choice: Any) -> Completion:
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thinking_blocks", "reasoning_details", "summary")
 """The fields in which servers send thoughts, in a message or in one block of its content."""
+_FIELDS_OF_THOUGHTS = frozenset(_THOUGHTS)
 
 
 def _thought_of(holder: Mapping[str, Any]) -> str:
     """The thoughts in a message or block: the first of the known fields that holds any; servers fill several alike."""
+    if _FIELDS_OF_THOUGHTS.isdisjoint(holder):
+        return ""
     return next(filter(None, (_words(holder.get(name)) for name in _THOUGHTS)), "")
 
 
