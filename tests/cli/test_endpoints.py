@@ -139,3 +139,19 @@ def test_a_mistake_in_a_config_file_is_one_sentence(cli, tmp_path: Path, text: s
 
     assert result.code == 2
     assert words in result.err and result.err.count("\n") == 1
+
+
+def test_a_model_option_that_no_model_takes_is_refused(cli):
+    wrong = cli(*AUDIT, "--model-option", "reasonning=true")
+
+    assert wrong.code == 2
+    assert "There is no model option named 'reasonning'; did you mean reasoning" in wrong.err
+    assert cli("audit", "fake/A", "--judge", "openai/j?key=K", "-m", "mabrf", "--model-option", "extra_body={}",
+               "--limit", "2", "--dry-run").code == 0  # fmt: skip
+
+
+def test_an_effort_is_for_models_that_take_it(cli):
+    refused = cli("audit", "fake/A", "--limit", "2", "--reasoning-effort", "low")
+
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1

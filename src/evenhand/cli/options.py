@@ -13,7 +13,9 @@ import click
 from evenhand.asking.judge import JUDGE
 from evenhand.config import read_config
 from evenhand.errors import UnknownNameError, UsageError
+from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
+from evenhand.models.endpoints import option_names
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings, asks_judge
 from evenhand.runs.plan import (
@@ -322,7 +324,18 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         extra["reasoning_effort"] = effort
     if extra:
         reach["extra"] = extra
-    return make_plan(fields, reach)
+    plan = make_plan(fields, reach)
+    _check_model_options(extra, plan)
+    return plan
+
+
+def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse a --model-option that no model of the plan takes."""
+    taken = [option_names(model.provider or split_spec(model.spec)[0]) for model in plan.every_model()]
+    if None not in taken:
+        known = {name for names in taken for name in names or ()}
+        for name in extra.keys() - known:
+            raise UnknownNameError("model option", name, known)
 
 
 def with_judge(models: Sequence[Assignment], plans: Sequence[Plan]) -> list[Assignment]:

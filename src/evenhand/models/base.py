@@ -30,8 +30,6 @@ class Model(ABC):
     """How many calls are computed at once, if limited. More would wait and evict cached prefixes."""
     room: int = 0
     """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
-    takes_effort: ClassVar[bool] = False
-    """Whether the option `reasoning_effort` is passed on."""
     endpoints: int = 1
     """How many endpoints share the calls; each has a concurrency limit of its own."""
     takes: ClassVar[frozenset[str] | None] = None
@@ -175,8 +173,11 @@ def load_model(spec: str | Model, options: ModelOptions | None = None) -> Model:
     bare, options = reached(spec, options)
     name = split_spec(bare)[1]
     factory: Any = provider_class(options.provider or "")
-    if "reasoning_effort" in options.extra and not factory.takes_effort:
-        raise UsageError(f"{bare} takes no reasoning effort; remove it, or use an endpoint of a reasoning model.")
+    if "reasoning_effort" in options.extra and not takes_effort(factory):
+        raise UsageError(
+            f"{bare} takes no reasoning effort; give it to the model that reasons, as in "
+            "'openai/NAME?reasoning_effort=low'."
+        )
     if is_pool(options):
         from evenhand.models.pool import load_pool
 
@@ -204,6 +205,11 @@ def reached(spec: str, options: ModelOptions | None = None) -> tuple[str, ModelO
     set_ones = {name: value for name, value in given.items() if value != getattr(default, name)}
     bare, found = resolved(spec, defaults=set_ones)
     return bare, replace(options, **found)
+
+
+def takes_effort(provider: Any) -> bool:
+    """Whether a provider passes on the option `reasoning_effort`."""
+    return "reasoning_effort" in (getattr(provider, "takes", None) or ())
 
 
 def check_request(model: Model, params: Params) -> None:

@@ -131,6 +131,12 @@ def _checked(kind: str, values: Mapping[str, Any], owner: str, fail: Fail) -> di
     return {**found, "extra": extra} if extra else found
 
 
+def option_names(provider: str) -> frozenset[str] | None:
+    """Return the options that the models of a provider take; None: any."""
+    takes = _takes(provider)
+    return None if takes is None else takes | {*_COMMON, "key_env"}
+
+
 def _takes(kind: str) -> frozenset[str] | None:
     return getattr(provider_class(kind), "takes", None)  # a provider may be any function
 

@@ -42,7 +42,6 @@ class InspectModel(Model):
     Options: `model_args`, passed to Inspect's provider, and `reasoning_effort`.
     """
 
-    takes_effort = True
     takes = frozenset({"base_url", "model_args", "reasoning_effort"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:

@@ -15,7 +15,7 @@ import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.base import Method
-from evenhand.models.base import Feature, Model, split_spec
+from evenhand.models.base import Feature, Model, split_spec, takes_effort
 from evenhand.models.budget import FREE, Price
 from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel, estimate_tokens
@@ -117,7 +117,7 @@ async def _arm(
 
 def may_think(plan: Plan) -> bool:
     """Whether some model of the plan may think before it answers without the plan saying so."""
-    return any(_provider(model).takes_effort and not declared_room(model.extra) for model in plan.every_model())
+    return any(takes_effort(_provider(model)) and not declared_room(model.extra) for model in plan.every_model())
 
 
 def _scaled(used: Usage, scale: float) -> Usage:

@@ -49,7 +49,6 @@ class OpenAIModel(Model):
     """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY."""
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
-    takes_effort = True
     takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
