@@ -32,6 +32,7 @@ def test_an_audit_in_which_no_answer_can_be_read_says_why_and_prints_no_metric(c
 
     assert result.code == 4
     assert "44 × unscored: no option could be read from the text answer" in result.out
+    assert "The first reply that could not be read: " in result.out
     assert "Nothing was measured: none of the 44 samples has a grade." in result.out
     assert "Bias, ambiguous" not in result.out
     html = (tmp_path / "r/report.html").read_text(encoding="utf-8")

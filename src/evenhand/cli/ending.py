@@ -29,13 +29,20 @@ def print_end(folder: Path, progress: Progress, out: Path, budget: Limits) -> No
     current_output().folders.append(folder)
     states = ", ".join(f"{count:,} {status}" for status, count in progress.statuses.most_common())
     click.echo(f"{folder}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
-    for status, reason, count in read_summary(folder).reasons():
-        click.echo(f"  {count:,} × {status}: {' '.join(clean(reason).split())[:_LONGEST_REASON]}")
+    summary = read_summary(folder)
+    for status, reason, count in summary.reasons():
+        click.echo(f"  {count:,} × {status}: {_line(reason)}")
+    if summary.unread:
+        click.echo(f"  The first reply that could not be read: {_line(summary.unread)}")
     if progress.stopped:
         limits = [part for text in budget.doubled().texts() for part in ("--budget", text)]
         click.echo(f"Stopped: {progress.stopped}. Go on with a larger budget: {resume_command(out, *limits)}")
     elif progress.statuses["failed"]:
         click.echo(f"Try the failed samples again: {resume_command(out, '--retry-failed')}")
+
+
+def _line(text: str) -> str:
+    return " ".join(clean(text).split())[:_LONGEST_REASON]
 
 
 def resume_command(out: Path, *options: str) -> str:

@@ -322,6 +322,12 @@ class Store:
         rows = self._read.execute("SELECT status, COUNT(*) FROM outcomes WHERE arm = ? GROUP BY status", (arm,))
         return dict(rows.fetchall())
 
+    def unread(self) -> str:
+        """The first reply in which no answer could be read."""
+        rows = self._read.execute("SELECT body FROM outcomes WHERE status IN ('unscored', 'cut') AND body IS NOT NULL")
+        replies = (str(unpack(body)["result"]["value"].get("raw") or "") for (body,) in rows)
+        return next(filter(None, replies), "")
+
     def at_limit(self, arm: int) -> int:
         """How many answers end at the token limit, although they could be read."""
         return self._read.execute("SELECT COALESCE(SUM(at_limit), 0) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]

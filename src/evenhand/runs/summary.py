@@ -53,6 +53,8 @@ class RunSummary:
     running: bool
     headline: str | None
     """As the last study of this very state printed it."""
+    unread: str = ""
+    """The first reply in which no answer could be read."""
 
     @property
     def done(self) -> int:
@@ -112,6 +114,7 @@ def _summary(directory: Path, store: Store) -> RunSummary:
         created=store.get("created") or "",
         running=is_locked(directory),
         headline=kept.get("text") if kept.get("done") == sum(arm.done for arm in arms) else None,
+        unread=store.unread() if any(each[0] != "failed" for arm in arms for each in arm.reasons) else "",
     )
 
 
