@@ -26,8 +26,8 @@ Guarding = Callable[..., Awaitable["Served"]]
 class Served:
     """`await Served({...}).start()`; `url` is what a client is pointed at."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.server = Server(make_config(config), "127.0.0.1")
+    def __init__(self, config: dict[str, Any], **options: Any) -> None:
+        self.server = Server(make_config(config), "127.0.0.1", **options)
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.root = ""

@@ -12,10 +12,18 @@ from evenhand.errors import DataError
 
 def read_yaml(file: Traversable) -> Any:
     """Return the parsed content, of any type."""
+    try:
+        return parse_yaml(file.read_bytes(), file)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}.", file=str(file)) from error
+
+
+def parse_yaml(content: bytes, file: Traversable) -> Any:
+    """Return the value of what was read from `file`."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(file.read_text("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
-    except (OSError, UnicodeDecodeError) as error:
+        return yaml.load(content.decode("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
+    except UnicodeDecodeError as error:
         raise DataError(f"cannot be read: {error}.", file=str(file)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from evenhand.data.yaml_file import read_yaml
+from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction
 from evenhand.methods import GUARD_METHOD
@@ -156,7 +156,15 @@ class ServeConfig(BaseModel):
 
 def read_config(path: Path) -> ServeConfig:
     """Read the config from a YAML file; an error is one sentence with its place."""
-    value = read_yaml(path)
+    try:
+        return parse_config(path.read_bytes(), path)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}.", file=path) from error
+
+
+def parse_config(content: bytes, path: Path) -> ServeConfig:
+    """Return the config in the content of a file."""
+    value = parse_yaml(content, path)
     if not isinstance(value, Mapping):
         raise DataError("a server config begins with 'routes:'. See examples/guard.yaml.", file=path)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from evenhand.aio import all_of
+from evenhand.errors import PlanError
 from evenhand.scorers.base import load_scorer
 from evenhand.server.access.auth import Auth
 from evenhand.server.access.limits import Limits
@@ -31,12 +32,14 @@ GRACE = 0.5
 class Server:
     """All components, and the number of requests in flight.
 
-    `worker` counts from 1 if several processes serve one port; otherwise it is 0.
+    `worker` counts from 1 if several processes serve one port; otherwise it is 0. A reload may remove all keys only
+    with `may_open`.
     """
 
-    def __init__(self, config: ServeConfig, host: str, worker: int = 0) -> None:
+    def __init__(self, config: ServeConfig, host: str, worker: int = 0, *, may_open: bool = False) -> None:
         self.config = config
         self.host = host
+        self._may_open = may_open
         self.auth = Auth(config.keys, host, origins=config.cors)
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits)
@@ -75,7 +78,12 @@ class Server:
 
         Requests in flight finish with the old config. A config that fails to load changes nothing.
         """
-        auth = Auth(config.keys, self.host, origins=config.cors)
+        if self.config.keys and not config.keys and not self._may_open:
+            raise PlanError(
+                "It has no keys, and a reload may not open a server that has some. Add a key; to serve without keys, "
+                "restart with --open."
+            )
+        auth = Auth(config.keys, self.host, origins=self.config.cors)
         routes = Routes(config.routes, self.routes)
         self._retired = [each for each in self._retired if not each.is_closed] + self.routes.retire(routes)
         unchanged = {name: getattr(self.config, name) for name in _NEEDS_RESTART}

@@ -56,10 +56,18 @@ _ROUTE_FLAGS = (
 @click.option("--host", default="127.0.0.1", show_default=True, help="Addresses other than loopback need keys.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes on the one port.")
+@click.option("--open", "may_open", is_flag=True, help="Let a reload remove all keys; otherwise it is rejected.")
 @click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and exit.")
 @click.pass_context
 def serve(
-    context: click.Context, file: Path | None, host: str, port: int, workers: int, only_check: bool, **route: Any
+    context: click.Context,
+    file: Path | None,
+    host: str,
+    port: int,
+    workers: int,
+    may_open: bool,
+    only_check: bool,
+    **route: Any,
 ) -> int | None:
     """Answer OpenAI-style requests through a mitigation method, in front of any model.
 
@@ -80,7 +88,7 @@ def serve(
     """
     if context.invoked_subcommand is not None:
         return None
-    options = ServeOptions(_config(file, route), host, port, file)
+    options = ServeOptions(_config(file, route), host, port, file, may_open=may_open)
     if only_check or workers > 1:
         check(options)  # one message, not one per process
     if only_check:

@@ -65,6 +65,11 @@ class Auth:
                 f"Bound to {host}, the server can be reached from other machines and needs API keys. Make one with "
                 "`evenhand serve keys NAME`, or bind to 127.0.0.1."
             )
+        if not keys and "*" in origins:
+            raise PlanError(
+                "With cors '*' and no keys, every web page could use the server. Name the origins, or add keys with "
+                "`evenhand serve keys NAME`."
+            )
         self._clients = [
             (_digest(name, key.hash), Client(name, frozenset(key.may), key.per_minute)) for name, key in keys.items()
         ]
@@ -98,7 +103,7 @@ class Auth:
             )
         origin = request.headers.get("Origin")
         accepted = {*self._origins, f"{request.scheme}://{request.host}"}
-        if origin and "*" not in accepted and origin not in accepted:
+        if origin and origin not in accepted:
             raise RequestError(403, "Web pages of other sites may not use this server unless its config names them.")
 
 

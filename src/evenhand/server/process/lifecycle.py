@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path
 
-from evenhand.errors import EvenhandError
+from evenhand.errors import DataError, EvenhandError
 from evenhand.server.app import make_runner
-from evenhand.server.config import ServeConfig, read_config
+from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.errors import RequestError
 from evenhand.server.process.connection import connections
 from evenhand.server.process.listening import Listener
@@ -22,6 +22,8 @@ from evenhand.server.telemetry.logs import ServerLog
 
 POLL_SECONDS = 2.0
 """How often the config file is checked for changes."""
+SETTLE_SECONDS = 0.1
+"""A file counts as completely written if it has not changed for this time."""
 _log = logging.getLogger("evenhand.server")
 
 
@@ -36,6 +38,10 @@ class ServeOptions:
     """The config file, if it can be reloaded."""
     worker: int = 0
     """Counts from 1 if several processes serve one port."""
+    restarted: bool = False
+    """Whether `config` was read long ago, because this process replaces one that died."""
+    may_open: bool = False
+    """Whether a reload may remove all keys."""
 
 
 def check(options: ServeOptions) -> None:
@@ -50,12 +56,15 @@ def check(options: ServeOptions) -> None:
 
 async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
-    server = Server(options.config, options.host, options.worker)
-    lifecycle = _Lifecycle(server, options.file)
+    server = Server(options.config, options.host, options.worker, may_open=options.may_open)
+    lifecycle = Lifecycle(server, options.file)
     runner = make_runner(server, lifecycle.reload)
     with ServerLog():
         await runner.setup()
         try:
+            if options.restarted and options.file:  # keys that were removed since must not work again
+                with contextlib.suppress(RequestError):  # already logged
+                    await lifecycle.reload()
             listener = Listener(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
             lifecycle.handle_signals()
@@ -73,7 +82,7 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     return finished
 
 
-class _Lifecycle:
+class Lifecycle:
     """Reacts to signals and to changes of the config file."""
 
     def __init__(self, server: Server, file: Path | None) -> None:
@@ -118,7 +127,7 @@ class _Lifecycle:
             raise RequestError(409, "This server was started without a config file, so it cannot reload one.")
         self._seen = _stamp(self._file)
         try:
-            needs_restart = self._server.reload(read_config(self._file))
+            needs_restart = self._server.reload(parse_config(await _settled(self._file), self._file))
         except EvenhandError as error:
             _log.error("The new config is not valid and is ignored: %s", error)
             raise RequestError(
@@ -142,6 +151,18 @@ class _Lifecycle:
         if self._stop.is_set():
             self._stop_now.set()
         self._stop.set()
+
+
+async def _settled(file: Path) -> bytes:
+    """Read the file again until two reads are the same, because it may be half written."""
+    content = None
+    try:
+        while (again := file.read_bytes()) != content:
+            content = again
+            await asyncio.sleep(SETTLE_SECONDS)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}.", file=file) from error
+    return again
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:

@@ -74,7 +74,7 @@ class _Parent:
                     continue
                 if worker.listens.is_set():
                     _log.error("Worker %d stopped unexpectedly and is restarted", number)
-                    self._workers[number] = self._start(number)
+                    self._workers[number] = self._start(number, restarted=True)
                 else:
                     self._end()
         return succeeded
@@ -83,8 +83,8 @@ class _Parent:
         wait([each.process.sentinel for each in self._workers.values()], timeout)
         return [number for number, each in self._workers.items() if not each.process.is_alive()]
 
-    def _start(self, number: int) -> _Worker:
-        return _Worker(replace(self._options, worker=number))
+    def _start(self, number: int, *, restarted: bool = False) -> _Worker:
+        return _Worker(replace(self._options, worker=number, restarted=restarted))
 
     def _end(self, *_: object) -> None:
         self._ending = True
