@@ -262,7 +262,8 @@ class TestUpstreamErrors:
             found = await guard(ASKED)
 
         assert (found.text, found.action) == (RUDE, "unrevised")
-        assert any("500" in reason for reason in found.why)
+        assert "a model call failed" in found.why
+        assert "500" in found.errors[0]
 
     async def test_what_may_pass_is_tried_again(self, serve: Serve):
         server = await serve(reply_with({}, 503, {"Retry-After": "0"}), chat(KIND))

@@ -20,11 +20,11 @@ async def serving(
 
     @web.middleware
     async def front(request: web.Request, handler: Handler) -> web.StreamResponse:
-        tickets.append(new_ticket(request))
+        tickets.append(ticket := new_ticket(request))
         try:
             return await handler(request)
         except Exception as error:
-            return as_request_error(error).response()
+            return as_request_error(error, ticket.id).response()
 
     app = web.Application(middlewares=[front, *middlewares], client_max_size=size)
     app.add_routes(routes)

@@ -33,6 +33,7 @@ from evenhand.scorers.base import Scorer
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Sample, Usage
 
+CALL_FAILED = "a model call failed"
 _EARLY = ("unjudged", "no_reasoning")
 """Stop reasons of methods that gave up early, though there is an answer."""
 
@@ -65,6 +66,7 @@ class Loop:
         self.wordless: RawAnswer | None = None
         self.late = False
         self.problems: list[str] = []
+        self.errors: list[str] = []
 
     @property
     def passes_through(self) -> bool:
@@ -109,6 +111,7 @@ class Loop:
             iterations=max(0, self.request.calls - 1),
             usage=self.usage(),
             trace=tuple(self.session.trace),
+            errors=tuple(self.errors),
             stages={**self.request.seconds, "checks": self.checks.seconds, "total": self.elapsed()},
         )
 
@@ -149,9 +152,14 @@ class Loop:
         except UpstreamError as error:
             if not self.request.answers:
                 raise
-            self.problems.append(str(error))
+            self.note(error)
         except ModelError as error:  # a thought or a critic failed: there may be an answer all the same
-            self.problems.append(str(error))
+            self.note(error)
+
+    def note(self, error: ModelError) -> None:
+        """Record a failed call; its message is not for clients."""
+        self.problems.append(CALL_FAILED)
+        self.errors.append(str(error))
 
     async def _preferred(self) -> str:
         """The text to return: the method's where it passes, else the best of all answers."""

@@ -71,7 +71,7 @@ class ModelUpstream(Upstream):
     def _check(self, body: Mapping[str, Any]) -> None:
         for name in _WORDS:
             if body.get(name) and body[name] != ["text"]:
-                raise BadRequest(f"The model {self.spec} takes and gives text alone; leave out {name}.", name)
+                raise BadRequest(f"This model takes and gives text alone; leave out {name}.", name)
         for message in body["messages"]:
             content = message.get("content")
             parts: list[Any] = cast(list[Any], content) if isinstance(content, list) else []
@@ -80,7 +80,7 @@ class ModelUpstream(Upstream):
                 or message.get("role") in ("tool", "function")
                 or message.get("tool_calls")
             ):
-                raise BadRequest(f"The model {self.spec} takes text alone, no pictures and no tools.", "messages")
+                raise BadRequest("This model takes text alone, no pictures and no tools.", "messages")
 
     def _params(self, body: Mapping[str, Any]) -> Params:
         """The fields of a request that every model knows."""

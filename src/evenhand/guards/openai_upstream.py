@@ -25,6 +25,8 @@ LONGEST_PAUSE = 5.0
 """Seconds; when the endpoint asks for a longer pause, there is no retry, and the client gets its Retry-After."""
 _CLIENTS = (400, 404, 409, 413, 415, 422)
 """Statuses that the client's request caused; others concern the guard and its upstream only."""
+_FAULTY = (400, 413, 415, 422)
+"""Statuses whose reason helps the client."""
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _COUNT = "stream_options"
 _OWN = ("stream", _COUNT, "n")
@@ -156,6 +158,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                 param=None if param is None else str(param),
                 code=None if code is None else str(code),
                 retry_after=wait,
+                reason=self.client.redact(str(told.get("message") or "")) if status in _FAULTY else "",
             )
         shown = 503 if status == 503 else 504 if status in (408, 504) else 502
         return UpstreamError(shown, f"The upstream {self.name} answered {status}: {words}", retry_after=wait)

@@ -115,7 +115,7 @@ class _Stream:
         except UpstreamError as error:
             if number == 0:
                 raise
-            self._loop.problems.append(str(error))
+            self._loop.note(error)
         finally:
             self._loop.session.trace.append(reply.turn(prompt, self._setup.upstream.spec))
 
@@ -187,4 +187,6 @@ class _Stream:
             problems=tuple(self._loop.problems),
         )
         record = record_stream(answer, self._setup.policy)
-        return replace(record, usage=self._loop.usage(), trace=tuple(self._loop.session.trace), stages=stages)
+        loop = self._loop
+        trace, errors = tuple(loop.session.trace), tuple(loop.errors)
+        return replace(record, usage=loop.usage(), trace=trace, errors=errors, stages=stages)

@@ -65,6 +65,8 @@ class Guarded(Framed):
     upstream: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The raw response that holds the returned answer; empty where there is none."""
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    errors: tuple[str, ...] = ()
+    """Messages of calls that failed, for the operator: they may hold addresses and texts of endpoints."""
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= _SHORT else f"{self.text[: _SHORT - 1]}…"

@@ -22,8 +22,11 @@ class UpstreamError(ModelError):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
+        self.reason = reason
+        """What is wrong with the request, in the endpoint's own words; empty if the request is not at fault."""
         self.status = status
         self.body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         self.retry_after = retry_after
@@ -47,7 +50,7 @@ class BadRequest(UpstreamError):  # noqa: N818 - named for what happened
     """The request cannot be answered as it is; the message says what to change."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
-        super().__init__(400, message, kind="invalid_request_error", param=param)
+        super().__init__(400, message, kind="invalid_request_error", param=param, reason=message)
 
 
 class Upstream(ABC):

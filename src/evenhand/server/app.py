@@ -113,7 +113,7 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
     except (asyncio.CancelledError, ConnectionError):
         raise  # the client has disconnected
     except Exception as error:
-        fault = ticket.fault = as_request_error(error)
+        fault = ticket.fault = as_request_error(error, ticket.id)
         if fault.status == 500:
             _log.exception("The request %s failed", ticket.id)
     if ticket.sending is not None:

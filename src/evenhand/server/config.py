@@ -133,7 +133,7 @@ class LogConfig(BaseModel):
 
     model_config = _STRICT
     requests: bool = True
-    """Whether every request is logged; warnings and errors always are."""
+    """Whether every request is logged; failed ones always are."""
     texts: Literal["none", "redacted", "full"] = "none"
 
 

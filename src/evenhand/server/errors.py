@@ -1,16 +1,22 @@
-"""Error responses in OpenAI's format; the status says whether client, server or upstream is at fault."""
+"""Error responses in OpenAI's format; the status says whether client, server or upstream is at fault.
+
+Clients never see addresses, keys or texts of the model's endpoint. They get a sentence of our own with the request's
+id, under which the log has the reason. Only if their request is at fault, they get the endpoint's reason, cleaned.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from evenhand.errors import EvenhandError, ModelError, UsageError
+from evenhand.errors import EvenhandError, ModelError
 from evenhand.guards.upstream import Unreachable, UpstreamError
+from evenhand.server.telemetry.redact import redacted
 
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -23,7 +29,23 @@ _TYPES: Mapping[int, str] = {
 _CLIENT_ERRORS = frozenset({400, 409, 413, 415, 422, 429})
 """Statuses of a model's endpoint that are passed on, because the client can fix them."""
 RETRY_SECONDS = 1.0
-_FAILED = "The model endpoint of this route failed. See the server's log."
+LONGEST_RETRY = 86_400.0
+_FAILED = "The model endpoint of this route failed."
+_MESSAGES: Mapping[int, str] = {
+    **dict.fromkeys(_CLIENT_ERRORS, "The model endpoint of this route rejects the request."),
+    429: "The model endpoint of this route accepts no more requests for now. Try again later.",
+    503: "The model endpoint of this route is overloaded. Try again later.",
+    504: "The model endpoint of this route did not answer in time.",
+}
+_LONGEST_REASON = 300
+_ADDRESSES = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]{1,2000}"
+    r"|(?<![\w.-])(?:(?![0-9]+\.)[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?::[0-9]{1,5})?(?![\w-])"  # a host with dots
+    r"|(?<![\w.-])[A-Za-z][A-Za-z0-9-]{0,62}:[0-9]{2,5}(?!\w)"  # a host with a port
+    r"|\blocalhost\b"
+    r"|(?<![\w.])/(?:[\w.@+-]{1,255}/)+[\w.@+-]{0,255}"  # a path
+)
+_FIELD = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}")
 
 
 class RequestError(Exception):
@@ -43,7 +65,8 @@ class RequestError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
+        self.id = ""
+        """The request's id; clients get it if there is more in the log than they may see."""
         self.detail = detail or message
         """The message for the operator, which may contain hosts and ports of endpoints."""
         self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
@@ -54,12 +77,19 @@ class RequestError(Exception):
         """How the model's endpoint failed (`timeout`, `unreachable` or its status); "" if it did not."""
 
     @property
+    def message(self) -> str:
+        said = str(self)
+        return said if self.detail == said else f"{said} The server's log has the reason, under the id {self.id}."
+
+    @property
     def body(self) -> dict[str, Any]:
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
     @property
     def headers(self) -> dict[str, str]:
-        return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+        if self.retry_after is None:
+            return {}
+        return {"Retry-After": str(math.ceil(min(max(1.0, self.retry_after), LONGEST_RETRY)))}
 
     def response(self) -> web.Response:
         return web.Response(
@@ -67,8 +97,14 @@ class RequestError(Exception):
         )
 
 
-def as_request_error(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
+def as_request_error(error: Exception, request_id: str) -> RequestError:
     """Return the client's view of any failure, without internal details."""
+    fault = _request_error(error)
+    fault.id = request_id
+    return fault
+
+
+def _request_error(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
     match error:
         case RequestError():
             return error
@@ -88,20 +124,17 @@ def as_request_error(error: Exception) -> RequestError:  # noqa: PLR0911, PLR091
             return RequestError(error.status, error.reason)
         case TimeoutError():
             return RequestError(504, "The answer took longer than this server allows.", code="timeout")
-        case UsageError():
-            return RequestError(400, str(error))
         case ModelError():
             return RequestError(502, _FAILED, code="upstream_error", upstream="unreachable", detail=str(error))
         case EvenhandError():
-            return RequestError(500, str(error))
+            return RequestError(500, "This server failed on the request.", detail=str(error))
         case _:
-            return RequestError(500, "This server failed on the request. See the server's log.")
+            return RequestError(500, "This server failed on the request.", detail=type(error).__name__)
 
 
 def _upstream_error(error: UpstreamError) -> RequestError:
     """Map a fault of the route (a wrong key, a wrong model name) to 502, because the client cannot fix it."""
-    given = error.body.get("error")
-    fields: Mapping[str, Any] = given if isinstance(given, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    fields: Mapping[str, Any] = error.body["error"]
     status = error.status if error.status in (*_CLIENT_ERRORS, 503, 504) else 502
     if error.status == 408:
         status = 504
@@ -110,15 +143,22 @@ def _upstream_error(error: UpstreamError) -> RequestError:
         wait = RETRY_SECONDS
     return RequestError(
         status,
-        _FAILED if isinstance(error, Unreachable) else str(error),
-        kind=_text(fields.get("type")) if status in _CLIENT_ERRORS else None,
-        code=_text(fields.get("code")),
-        param=_text(fields.get("param")),
+        cleaned(error.reason) or _MESSAGES.get(status, _FAILED),
+        kind=_name(fields["type"]) if status in _CLIENT_ERRORS else None,
+        code=_name(fields["code"]) if status in _CLIENT_ERRORS else "upstream_error",
+        param=_name(fields["param"]),
         retry_after=wait,
         upstream="unreachable" if isinstance(error, Unreachable) else "timeout" if status == 504 else str(error.status),
         detail=str(error),
     )
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def cleaned(reason: str) -> str:
+    """Return one short line without addresses, paths, keys and personal data."""
+    line = " ".join(redacted(reason[: 10 * _LONGEST_REASON]).split())
+    return _ADDRESSES.sub("[address]", line)[:_LONGEST_REASON]
+
+
+def _name(value: Any) -> str | None:
+    """Return a field's name or an error code of the endpoint; None if it could be anything else."""
+    return value if isinstance(value, str) and _FIELD.fullmatch(value) and redacted(value) == value else None

@@ -54,8 +54,7 @@ class Server:
         """Whether new requests are rejected."""
         self._idle = asyncio.Event()
         self._retired: list[Route] = []
-        if config.log.requests:
-            self.events.add(RequestLog(config.log.texts))
+        self.events.add(RequestLog(config.log.texts, only_failed=not config.log.requests))
         if self.audit is not None:
             self.events.add(self.audit)
         if self.metrics is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from time import time as now
@@ -65,9 +65,18 @@ class Ticket:
             first_segment=self.first_segment,
             stages={**shown.stages, "total": perf_counter() - self.began},
             usage=spent(self.answers) if self.answers else shown.usage,
-            error=self.fault.detail if self.fault else "",
+            error=self.fault.detail if self.fault else "; ".join(dict.fromkeys(_errors(self.answers))),
             upstream_error=self.fault.upstream if self.fault else "",
         )
+
+
+def _errors(answers: Sequence[Guarded]) -> Iterator[str]:
+    """Yield what clients do not see of answers that were given all the same: why calls and checks failed."""
+    for answer in answers:
+        yield from answer.errors
+        for check in (*answer.before, *answer.after):
+            if check.problem and not check.passed:
+                yield f"{check.name}: {check.problem}"
 
 
 _TICKET = web.RequestKey("ticket", Ticket)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import orjson
 
+from evenhand.guards.checks import LATE, NO_WORDS, failed
 from evenhand.guards.types import Check, Guarded
 from evenhand.server.errors import RequestError
 from evenhand.types import Usage
@@ -16,6 +17,8 @@ MOST_ANSWERS = 16
 """The largest `n`; every answer runs its own loop."""
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
+NO_SCORE = "it could not be scored"
+_PUBLIC_PROBLEMS = (LATE, NO_WORDS, "not English")
 _SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
@@ -162,14 +165,22 @@ def record(answers: Sequence[Guarded]) -> Json:
 
 
 def _record(answer: Guarded) -> Json:
+    before, after = (tuple(map(_public, checks)) for checks in (answer.before, answer.after))
+    shown = dict(zip(failed(answer.before), failed(before), strict=True))
     return {
         "action": answer.action,
-        "why": list(answer.why),
-        "before": [_check(each) for each in answer.before],
-        "after": [_check(each) for each in answer.after],
+        "why": [shown.get(each, each) for each in answer.why],
+        "before": [_check(each) for each in before],
+        "after": [_check(each) for each in after],
         "late": answer.late,
         "iterations": answer.iterations,
     }
+
+
+def _public(check: Check) -> Check:
+    """Return the check with a problem that says nothing about the evaluator's endpoint."""
+    problem = check.problem
+    return check if not problem or problem.startswith(_PUBLIC_PROBLEMS) else replace(check, problem=NO_SCORE)
 
 
 def _check(check: Check) -> Json:

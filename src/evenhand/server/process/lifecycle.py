@@ -156,13 +156,17 @@ class Lifecycle:
 async def _settled(file: Path) -> bytes:
     """Read the file again until two reads are the same, because it may be half written."""
     content = None
+    while (again := _content(file)) != content:
+        content = again
+        await asyncio.sleep(SETTLE_SECONDS)
+    return again
+
+
+def _content(file: Path) -> bytes:
     try:
-        while (again := file.read_bytes()) != content:
-            content = again
-            await asyncio.sleep(SETTLE_SECONDS)
+        return file.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read: {error}.", file=file) from error
-    return again
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:

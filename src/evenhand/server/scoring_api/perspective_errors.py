@@ -54,7 +54,8 @@ def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResp
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            fault = ticket_of(request).fault = as_request_error(error)
+            ticket = ticket_of(request)
+            fault = ticket.fault = as_request_error(error, ticket.id)
             if fault.status == 500:
                 raise  # the outermost middleware logs it
             return google_response(fault)

@@ -35,8 +35,9 @@ async def scores_of(scorer: Scorer, texts: Sequence[str], context: str = "") -> 
     try:
         return await scorer.score(texts, [context] * len(texts) if context else None)
     except ModelError as error:
-        message = f"The scorer {scorer.spec} is not available. See the server's log."
-        raise RequestError(502, message, code="scorer_error", upstream="unreachable") from error
+        raise RequestError(
+            502, "The scorer is not available.", code="scorer_error", upstream="unreachable", detail=str(error)
+        ) from error
 
 
 def fault_of(result: Unscored) -> Fault | None:
@@ -48,5 +49,7 @@ def no_score(scorer: Scorer, result: Unscored, param: str) -> RequestError:
     """Return the error for an unscored text; a score of 0 would look harmless."""
     if fault_of(result):
         return RequestError(400, f"This text cannot be scored: {result.reason}.", code="cannot_be_scored", param=param)
-    message = f"The scorer {scorer.spec} gave no score: {result.reason}."
-    return RequestError(503, message, code="scorer_error", param=param, retry_after=1)
+    detail = f"The scorer {scorer.spec} gave no score: {result.reason}."
+    return RequestError(
+        503, "The scorer gave no score.", code="scorer_error", param=param, retry_after=1, detail=detail
+    )

@@ -32,12 +32,15 @@ _FIELDS = "evenhand_fields"
 
 
 class RequestLog:
-    """A sink that logs one line per request."""
+    """A sink that logs one line per request, or per failed one: clients are referred to the log by its id."""
 
-    def __init__(self, texts: Texts = "none") -> None:
+    def __init__(self, texts: Texts = "none", *, only_failed: bool = False) -> None:
         self.texts: Texts = texts
+        self._only_failed = only_failed
 
     def __call__(self, event: Event) -> None:
+        if self._only_failed and not event.error:
+            return
         level = logging.ERROR if event.status >= 500 else logging.INFO
         if _request_log.isEnabledFor(level):
             _request_log.log(level, "request", extra={_FIELDS: fields_of(event, self.texts)})
