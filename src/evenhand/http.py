@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
+import math
 import os
 import random
 import time
@@ -346,7 +347,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if value is None:
             continue
         with contextlib.suppress(ValueError):
-            return max(0.0, float(value) * scale)
+            seconds = float(value) * scale
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         with contextlib.suppress(ValueError):
             date = email.utils.parsedate_to_datetime(value)
             return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time.time())

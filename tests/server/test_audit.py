@@ -13,7 +13,7 @@ import pytest
 from evenhand.errors import DataError, StoreError
 from evenhand.guards.types import Check
 from evenhand.server.telemetry import audit as audit_module
-from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
+from evenhand.server.telemetry.audit import DOUBT_SECONDS, AuditLog, DoubtedClock, read_audit, rotated_files
 from evenhand.server.telemetry.events import Event
 from evenhand.types import Usage
 
@@ -87,6 +87,51 @@ def test_rows_that_are_too_old_are_deleted(tmp_path: Path):
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
     assert b"ancient secret" not in file.read_bytes()
+
+
+class Clock:
+    """The wall clock and the time that has passed, both moved by hand."""
+
+    def __init__(self, wall: float = NOW) -> None:
+        self.wall = wall
+        self.passed = 0.0
+
+    def made(self) -> DoubtedClock:
+        return DoubtedClock(lambda: self.wall, lambda: self.passed)
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall += seconds
+        self.passed += seconds
+
+
+def kept(file: Path, clock: DoubtedClock, *events: Event) -> list[str]:
+    return [row["id"] for row in written(file, *events, days=7, clock=clock)]
+
+
+def test_a_clock_that_jumps_deletes_nothing_at_first(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file, clock = tmp_path / "audit.sqlite", Clock()
+    made = clock.made()
+    clock.wall += 365 * 86_400
+
+    assert kept(file, made, EVENT) == ["r1"]
+    assert "clock jumped" in caplog.text
+
+    clock.pass_by(DOUBT_SECONDS)
+    assert made.now() == clock.wall
+
+
+def test_a_start_at_which_all_rows_look_old_deletes_nothing_at_first(tmp_path: Path):
+    file, clock = tmp_path / "audit.sqlite", Clock(NOW + 365 * 86_400)
+    written(file, EVENT, days=7)
+
+    assert kept(file, clock.made(), replace(EVENT, id="r2", time=clock.wall)) == ["r1", "r2"]
+    assert kept(file, clock.made(), replace(EVENT, id="r3", time=clock.wall)) == ["r2", "r3"]
+
+
+def test_rows_written_while_the_clock_was_behind_are_kept(tmp_path: Path):
+    ids = kept(tmp_path / "audit.sqlite", Clock().made(), EVENT, replace(EVENT, id="1970", time=5.0))
+
+    assert ids == ["r1", "1970"]
 
 
 def test_a_file_that_is_too_large_is_set_aside_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """Who gets in, with real requests: keys in every form, rights, and the exception for this machine."""
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable
@@ -10,8 +11,20 @@ import pytest
 from aiohttp import web
 
 from evenhand.errors import PlanError
-from evenhand.server.access.auth import LOCAL_CLIENT, Auth, auth_middleware, client_of, is_loopback, new_key
+from evenhand.server.access import auth as auth_module
+from evenhand.server.access.auth import (
+    FREE_TRIES,
+    LOCAL_CLIENT,
+    Auth,
+    WrongKeys,
+    auth_middleware,
+    client_of,
+    is_loopback,
+    new_key,
+)
 from evenhand.server.config import KeyConfig
+from support.guard_server import Guarding, until
+from support.server import skip
 from support.small_app import serving
 
 KEY, HASH = new_key()
@@ -193,6 +206,54 @@ def test_what_is_no_hash_is_refused_at_start_and_not_repeated(text: str):
     with pytest.raises(PlanError, match="64 hex digits") as caught:
         Auth({"team": KeyConfig(hash=text)}, "127.0.0.1")
     assert KEY not in str(caught.value)
+
+
+async def test_wrong_keys_are_logged_with_their_address_and_counted(
+    guarding: Guarding, caplog: pytest.LogCaptureFixture
+):
+    guard = await guarding({"model": "fake/x", "method": "default"}, keys={"team": {"hash": HASH, "may": ["metrics"]}})
+
+    refused = await guard.chat(headers=bearer("evh-wrong"))
+    metrics = await guard.get("/metrics", headers=bearer(KEY))
+
+    assert refused.status == 401
+    assert "127.0.0.1 sent a wrong API key" in caplog.text
+    assert "evh-wrong" not in caplog.text
+    assert "evenhand_wrong_keys 1.0" in metrics.text
+
+
+async def test_many_wrong_keys_are_slowed_and_right_ones_are_not(guarding: Guarding, caplog: pytest.LogCaptureFixture):
+    guard = await guarding({"model": "fake/x", "method": "default"}, keys={"team": {"hash": HASH}})
+    for _ in range(FREE_TRIES):
+        await guard.chat(headers=bearer("evh-wrong"))
+
+    slowed = asyncio.ensure_future(guard.chat(headers=bearer("evh-wrong")))
+    await until(lambda: guard.server.wrong_keys.count > FREE_TRIES)
+    right = await guard.chat(headers=bearer(KEY))
+
+    assert right.status == 200
+    assert not slowed.done()
+    skip(60)
+    assert (await slowed).status == 401
+    assert len(caplog.records) == FREE_TRIES
+
+
+async def test_an_address_is_forgiven_after_a_while_and_addresses_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(auth_module, "MOST_ADDRESSES", 3)
+    now = [0.0]
+    wrong = WrongKeys(lambda: now[0])
+    for _ in range(FREE_TRIES):
+        await wrong.note("10.0.0.1")
+    now[0] += auth_module.FORGET_SECONDS
+    caplog.clear()
+
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"):
+        await wrong.note(address)
+
+    assert len(caplog.records) == 5
+    assert len(wrong._seen) == 3  # pyright: ignore[reportPrivateUsage]
 
 
 def test_new_keys_differ_and_only_their_hash_is_for_the_config():

@@ -17,8 +17,8 @@ from evenhand.server.access import auth as auth_module
 from evenhand.server.access import limits as limits_module
 from evenhand.server.process import connection as connection_module
 from support.fixtures import Serve
-from support.guard_server import CLEAN, Guarding, Served, route
-from support.server import ChatServer, chat
+from support.guard_server import CLEAN, Guarding, Served, route, streamed
+from support.server import ChatServer, chat, reply_with
 
 KEY, UPSTREAM_KEY = "evh-clients-own-key-0123456789", "sk-upstream-key-0123456789"
 CHAT = "/v1/chat/completions"
@@ -492,3 +492,45 @@ async def test_a_key_is_compared_with_all_that_there_are(target: Target, monkeyp
 
     assert (await target.chat()).status == 200
     assert len(compared) == 6
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1", "evil.example"], ["127.0.0.1", "127.0.0.1"]])
+async def test_two_hosts_are_no_request(target: Target, hosts: list[str]):
+    lines = "".join(f"Host: {host}\r\n" for host in hosts)
+
+    assert (await target.send(f"GET /v1/models HTTP/1.1\r\n{lines}\r\n".encode())).status == 400
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e309", "1e300"])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_endpoint_with_an_absurd_retry_after(serve: Serve, guarding: Guarding, value: str, status: int):
+    behind = await serve(reply_with({}, status, {"Retry-After": value}))
+    guard = await guarding(route(behind.url))
+
+    answer = await guard.chat()
+
+    assert answer.status == status
+    assert 1 <= int(answer.headers["Retry-After"]) <= 86_400
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"index": 0, "function": {"name": "f", "arguments": {"a": 1}}},
+        {"index": 0, "function": {"name": "f", "arguments": ["a"]}},
+        {"index": 0, "function": "f"},
+        {"index": {}, "function": {"name": "f", "arguments": "{}"}},
+    ],
+)
+@pytest.mark.parametrize("checked", [True, False])
+async def test_an_endpoint_that_streams_malformed_tool_calls(
+    serve: Serve, guarding: Guarding, call: dict[str, Any], checked: bool
+):
+    behind = await serve(streamed([], tool_calls=[call]))
+    guard = await guarding(route(behind.url, **({} if checked else {"method": "default", "evaluators": []})))
+
+    answer = await guard.chat(stream=True)
+
+    error = answer.body["error"] if answer.body else json.loads(answer.text.split("data: ")[-2])["error"]
+    assert error["code"] == "upstream_error"
+    assert guard.event.status == 502

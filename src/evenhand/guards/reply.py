@@ -10,6 +10,7 @@ from typing import Any, cast
 from evenhand.asking.chat import ANSWER
 from evenhand.guards.conversation import content_words
 from evenhand.guards.request import Request, usage_in
+from evenhand.guards.upstream import UpstreamError
 from evenhand.models.fake import estimate_tokens
 from evenhand.prompts import Prompt
 from evenhand.types import Completion, Generation, Message, Params, Turn, Usage
@@ -42,7 +43,11 @@ class StreamedReply:
         try:
             async with aclosing(self._request.upstream.chat_stream(body)) as chunks:
                 async for chunk in chunks:
-                    if text := self._taken(chunk):
+                    try:
+                        text = self._taken(chunk)
+                    except (TypeError, ValueError, LookupError, AttributeError) as error:
+                        raise UpstreamError(502, f"The upstream sent a chunk that is malformed ({error}).") from error
+                    if text:
                         self.text += text
                         yield text
         finally:

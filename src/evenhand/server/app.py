@@ -38,7 +38,7 @@ Reload = Callable[[], Awaitable[list[str]]]
 
 def make_app(server: Server, reload: Reload) -> web.Application:
     """Return the application with all paths; `reload` reads the config file again."""
-    auth = auth_middleware(lambda: server.auth, health.OPEN_PATHS | page.OPEN_PATHS)
+    auth = auth_middleware(lambda: server.auth, health.OPEN_PATHS | page.OPEN_PATHS, server.wrong_keys)
     middlewares: list[Any] = [_front(server), google_errors(), auth, server.limits.middleware()]
     if server.config.cors:
         middlewares.insert(1, preflight(server.config.cors))

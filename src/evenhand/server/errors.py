@@ -104,7 +104,7 @@ def as_request_error(error: Exception, request_id: str) -> RequestError:
     return fault
 
 
-def _request_error(error: Exception) -> RequestError:  # noqa: PLR0911, PLR0912 - a table
+def _request_error(error: Exception) -> RequestError:  # noqa: PLR0911 - a table
     match error:
         case RequestError():
             return error

@@ -11,7 +11,7 @@ from pathlib import Path
 from evenhand.aio import all_of
 from evenhand.errors import PlanError
 from evenhand.scorers.base import load_scorer
-from evenhand.server.access.auth import Auth
+from evenhand.server.access.auth import Auth, WrongKeys
 from evenhand.server.access.limits import Limits
 from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.page.page import Page
@@ -41,6 +41,7 @@ class Server:
         self.host = host
         self._may_open = may_open
         self.auth = Auth(config.keys, host, origins=config.cors)
+        self.wrong_keys = WrongKeys()
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits)
         self.scorer = load_scorer(config.scorer)
@@ -61,6 +62,7 @@ class Server:
             self.events.add(self.metrics)
             self.metrics.watch_limits(self.limits)
             self.metrics.watch_losses(self.events, self.audit)
+            self.metrics.watch("wrong_keys", "Requests with a wrong API key.", lambda: self.wrong_keys.count)
         self._announce_routes()
 
     @property

@@ -10,13 +10,17 @@ requests through a reverse proxy look local.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
+import logging
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -28,6 +32,16 @@ from evenhand.server.errors import RequestError
 PREFIX = "evh-"
 """Prefix of all keys, so that leaked keys are recognised."""
 
+INVALID_KEY = "invalid_api_key"
+FREE_TRIES = 10
+"""Wrong keys in a row from one address that are answered at once."""
+LONGEST_DELAY = 10.0
+"""Seconds; each further wrong key waits one second longer, up to this."""
+FORGET_SECONDS = 600.0
+"""An address that sends no wrong key for this time starts anew."""
+MOST_ADDRESSES = 10_000
+
+_log = logging.getLogger("evenhand.server")
 _REQUIRED: dict[str, Permission] = {
     "/page": "admin",
     "/admin": "admin",
@@ -48,6 +62,32 @@ class Client:
     may: frozenset[Permission] = frozenset()
     per_minute: float | None = None
     """Rate limit; None for none."""
+
+
+class WrongKeys:
+    """Counts wrong keys by client address, and delays the answers to an address that sends many.
+
+    Clients with a right key are never delayed: behind a proxy, all have the same address.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.count = 0
+        self._clock = clock
+        self._seen: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    async def note(self, address: str) -> None:
+        """Log a wrong key; after many in a row, only wait."""
+        self.count += 1
+        before, at = self._seen.pop(address, (0, self._clock()))
+        row = 1 + (before if self._clock() - at < FORGET_SECONDS else 0)
+        self._seen[address] = row, self._clock()
+        if len(self._seen) > MOST_ADDRESSES:
+            self._seen.popitem(last=False)
+        if row <= FREE_TRIES:
+            more = "; the next ones are answered slowly, and only counted" if row == FREE_TRIES else ""
+            _log.warning("%s sent a wrong API key%s", address, more)
+        else:
+            await asyncio.sleep(min(LONGEST_DELAY, row - FREE_TRIES))
 
 
 _CLIENT = web.RequestKey("client", Client)
@@ -84,7 +124,7 @@ class Auth:
         if not presented:
             raise RequestError(401, "This server needs an API key. Send it as `Authorization: Bearer KEY`.")
         if (client := self._find(presented)) is None:
-            raise RequestError(401, "The API key is not valid.", code="invalid_api_key")
+            raise RequestError(401, "The API key is not valid.", code=INVALID_KEY)
         return client
 
     def _find(self, presented: str) -> Client | None:
@@ -108,7 +148,7 @@ class Auth:
 
 
 def auth_middleware(
-    current: Callable[[], Auth], open_paths: Collection[str] = ()
+    current: Callable[[], Auth], open_paths: Collection[str] = (), wrong_keys: WrongKeys | None = None
 ) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
     """Return the middleware that checks keys and permissions; everyone may read the open paths.
 
@@ -119,7 +159,12 @@ def auth_middleware(
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in open_paths and request.method in ("GET", "HEAD"):
             return await handler(request)
-        client = current().client(request)
+        try:
+            client = current().client(request)
+        except RequestError as error:
+            if wrong_keys is not None and error.code == INVALID_KEY:
+                await wrong_keys.note(request.remote or "")
+            raise
         if (right := right_needed(request.path)) and not allowed(client, right):
             raise RequestError(403, f"This key lacks the permission {right!r}.", code="missing_right")
         request[_CLIENT] = client

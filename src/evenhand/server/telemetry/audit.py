@@ -2,7 +2,8 @@
 
 A thread commits rows in batches, so requests never wait for the disk. If the disk is too slow, rows are dropped and
 counted in the metrics. A file that is too large is rotated (audit.sqlite → audit-20261231T235959.123456.sqlite), and
-rows that are too old are deleted. The config decides whether texts are stored: not at all, redacted, or in full.
+rows that are too old are deleted, unless the system's clock has jumped. The config decides whether texts are stored:
+not at all, redacted, or in full.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from glob import escape
@@ -34,6 +35,10 @@ GATHER_SECONDS = 0.2
 """How long the writer collects rows before it commits."""
 CHECK_SECONDS = 60.0
 """How often the age of rows is checked; the size is checked after every batch."""
+JUMP_SECONDS = 60.0
+"""A clock that differs by more from the time that has passed has jumped."""
+DOUBT_SECONDS = 3600.0
+"""How long nothing is deleted after a jump."""
 BUSY_SECONDS = 30.0
 """How long the writer waits for a lock on the file."""
 
@@ -51,17 +56,56 @@ _INSERT = (
     "INSERT INTO requests (time, id, route, endpoint, key, status, action, late, stream, cost, body)"
     " VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 )
+_DELETE = (  # a row with an old time after rows with newer ones was written while the clock was wrong
+    "DELETE FROM requests WHERE time < ? AND number <"
+    " coalesce((SELECT min(number) FROM requests WHERE time BETWEEN ? AND ?), ?)"
+)
 _log = logging.getLogger("evenhand.server")
+
+
+class DoubtedClock:
+    """The system's clock, doubted for a while after a jump: a wrong date must not make all rows look old."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, passed: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._passed = wall, passed
+        self._offset = wall() - passed()
+        self._doubted_until = float("-inf")
+
+    def doubt(self) -> None:
+        self._doubted_until = self._passed() + DOUBT_SECONDS
+
+    def now(self) -> float | None:
+        """Return the time in seconds since 1970; None while it is in doubt."""
+        wall, passed = self._wall(), self._passed()
+        offset = wall - passed
+        if abs(offset - self._offset) > JUMP_SECONDS:
+            _log.warning(
+                "The system's clock jumped by %+.0f s; no audit row is deleted for %g s",
+                offset - self._offset,
+                DOUBT_SECONDS,
+            )
+            self.doubt()
+        self._offset = offset
+        return None if passed < self._doubted_until else wall
 
 
 class AuditLog:
     """A sink that writes to `file`; one per file, because only one writer may rotate it."""
 
-    def __init__(self, file: Path, *, texts: Texts = "none", megabytes: float = 100.0, days: float = 30.0) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *,
+        texts: Texts = "none",
+        megabytes: float = 100.0,
+        days: float = 30.0,
+        clock: DoubtedClock | None = None,
+    ) -> None:
         self.file = file
+        self._clock = clock or DoubtedClock()
         self.texts: Texts = texts
         self.most_bytes = megabytes * 1e6
-        self.days = days
+        self._seconds = days * 86_400
         self.dropped = 0
         """Rows that were lost because the disk was too slow, full or unavailable."""
         try:
@@ -69,6 +113,9 @@ class AuditLog:
             self._db = _open(file)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.") from error
+        newest, self._own = self._db.execute("SELECT max(time), coalesce(max(number), 0) + 1 FROM requests").fetchone()
+        if newest is not None and newest < (self._clock.now() or 0.0) - self._seconds:
+            self._clock.doubt()  # all rows look too old, and a wrong date is a likely reason
         self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
         self._checked = self._rotate_after = 0.0
         self._thread = threading.Thread(target=self._write_all, name="evenhand-audit", daemon=True)
@@ -148,8 +195,10 @@ class AuditLog:
         if time.monotonic() - self._checked < CHECK_SECONDS and self._checked:
             return
         self._checked = time.monotonic()
-        oldest = time.time() - self.days * 86_400
-        self._db.execute("DELETE FROM requests WHERE time < ?", (oldest,))
+        if (now := self._clock.now()) is None:
+            return
+        oldest = now - self._seconds
+        self._db.execute(_DELETE, (oldest, oldest, now + JUMP_SECONDS, self._own))
         for old in rotated_files(self.file):
             if old.stat().st_mtime < oldest:  # the time of its newest row
                 old.unlink()
@@ -167,6 +216,7 @@ class AuditLog:
             self.file.rename(self.file.with_stem(f"{self.file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"))
         finally:
             self._db = _open(self.file)
+            self._own = 1
 
 
 def rotated_files(file: Path) -> list[Path]:
