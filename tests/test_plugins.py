@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import evenhand
+from evenhand import registry
 from evenhand.errors import UsageError
 from evenhand.methods.base import METHODS
 from evenhand.registry import Registry, load_file
@@ -161,3 +162,43 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path):
     with pytest.raises(UsageError, match=r"There is no file .*none.py"):
         load_file(str(tmp_path / "none.py"))
     assert isinstance(METHODS, Registry)
+
+
+BENCHMARK = """
+import evenhand
+from evenhand.benchmarks.base import BENCHMARKS
+
+@BENCHMARKS.register("NAME")
+class Own(BENCHMARKS.get("bbq_builtin")):
+    name = "NAME"
+"""
+
+
+def test_a_stored_run_does_not_execute_a_benchmark_file_that_was_changed(tmp_path: Path):
+    file, mark = tmp_path / "own.py", tmp_path / "was-run"
+    file.write_text(BENCHMARK.replace("NAME", "own_and_changed"))
+    evenhand.audit("fake/A", benchmark=str(file), out=tmp_path / "run", limit=4)
+    _forget(file)
+
+    file.write_text(file.read_text() + f"open({str(mark)!r}, 'w').close()\n")
+
+    with pytest.raises(evenhand.PlanError, match=r"own\.py is not the file that the run .* was made with"):
+        evenhand.compare(tmp_path / "run")
+    assert not mark.exists()
+
+
+def test_a_stored_run_with_a_changed_method_file_is_read_without_executing_it(tmp_path: Path):
+    file, mark = tmp_path / "mine.py", tmp_path / "was-run"
+    file.write_text(METHOD.replace("NAME", "changed_later"))
+    evenhand.audit("fake/echo", out=tmp_path / "run", methods=[str(file)], limit=2)
+    _forget(file)
+
+    file.write_text(file.read_text() + f"open({str(mark)!r}, 'w').close()\n")
+
+    assert evenhand.compare(tmp_path / "run").arms
+    assert not mark.exists()
+
+
+def _forget(file: Path) -> None:
+    """As if another process had loaded the file."""
+    registry._files.pop(file.resolve())  # pyright: ignore[reportPrivateUsage]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.errors import PlanError, UsageError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
 from evenhand.server.errors import RequestError
@@ -85,3 +85,15 @@ async def test_star_as_origin_needs_keys(guarding: Guarding):
     guard = await guarding(**KEYED, cors=["*"], may_open=True)
     with pytest.raises(PlanError, match="cors"):
         guard.server.reload(make_config(OPEN))
+
+
+async def test_models_that_run_code_need_a_flag_also_in_a_reload(guarding: Guarding):
+    code = {"routes": {"guarded": {"model": "call/os:system", "method": "default"}}}
+    with pytest.raises(UsageError, match="The config names call/os:system, which runs Python code"):
+        await guarding(**code)
+    guard = await guarding(**OPEN)
+
+    with pytest.raises(UsageError, match="--allow-call"):
+        guard.server.reload(make_config(code))
+
+    assert (await guarding(**code, allow_call=True)).server.routes.names() == ["guarded"]

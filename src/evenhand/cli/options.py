@@ -15,7 +15,7 @@ from evenhand.config import read_config
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
-from evenhand.models.endpoints import option_names
+from evenhand.models.endpoints import check_no_call, option_names
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings, asks_judge
 from evenhand.runs.plan import (
@@ -51,8 +51,12 @@ def _token_limits(
     return limits[ALL_ROLES] if limits.keys() == {ALL_ROLES} else limits or None
 
 
+allow_call_option = click.option(
+    "--allow-call", is_flag=True, help="Allow call/ models, which run Python code, in a --config or a stored run."
+)
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "config": click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
+    "allow_call": allow_call_option,
     "benchmark": click.option(
         "--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."
     ),
@@ -171,7 +175,8 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
-    return with_options([option for name, option in _OPTIONS.items() if name not in names])
+    left_out = {*names, "allow_call"} if "config" in names else {*names}
+    return with_options([option for name, option in _OPTIONS.items() if name not in left_out])
 
 
 def call_options(command: F) -> F:
@@ -208,6 +213,8 @@ def read_request(
     """Flags over file over defaults; over all of them, the fields of the plan that the command has `decided`."""
     decided = decided or {}
     fields = read_plan_file(given["config"]) if given["config"] else {}
+    if not given.get("allow_call"):
+        check_no_call([fields.get(name) for name in ("models", "judges", "methods", "scorers")], given["config"])
     out = fields.pop("out", None)
     prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
     for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens", "judge_samples", "templates"):
@@ -343,6 +350,7 @@ def with_judge(models: Sequence[Assignment], plans: Sequence[Plan]) -> list[Assi
     config = read_config()
     if config.judge is None or any(JUDGE in each for each in models) or not any(map(asks_judge, plans)):
         return list(models)
+    check_no_call(config.judge, config.sources["judge"])
     judge = model_plan(config.judge)
     where = f" at {judge.base_url}" if judge.base_url else ""
     click.echo(f"The judge is {judge.spec}{where}, as {config.sources['judge']} says.", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 from evenhand import api
 from evenhand.cli.ending import FAILED, STOPPED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import call_options, read_settings
+from evenhand.cli.options import allow_call_option, call_options, read_settings
 from evenhand.cli.progress import shown_share
 from evenhand.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
@@ -31,6 +32,7 @@ _SHOWN_REASONS = 3
 )  # fmt: skip
 @click.option("--templates", metavar="DIR", help="Prompt files of your own, for scorers that ask a model.")
 @call_options
+@allow_call_option
 def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: Any) -> int:
     """Score the stored answers of RUN with another scorer; the models that answered are not asked again.
 
@@ -44,7 +46,7 @@ def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: A
     alone, so the same command goes on where it was stopped, and tries again what could not be scored. A budget counts
     the calls of this command alone.
     """
-    settings = read_settings(given)
+    settings = replace(read_settings(given), allow_call=given["allow_call"])
     try:
         with shown_share() as tell:
             results = api.rescore(run, specs, settings=settings, progress=tell, templates=templates)

@@ -14,11 +14,12 @@ from evenhand import aio
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import RunRequest, check_resume
+from evenhand.cli.options import RunRequest, allow_call_option, check_resume
 from evenhand.cli.output import output_options
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
 from evenhand.models.budget import Limits
+from evenhand.models.endpoints import check_no_call
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
 from evenhand.runs.store import FILE_NAME
@@ -34,6 +35,7 @@ from evenhand.runs.summary import most_ungraded
 @click.option("--concurrency", "-c", type=click.IntRange(1), help="Concurrent calls (default: as before).")
 @click.option("--retry-failed", is_flag=True, help="Run failed samples again.")
 @click.option("--max-failed", metavar="LIMIT", help="As of evenhand run (default: as before).")
+@allow_call_option
 @output_options
 def resume(run: Path, **given: Any) -> int:
     """Go on with RUN, a folder of a run or of a paper, and end as its first command would have.
@@ -56,6 +58,7 @@ def resume(run: Path, **given: Any) -> int:
 def _resume_run(folder: Path, given: dict[str, Any]) -> int:
     stored = StoredRun.open(folder)
     with closing(stored.store):
+        stored.check_files()
         kept = stored.store.get("settings")
     settings = (
         Settings(resume=True, cache=cache_folder() / "responses.sqlite") if kept is None else Settings.restored(kept)
@@ -63,6 +66,7 @@ def _resume_run(folder: Path, given: dict[str, Any]) -> int:
     settings = replace(
         settings,
         retry_failed=given["retry_failed"],
+        allow_call=given["allow_call"],
         **({"budget": Limits.parse(given["budget"])} if given["budget"] else {}),
         **{name: given[name] for name in ("concurrency", "max_failed") if given[name] is not None},
     )
@@ -105,6 +109,8 @@ def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
         paper = PAPERS.get(command["paper"])
     except (ValueError, LookupError, AttributeError) as error:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
+    if not given.pop("allow_call"):
+        check_no_call(kept, file)
     changed = {name: value for name, value in given.items() if value}
     paths = {"out": folder, "cache": Path(kept["cache"]) if kept["cache"] else None}
     return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})

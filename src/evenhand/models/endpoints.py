@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,7 @@ from evenhand.types import Price
 Fail = Callable[[str, str], Exception]
 """(option, message) → the error that says where the option stands."""
 
+_PROVIDER = re.compile(r"(?<![\w./-])([\w.-]+)/")
 _log = logging.getLogger("evenhand.config")
 _told: set[str] = set()
 
@@ -67,6 +68,32 @@ def resolved(
 
 def _plain(_name: str, message: str) -> Exception:
     return UsageError(message)
+
+
+def call_among(value: Any) -> str | None:
+    """Return the first text in a value, at any depth, that names a model of the provider `call`, which runs code."""
+    match value:
+        case str():
+            providers = read_config().providers
+            for name in _PROVIDER.findall(value):
+                if (providers[name].kind if name in providers else name) == "call":
+                    return value
+            return None
+        case {"provider": "call", "spec": str(spec)}:
+            return spec
+        case Mapping():
+            return call_among(list(cast(Mapping[Any, Any], value).values()))
+        case list() | tuple():
+            found = map(call_among, cast(Sequence[Any], value))
+            return next((each for each in found if each is not None), None)
+        case _:
+            return None
+
+
+def check_no_call(value: Any, source: object) -> None:
+    """Refuse models that run code, if a file names them and the user has not allowed it."""
+    if (found := call_among(value)) is not None:
+        raise UsageError(f"{source} names {found}, which runs Python code. If you trust it, pass --allow-call.")
 
 
 def provider_options(provider: Provider) -> dict[str, Any]:

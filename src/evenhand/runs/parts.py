@@ -15,6 +15,7 @@ from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
+from evenhand.models.endpoints import check_no_call
 from evenhand.models.request import model_identity
 from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
@@ -35,6 +36,8 @@ class Settings:
     retry_failed: bool = False
     ready: Mapping[str, Model] = field(default_factory=dict[str, Model])
     """Models that are there already, by spec: used instead of what the spec would load."""
+    allow_call: bool = True
+    """Whether models of the provider `call` may be loaded, which run Python code; a stored plan may be a stranger's."""
     max_failed: str | None = None
     """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -140,6 +143,8 @@ def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, bud
 
 def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
     """Load one model, wrapped in the budget and the cache."""
+    if not settings.allow_call:
+        check_no_call(plan.model_dump(include={"spec", "provider"}), "The stored plan")
     loaded = load_model(settings.ready.get(plan.spec, plan.spec), plan.options(settings.concurrency))
     model: Model = MeteredModel(loaded, settings.prices.get(plan.spec) or plan.price, budget)
     return CachedModel(model, cache) if cache is not None else model

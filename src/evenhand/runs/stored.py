@@ -50,6 +50,20 @@ class StoredRun:
             raise PlanError(f"The run in {directory} stopped before its plan was stored; run it again.")
         return cls(directory, store, make_plan(stored))
 
+    def changed_files(self) -> set[str]:
+        """The Python files of the plan that are not those the run was made with; they are not to be executed."""
+        known: dict[str, str] = self.store.get("files") or {}
+        return {name for name, digest in self.plan.files().items() if known.get(name) != digest}
+
+    def check_files(self, *names: str) -> None:
+        """Refuse to go on if a Python file of the plan has changed; only those of `names`, if there are any."""
+        for name in sorted(self.changed_files()):
+            if not names or name in names:
+                raise PlanError(
+                    f"{name} is not the file that the run in {self.directory} was made with, so it is not executed; "
+                    "restore it, or run again."
+                )
+
     def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The ids of the scorers that count: those of the plan, with `wanted` in place of what they replace."""
         known: dict[str, Any] = self.store.get("scorers") or {}
@@ -77,6 +91,7 @@ class StoredRun:
 
     def benchmark(self) -> Benchmark:
         """The benchmark's grading and metrics; its data is in the store and not needed again."""
+        self.check_files(self.plan.benchmark)
         return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evenhand.aio import all_of
 from evenhand.errors import PlanError
+from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
 from evenhand.server.access.auth import Auth, WrongKeys
 from evenhand.server.access.limits import Limits
@@ -33,13 +34,17 @@ class Server:
     """All components, and the number of requests in flight.
 
     `worker` counts from 1 if several processes serve one port; otherwise it is 0. A reload may remove all keys only
-    with `may_open`.
+    with `may_open`, and routes may have call/ models only with `allow_call`.
     """
 
-    def __init__(self, config: ServeConfig, host: str, worker: int = 0, *, may_open: bool = False) -> None:
+    def __init__(
+        self, config: ServeConfig, host: str, worker: int = 0, *, may_open: bool = False, allow_call: bool = False
+    ) -> None:
         self.config = config
         self.host = host
         self._may_open = may_open
+        self._allow_call = allow_call
+        self._check_code(config)
         self.auth = Auth(config.keys, host, origins=config.cors)
         self.wrong_keys = WrongKeys()
         self.routes = Routes(config.routes)
@@ -79,6 +84,7 @@ class Server:
 
         Requests in flight finish with the old config. A config that fails to load changes nothing.
         """
+        self._check_code(config)
         if self.config.keys and not config.keys and not self._may_open:
             raise PlanError(
                 "It has no keys, and a reload may not open a server that has some. Add a key; to serve without keys, "
@@ -94,6 +100,12 @@ class Server:
         self.limits.reload(config.limits)
         self._announce_routes()
         return needs_restart
+
+    def _check_code(self, config: ServeConfig) -> None:
+        if not self._allow_call:
+            routes = config.routes.values()
+            specs = [(each.model, each.judge, each.method, each.evaluators, each.thresholds) for each in routes]
+            check_no_call([*specs, config.scorer], "The config")
 
     def _names(self) -> list[str]:
         return self.routes.names()

@@ -48,11 +48,14 @@ def main_findings(arms: Sequence[ArmResult]) -> list[str]:
     return [f"{arm.label}: {' '.join(arm.audit.sentences[:MAIN_FINDINGS])}" for arm in arms if arm.audit]
 
 
-def corrections(benchmark: Benchmark, arms: Sequence[ArmResult]) -> list[Correction]:
-    """Compare every audited mitigation with its baseline: the arm without it, with the same models and seed."""
+def corrections(benchmark: Benchmark, arms: Sequence[ArmResult], changed: Collection[str] = ()) -> list[Correction]:
+    """Compare every audited mitigation with its baseline: the arm without it, with the same models and seed.
+
+    Methods in `changed` files are not loaded, so they have no baseline.
+    """
     results: list[Correction] = []
     for after in arms:
-        before = None if after.audit is None else _baseline(after, arms)
+        before = None if after.audit is None or after.method in changed else _baseline(after, arms)
         if after.audit is not None and before is not None and before.audit is not None:
             results.append(Correction(before.id, after.id, benchmark.over_corrections(before.audit, after.audit)))
     return results

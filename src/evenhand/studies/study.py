@@ -144,7 +144,7 @@ def _compute(
             for step in steps
         ],
         agreements=agreements([run.store for run in runs]),
-        corrections=corrections(benchmark, arms),
+        corrections=corrections(benchmark, arms, {name for run in runs for name in run.changed_files()}),
         report_sections=benchmark.report_sections,
         position_advice=benchmark.position_advice,
     )

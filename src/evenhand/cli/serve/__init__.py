@@ -57,6 +57,7 @@ _ROUTE_FLAGS = (
 @click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True, help="0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes on the one port.")
 @click.option("--open", "may_open", is_flag=True, help="Let a reload remove all keys; otherwise it is rejected.")
+@click.option("--allow-call", is_flag=True, help="Allow call/ models, which run Python code, in the --config.")
 @click.option("--check", "only_check", is_flag=True, help="Check the config, load every route, and exit.")
 @click.pass_context
 def serve(
@@ -66,6 +67,7 @@ def serve(
     port: int,
     workers: int,
     may_open: bool,
+    allow_call: bool,
     only_check: bool,
     **route: Any,
 ) -> int | None:
@@ -88,7 +90,8 @@ def serve(
     """
     if context.invoked_subcommand is not None:
         return None
-    options = ServeOptions(_config(file, route), host, port, file, may_open=may_open)
+    config = _config(file, route)
+    options = ServeOptions(config, host, port, file, may_open=may_open, allow_call=allow_call or file is None)
     if only_check or workers > 1:
         check(options)  # one message, not one per process
     if only_check:

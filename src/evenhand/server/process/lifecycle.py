@@ -42,6 +42,11 @@ class ServeOptions:
     """Whether `config` was read long ago, because this process replaces one that died."""
     may_open: bool = False
     """Whether a reload may remove all keys."""
+    allow_call: bool = False
+    """Whether routes may have call/ models, which run Python code."""
+
+    def server(self, config: ServeConfig) -> Server:
+        return Server(config, self.host, self.worker, may_open=self.may_open, allow_call=self.allow_call)
 
 
 def check(options: ServeOptions) -> None:
@@ -49,14 +54,14 @@ def check(options: ServeOptions) -> None:
     audit = options.config.audit.model_copy(update={"file": None})
 
     async def load() -> None:
-        await Server(options.config.model_copy(update={"audit": audit}), options.host).close()
+        await options.server(options.config.model_copy(update={"audit": audit})).close()
 
     asyncio.run(load())
 
 
 async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
-    server = Server(options.config, options.host, options.worker, may_open=options.may_open)
+    server = options.server(options.config)
     lifecycle = Lifecycle(server, options.file)
     runner = make_runner(server, lifecycle.reload)
     with ServerLog():

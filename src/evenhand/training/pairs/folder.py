@@ -190,6 +190,7 @@ def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
 
 def _provenance(run: StoredRun) -> dict[str, Any]:
     """Return what the debates depend on, without local paths."""
+    run.check_files()
     plan, store = run.plan, run.store
     return {
         "run": run.directory.resolve().name,
