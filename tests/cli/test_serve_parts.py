@@ -5,6 +5,7 @@ import json
 import re
 import sqlite3
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event
 
 EVENT = Event("r1", time.time(), "chat", "/v1/chat/completions", action="revised", prompt="Hello")
+LIMITS = ("--route", "a", "--expires", "2027-01-31")
 
 
 def test_a_new_key_comes_with_the_line_that_lets_it_in(cli):
-    result = cli("serve", "keys", "web:app", "--may", "score", "--may", "metrics", "--per-minute", "60")
+    result = cli("serve", "keys", "web:app", "--may", "score", "--may", "metrics", "--per-minute", "60", *LIMITS)
 
     assert result.code == 0
     key = re.search(r"^evh-\S{40,}$", result.out, re.MULTILINE)
@@ -29,11 +31,23 @@ def test_a_new_key_comes_with_the_line_that_lets_it_in(cli):
     )
     assert config.keys["web:app"].may == ("score", "metrics")
     assert config.keys["web:app"].per_minute == 60
+    assert config.keys["web:app"].routes == ("a",)
+    assert config.keys["web:app"].expires == datetime(2027, 1, 31, tzinfo=UTC)
     assert key[0] not in str(config)
     Auth(config.keys, "0.0.0.0")
 
 
-@pytest.mark.parametrize("arguments", [["a b"], ["x", "--may", "all"], ["x", "--per-minute", "0"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a b"],
+        ["x", "--may", "all"],
+        ["x", "--per-minute", "0"],
+        ["x", "--expires", "soon"],
+        ["x", "--route", "a b"],
+        [],
+    ],
+)
 def test_bad_keys_are_refused_in_a_sentence(cli, arguments: list[str]):
     result = cli("serve", "keys", *arguments)
 

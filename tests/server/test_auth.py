@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from datetime import date
 from typing import Any
 
 import aiohttp
@@ -22,7 +23,7 @@ from evenhand.server.access.auth import (
     is_loopback,
     new_key,
 )
-from evenhand.server.config import KeyConfig
+from evenhand.server.config import KeyConfig, make_config
 from support.guard_server import Guarding, until
 from support.server import skip
 from support.small_app import serving
@@ -206,6 +207,35 @@ def test_what_is_no_hash_is_refused_at_start_and_not_repeated(text: str):
     with pytest.raises(PlanError, match="64 hex digits") as caught:
         Auth({"team": KeyConfig(hash=text)}, "127.0.0.1")
     assert KEY not in str(caught.value)
+
+
+async def test_a_key_for_some_routes_sees_and_uses_these_only(guarding: Guarding):
+    routes = {name: {"model": "fake/x", "method": "default"} for name in ("one", "two")}
+    guard = await guarding(routes=routes, keys={"team": {"hash": HASH, "routes": ["two"]}})
+
+    listed = await guard.get("/v1/models", headers=bearer(KEY))
+    hidden = await guard.chat(model="one", headers=bearer(KEY))
+
+    assert [each["id"] for each in listed.body["data"]] == ["two"]
+    assert (hidden.status, hidden.body["error"]["code"]) == (404, "model_not_found")
+    assert (await guard.get("/v1/models/one", headers=bearer(KEY))).status == 404
+    assert (await guard.chat(model="two", headers=bearer(KEY))).status == 200
+    with pytest.raises(PlanError, match="is for the route three, which does not exist"):
+        make_config({"routes": routes, "keys": {"team": {"hash": HASH, "routes": ["three"]}}})
+
+
+@pytest.mark.parametrize(
+    ("expires", "status"),
+    [("2020-01-31", 401), ("2020-01-31T12:00:00+02:00", 401), (date(2020, 1, 31), 401), ("2999-01-31", 200)],
+)
+async def test_a_key_works_until_it_expires(guarding: Guarding, expires: Any, status: int):
+    key = {"hash": HASH, "expires": expires}
+    guard = await guarding({"model": "fake/x", "method": "default"}, keys={"team": key})
+
+    answer = await guard.chat(headers=bearer(KEY))
+
+    assert answer.status == status
+    assert status == 200 or answer.body["error"]["code"] == "expired_api_key"
 
 
 async def test_wrong_keys_are_logged_with_their_address_and_counted(

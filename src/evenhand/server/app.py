@@ -11,7 +11,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from evenhand.server.access.auth import Handler, auth_middleware
+from evenhand.server.access.auth import Handler, auth_middleware, client_of
 from evenhand.server.access.cors import allow_origins, preflight
 from evenhand.server.chat_api.chat import answer_chat
 from evenhand.server.chat_api.completions import answer_completions
@@ -71,7 +71,7 @@ def make_runner(server: Server, reload: Reload) -> web.AppRunner:
 
 def _with_routes(server: Server, answer: Answer) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await answer(request, server.routes)
+        return await answer(request, server.routes.only(client_of(request).routes))
 
     return handle
 
@@ -125,15 +125,17 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
 
 
 def _models(server: Server) -> Handler:
-    async def models(_request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [_model_object(name) for name in server.routes.names()]})
+    async def models(request: web.Request) -> web.Response:
+        names = server.routes.only(client_of(request).routes).names()
+        return _json({"object": "list", "data": [_model_object(name) for name in names]})
 
     return models
 
 
 def _model(server: Server) -> Handler:
     async def model(request: web.Request) -> web.Response:
-        return _json(_model_object(server.routes.find(request.match_info["name"]).name))
+        routes = server.routes.only(client_of(request).routes)
+        return _json(_model_object(routes.find(request.match_info["name"]).name))
 
     return model
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -34,6 +35,10 @@ def _checked_origin(text: str) -> str:
     if not _ORIGIN.fullmatch(text):
         raise ValueError("write an origin like https://app.example.org, without a path")
     return text
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 Name = Annotated[str, AfterValidator(_checked_name)]
@@ -99,6 +104,10 @@ class KeyConfig(BaseModel):
     may: tuple[Permission, ...] = ()
     per_minute: Annotated[float, Field(gt=0)] | None = None
     """Rate limit of this key in requests per minute."""
+    routes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The routes that the key may use; all by default."""
+    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+    """When the key stops working; a date means its beginning, and a time without a zone is UTC."""
 
 
 class LimitsConfig(BaseModel):
@@ -152,6 +161,13 @@ class ServeConfig(BaseModel):
     """The scorer behind the scoring endpoints."""
     page: bool = True
     """Whether to serve the live page at /; it shows prompts and answers, which are kept in memory only."""
+
+    @model_validator(mode="after")
+    def _routes_of_keys_exist(self) -> Self:
+        for name, key in self.keys.items():
+            for route in set(key.routes or ()) - set(self.routes):
+                raise PlanError(f"The key {name} is for the route {route}, which does not exist.")
+        return self
 
 
 def read_config(path: Path) -> ServeConfig:

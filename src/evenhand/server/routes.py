@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
 
@@ -104,6 +104,14 @@ class Routes:
             message = str(UnknownNameError("model", name[:100], self._routes))
             raise RequestError(404, message, code="model_not_found", param="model")
         return route
+
+    def only(self, names: Collection[str] | None) -> Routes:
+        """Return the routes that a client may use; None means all of them."""
+        if names is None:
+            return self
+        some = Routes({})
+        some._routes = {name: route for name, route in self._routes.items() if name in names}
+        return some
 
     def names(self) -> list[str]:
         return list(self._routes)

@@ -15,12 +15,13 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import math
 import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -62,6 +63,10 @@ class Client:
     may: frozenset[Permission] = frozenset()
     per_minute: float | None = None
     """Rate limit; None for none."""
+    routes: tuple[str, ...] | None = None
+    """The routes that it may use; None for all."""
+    expires: float = math.inf
+    """In seconds since 1970."""
 
 
 class WrongKeys:
@@ -110,9 +115,7 @@ class Auth:
                 "With cors '*' and no keys, every web page could use the server. Name the origins, or add keys with "
                 "`evenhand serve keys NAME`."
             )
-        self._clients = [
-            (_digest(name, key.hash), Client(name, frozenset(key.may), key.per_minute)) for name, key in keys.items()
-        ]
+        self._clients = [(_digest(name, key.hash), _client(name, key)) for name, key in keys.items()]
         self._origins = frozenset(origins)
 
     def client(self, request: web.Request) -> Client:
@@ -125,6 +128,8 @@ class Auth:
             raise RequestError(401, "This server needs an API key. Send it as `Authorization: Bearer KEY`.")
         if (client := self._find(presented)) is None:
             raise RequestError(401, "The API key is not valid.", code=INVALID_KEY)
+        if client.expires <= time():
+            raise RequestError(401, "The API key has expired.", code="expired_api_key")
         return client
 
     def _find(self, presented: str) -> Client | None:
@@ -215,6 +220,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def _client(name: str, key: KeyConfig) -> Client:
+    expires = key.expires.timestamp() if key.expires else math.inf
+    return Client(name, frozenset(key.may), key.per_minute, key.routes, expires)
 
 
 def _digest(name: str, text: str) -> bytes:

@@ -32,14 +32,15 @@ _FIELDS = "evenhand_fields"
 
 
 class RequestLog:
-    """A sink that logs one line per request, or per failed one: clients are referred to the log by its id."""
+    """A sink that logs one line per request, or only those whose errors clients do not see."""
 
     def __init__(self, texts: Texts = "none", *, only_failed: bool = False) -> None:
         self.texts: Texts = texts
         self._only_failed = only_failed
 
     def __call__(self, event: Event) -> None:
-        if self._only_failed and not event.error:
+        failed = event.error and (event.upstream_error or not 400 <= event.status < 500)
+        if self._only_failed and not failed:
             return
         level = logging.ERROR if event.status >= 500 else logging.INFO
         if _request_log.isEnabledFor(level):
