@@ -67,7 +67,8 @@ def test_a_provider_in_a_config_file_may_not_hide_code(cli, tmp_path: Path, team
 
 
 def test_a_stored_run_of_code_is_resumed_with_the_flag(cli, team: Path):
-    cli("run", "--model", MODEL, *SMALL, "--budget", "3 calls")
+    stopped = cli("run", "--model", MODEL, *SMALL, "--budget", "3 calls")
+    assert "evenhand resume r --budget '6 calls' --allow-call\n" in stopped.out
     team.unlink()
 
     refused = cli("resume", "r", "--budget", "100 calls")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evenhand.server.access.auth import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, route, until
 from support.server import ChatServer, chat
@@ -209,6 +211,33 @@ async def test_a_worker_that_dies_is_replaced(start: Start, serve: Serve):
     assert re.search(r"evenhand_requests_total\{.*\} 1\.0", counted)
     server.process.send_signal(signal.SIGTERM)
     await server.ended()
+
+
+@pytest.mark.processes
+async def test_a_worker_that_is_replaced_does_not_bring_removed_keys_back(start: Start, tmp_path: Path):
+    (_, old), (key, new) = new_key(), new_key()
+    routes = {"guarded": {"model": "fake/Good day.", "method": "default"}}
+    file = write(tmp_path / "guard.yaml", routes=routes, keys={"a": {"hash": old}})
+    server = await start("--config", str(file), "--workers", "2")
+    write(file, routes=routes, keys={"b": {"hash": new}})
+    for _ in range(2):
+        await server.line("Config reloaded")
+
+    killed = _children(server.process.pid)
+    for each in killed:
+        os.kill(each, signal.SIGKILL)
+    await until(lambda: len({*_children(server.process.pid)} - {*killed}) == 2 and _listens(server))
+
+    headers = {"Authorization": f"Bearer {key}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(force_close=True)) as session:
+        assert [(await ask(session, server))[0] for _ in range(8)] == [200] * 8
+    server.process.send_signal(signal.SIGTERM)
+    await server.ended()
+
+
+def _listens(server: Process) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) == 0
 
 
 def _children(pid: int) -> list[int]:

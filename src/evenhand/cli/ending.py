@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 
 from evenhand.cli.output import current_output
+from evenhand.errors import EvenhandError
 from evenhand.models.budget import Limits
+from evenhand.models.endpoints import call_among
 from evenhand.reports.markup import clean
 from evenhand.runs.parts import Settings
 from evenhand.runs.runner import Progress
@@ -46,7 +48,10 @@ def _line(text: str) -> str:
 
 
 def resume_command(out: Path, *options: str) -> str:
-    """The command that goes on with a run."""
+    """The command that goes on with a run, or with all runs of a paper."""
+    with contextlib.suppress(EvenhandError):  # a store that cannot be read names no model
+        if any(call_among(read_summary(file.parent).models) for file in out.rglob(FILE_NAME)):
+            options = (*options, "--allow-call")
     return shlex.join(["evenhand", "resume", str(out), *options])
 
 
