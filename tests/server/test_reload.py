@@ -70,6 +70,7 @@ async def test_a_file_is_read_again_until_it_is_complete(guarding: Guarding, tmp
 
     assert await reload == []
     assert guard.server.routes.names() == ["after"]
+    assert (await guard.chat(model="after")).status == 401  # the second half has the keys
 
 
 async def test_a_file_that_is_gone_is_reported(guarding: Guarding, tmp_path: Path):
