@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from evenhand.guards.conversation import content_words, conversation_in, is_plain
-from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.guards.upstream import CutReply, Upstream
 from evenhand.models.base import Feature, Model
 from evenhand.types import Completion, Finish, Generation, Message, Params, Usage
 
@@ -150,7 +150,7 @@ def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer
     """Return a choice of a reply with its text."""
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise UpstreamError(502, "The upstream sent an answer without a message.")
+        raise CutReply("The upstream sent an answer without a message.")
     return RawAnswer(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
 
 
@@ -178,7 +178,7 @@ def usage_in(reply: Mapping[str, Any]) -> Usage:
 def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     choices: Any = reply.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(each, dict) for each in choices):  # pyright: ignore[reportUnknownVariableType]
-        raise UpstreamError(502, "The upstream sent no answer.")
+        raise CutReply("The upstream sent no answer.")
     return cast(list[Mapping[str, Any]], choices)
 
 

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.errors import EvenhandError, ModelError, UsageError
-from evenhand.guards.upstream import Unreachable, UpstreamError
+from evenhand.guards.upstream import CutReply, Unreachable, UpstreamError
 
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -51,7 +51,7 @@ class RequestError(Exception):
         self.param = param
         self.retry_after = retry_after
         self.upstream = upstream
-        """How the model's endpoint failed (`timeout`, `unreachable` or its status); "" if it did not."""
+        """How the model's endpoint failed (`timeout`, `unreachable`, `cut` or its status); "" if it did not."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -115,9 +115,19 @@ def _upstream_error(error: UpstreamError) -> RequestError:
         code=_text(fields.get("code")),
         param=_text(fields.get("param")),
         retry_after=wait,
-        upstream="unreachable" if isinstance(error, Unreachable) else "timeout" if status == 504 else str(error.status),
+        upstream=_kind(error, status),
         detail=str(error),
     )
+
+
+def _kind(error: UpstreamError, status: int) -> str:
+    match error:
+        case Unreachable():
+            return "unreachable"
+        case CutReply():
+            return "cut"
+        case _:
+            return "timeout" if status == 504 else str(error.status)
 
 
 def _text(value: Any) -> str | None:

@@ -212,9 +212,9 @@ def _known(value: str, names: frozenset[str]) -> str:
 
 
 def _kind(error: str) -> str:
-    """`timeout`, `unreachable` or an HTTP status."""
+    """`timeout`, `unreachable`, `cut` or an HTTP status."""
     return (
         error
-        if error in ("timeout", "unreachable") or (error.isascii() and error.isdigit() and len(error) == 3)
+        if error in ("timeout", "unreachable", "cut") or (error.isascii() and error.isdigit() and len(error) == 3)
         else OTHER
     )
