@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evenhand.guards.conversation import content_words, conversation_in, is_plain
+from evenhand.guards.conversation import conversation_in, is_plain
+from evenhand.guards.fields import text_of
 from evenhand.guards.upstream import CutReply, Upstream
 from evenhand.models.base import Feature, Model
 from evenhand.types import Completion, Finish, Generation, Message, Params, Usage
@@ -51,7 +52,8 @@ class RawAnswer:
 
     @property
     def refusal(self) -> str:
-        return str(self.message.get("refusal") or "")
+        refusal = self.message.get("refusal")
+        return refusal if isinstance(refusal, str) else ""
 
 
 class Request:
@@ -151,7 +153,7 @@ def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise CutReply("The upstream sent an answer without a message.")
-    return RawAnswer(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
+    return RawAnswer(text_of(cast(Mapping[str, Any], message).get("content")), choice, reply)
 
 
 def written_answer(text: str) -> RawAnswer:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from evenhand.notebook import Framed, clean, escaped, html_folded, html_table
 from evenhand.types import Turn, Usage
 
-Action = Literal["passed", "revised", "flagged", "blocked", "unrevised"]
-"""`unrevised`: something failed the checks and no better answer was found."""
+Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked"]
+"""`tried`: a better answer was found, but it fails too; `unrevised`: it failed, and no better one was found;
+`unchecked`: nothing failed, but something in it could not be checked."""
 _SHORT = 80
 _QUOTE = '<blockquote style="white-space:pre-wrap">{}</blockquote>'
 

@@ -124,6 +124,8 @@ def _guard(config: RouteConfig) -> Guard:
         latency=config.latency,
         evaluators=config.evaluators,
         thresholds=config.thresholds,
+        unchecked=config.unchecked,
+        tool_arguments=config.tool_arguments,
     )
     options = ModelOptions(
         base_url=config.base_url,

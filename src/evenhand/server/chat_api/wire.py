@@ -16,7 +16,7 @@ MOST_ANSWERS = 16
 """The largest `n`; every answer runs its own loop."""
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
-_SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
+_SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 
@@ -186,7 +186,7 @@ def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
     fields = {
         "X-Evenhand-Route": route,
         "X-Evenhand-Action": worst(answers).action,
-        "X-Evenhand-Revised": "true" if any(each.action == "revised" for each in answers) else "false",
+        "X-Evenhand-Revised": "true" if any(each.action in ("revised", "tried") for each in answers) else "false",
         "X-Evenhand-Late": "true" if any(each.late for each in answers) else "false",
         "X-Evenhand-Iterations": str(sum(each.iterations for each in answers)),
         "X-Evenhand-Calls": str(used.calls),
