@@ -218,6 +218,16 @@ class TestTools:
 
         assert found.message == {"role": "assistant", "content": KIND}
 
+    async def test_a_streamed_call_that_fails_is_asked_for_again_in_words(self, serve: Serve):
+        calls = replying(called(text=RUDE))
+        server = await serve(answer=lambda asked: streamed(KIND) if "faults" in str(asked) else calls(asked))
+        async with guard_of(server) as guard:
+            found = await answered(guard, {**BODY, "tools": TOOLS}, stream=True)
+
+        assert (found.text, found.action) == (KIND, "revised")
+        assert "tool_calls" not in found.message
+        assert server.bodies[1]["tool_choice"] == "none"
+
     async def test_harmless_arguments_pass(self, serve: Serve):
         calls = called(city="Paris", days=3)
         server = await serve(reply_with(completion(None, finish="tool_calls", tool_calls=calls)))

@@ -24,6 +24,7 @@ _CYRILLIC = str.maketrans("абвегнікмоорстухѕјһԁԛԝѵӏьє�
 _GREEK = str.maketrans("αβγεζηικλμνοπρσςτυχω", "abyeznikluvonpostuxw")
 _OTHERS = str.maketrans("օոսհցզյաեցꭺᏼꮯꭰꭼꮐꮋꭵꭻꮶꮮꮇꮲꮢꮪꭲꮩꮃꮓ", "onuhgqjwegabcdeghijklmprstvwz")
 _LOOKALIKES = _CYRILLIC | _GREEK | _OTHERS
+_OTHER_SIGNS = re.compile(r"[^\x00-\x7f]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _SYMBOLS = 3
 """Words up to this length may have one foreign letter: units and formulas (kΩ, μm, ΔT) are no words."""
@@ -54,14 +55,20 @@ def _shown(text: str) -> str:
         text = plain
     if text.isascii():
         return text
-    signs: list[str] = []
-    for sign in unicodedata.normalize("NFC", _REVERSED.sub(lambda match: match[1][::-1], text)):
-        seen = sign if sign.isascii() else _seen(sign)
-        if seen is not None:
-            signs.append(seen)
-        elif not (signs and signs[-1].isalnum()):
-            signs.append(sign)  # between emoji, invisible signs are part of them
-    return "".join(signs)
+    ordered = _REVERSED.sub(lambda match: match[1][::-1], text)
+    return _OTHER_SIGNS.sub(_shown_signs, unicodedata.normalize("NFC", ordered))
+
+
+def _shown_signs(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    shown: list[str] = []
+    for sign in match[0]:
+        seen = _seen(sign)
+        if seen is None:  # between emoji, invisible signs are part of them; after a letter, they only divide a word
+            seen = "" if before.isalnum() else sign
+        shown.append(seen)
+        before = seen or before
+    return "".join(shown)
 
 
 def _unescaped(text: str) -> str:
