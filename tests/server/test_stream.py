@@ -193,6 +193,8 @@ async def test_a_200_without_an_answer_is_cut(
     answer = await guard.chat(stream=stream)
 
     assert (answer.status, guard.event.upstream_error) == (502, "cut")
+    assert "no whole answer" in answer.body["error"]["message"]
+    assert "log in" not in answer.text
 
 
 async def test_an_upstream_that_ends_with_an_error_gives_no_answer(serve: Serve, guarding: Guarding):

@@ -122,3 +122,56 @@ async def test_tool_arguments_pass_where_the_route_says_so(serve: Serve, guardin
     assert "idiot" not in first.text
     assert second.headers["X-Evenhand-Action"] == "unchecked"
     assert second.body["choices"][0]["message"]["tool_calls"] == [call]
+
+
+ODD: list[Any] = [
+    None,
+    5,
+    True,
+    "x",
+    [],
+    {},
+    [None],
+    [5],
+    ["x"],
+    [[]],
+    {"a": 1},
+    [{"a": 1}],
+    [{"type": "text", "text": 5}],
+]
+PLACES = ["content", "refusal", "tool_calls", "function_call", "call", "function", "arguments", "name", "id", "index"]
+
+
+def odd_message(place: str, value: Any) -> dict[str, Any]:
+    """A message with one field that is not what it should be."""
+    function = {"name": "look", "arguments": "{}"}
+    call: Any = {"index": 0, "id": "c1", "type": "function", "function": function}
+    if place in function:
+        function[place] = value
+    elif place in call:
+        call[place] = value
+    elif place == "call":
+        call = value
+    return {"content": CLEAN, "tool_calls": [call], **({place: value} if place in PLACES[:4] else {})}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("place", [*PLACES, "choices", "choice", "message", "finish_reason", "usage", "logprobs"])
+async def test_no_form_of_a_reply_is_a_fault_of_the_server(serve: Serve, guarding: Guarding, place: str, stream: bool):
+    replies: list[Any] = []
+    for value in ODD:
+        message = value if place == "message" else odd_message(place, value)
+        choice: Any = {"index": 0, "delta" if stream else "message": message, "finish_reason": "stop"}
+        choice |= {place: value} if place in ("finish_reason", "logprobs") else {}
+        reply = {"choices": value if place == "choices" else [value if place == "choice" else choice]}
+        reply |= {"usage": value} if place == "usage" else {}
+        data = b"data: " + orjson.dumps(reply) + b"\n\ndata: [DONE]\n\n" if stream else orjson.dumps(reply)
+        replies.append(raw(data, headers={"Content-Type": "text/event-stream" if stream else "application/json"}))
+    behind = await serve(*replies)
+    guard = await guarding(route(behind.url, policy="block", method="default"))
+
+    answers = [await guard.chat(stream=stream, logprobs=True) for _ in ODD]
+
+    await guard.told(len(ODD))
+    assert {answer.status for answer in answers} <= {200, 502}
+    assert {event.status for event in guard.server.events.recent} <= {200, 502}

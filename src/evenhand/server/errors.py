@@ -24,6 +24,7 @@ _CLIENT_ERRORS = frozenset({400, 409, 413, 415, 422, 429})
 """Statuses of a model's endpoint that are passed on, because the client can fix them."""
 RETRY_SECONDS = 1.0
 _FAILED = "The model endpoint of this route failed. See the server's log."
+_CUT = "The model endpoint of this route sent no whole answer. See the server's log."
 
 
 class RequestError(Exception):
@@ -110,7 +111,7 @@ def _upstream_error(error: UpstreamError) -> RequestError:
         wait = RETRY_SECONDS
     return RequestError(
         status,
-        _FAILED if isinstance(error, Unreachable) else str(error),
+        _FAILED if isinstance(error, Unreachable) else _CUT if isinstance(error, CutReply) else str(error),
         kind=_text(fields.get("type")) if status in _CLIENT_ERRORS else None,
         code=_text(fields.get("code")),
         param=_text(fields.get("param")),
