@@ -9,7 +9,7 @@ import pytest
 
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import ChatServer, chat, hang, raw, refuse
+from support.server import ChatServer, chat, completion, hang, raw, refuse
 
 SENTENCES = ["The weather is mild. ", "The park ", "is open all day. ", "Bring a friend."]
 
@@ -177,6 +177,7 @@ NO_ANSWERS = {
     "a page": (b"<html>Please log in.</html>", "text/html"),
     "nothing": (b"", "text/event-stream"),
     "only the end": (b"data: [DONE]\n\n", "text/event-stream"),
+    "an error in place of an end": (orjson.dumps(completion("The weather", finish="error")), "application/json"),
     "half an object": (b'{"choices": [{"message": {"content": "The wea', "application/json"),
 }
 

@@ -50,7 +50,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         if not isinstance(reply.get("choices"), list) or not reply["choices"]:
             raise self._no_completion(orjson.dumps(reply))
         if _finish_of(reply) == "error":
-            raise self._relayed(Reply(502, {}, orjson.dumps(reply)))
+            raise self._cut()
         for choice in cast(list[Any], reply["choices"]):
             _set_thoughts_apart(choice)
         return reply
@@ -64,7 +64,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         begun = ended = False
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                yield as_chunk(self._loaded(await read_reply(response)))
+                chunk = as_chunk(self._loaded(await read_reply(response)))
+                if _finish_of(chunk) == "error":
+                    raise self._cut()
+                yield chunk
                 return
             async with aclosing(read_lines(response)) as lines:
                 async for line in lines:
@@ -75,9 +78,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                         ended = True
                         break
                     chunk = self._loaded(data)
-                    finish = _finish_of(chunk)
-                    if chunk.get("error") or finish == "error":
+                    if chunk.get("error"):
                         raise self._relayed(Reply(502, response.headers, data))
+                    if (finish := _finish_of(chunk)) == "error":
+                        raise self._cut()
                     begun, ended = begun or bool(chunk.get("choices")), ended or bool(finish)
                     yield chunk
             if not (begun and ended):
