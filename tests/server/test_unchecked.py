@@ -95,6 +95,20 @@ async def test_unchecked_answers_are_marked_in_header_record_and_metrics(
     assert 'action="unchecked"' in (await guard.get("/metrics")).text
 
 
+@pytest.mark.parametrize("method", ["default", "fair_prompt"])
+@pytest.mark.parametrize(("policy", "ends"), [("revise", "unchecked"), ("block", "unchecked"), ("flag", "passed")])
+async def test_without_evaluators_nothing_passes_unless_it_is_only_passed_on(
+    serve: Serve, guarding: Guarding, policy: str, ends: str, method: str
+):
+    behind = await serve(reply_with(completion(CLEAN), headers={"Content-Type": "application/json"}))
+    guard = await guarding(route(behind.url, policy=policy, method=method, evaluators=[]))
+
+    whole, _ = await guard.chat(), await guard.chat(stream=True)
+
+    assert whole.headers["X-Evenhand-Action"] == ends
+    assert guard.event.action == ends
+
+
 async def test_an_answer_that_is_better_and_still_fails_is_marked_as_tried(serve: Serve, guarding: Guarding):
     behind = await serve(chat(f"{RUDE} I will kill you, moron."), chat("You are a stupid idiot, I hate you."))
     guard = await guarding(route(behind.url))

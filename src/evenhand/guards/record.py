@@ -101,14 +101,18 @@ def decide(answer: WholeAnswer, policy: GuardPolicy) -> Action:
         return "blocked"
     if any(not check.passed and not is_unchecked(check) for check in answer.after):
         return _failing_action(policy, changed=answer.better)
-    passed_on = answer.checked and policy.tool_arguments == "pass" and has_calls(answer.first.message)
-    if unchecked or passed_on:
+    if unchecked or _is_passed_on(policy, checked=answer.checked, calls=has_calls(answer.first.message)):
         return "unchecked"
     return "revised" if changed else "passed"
 
 
 def has_calls(message: Mapping[str, Any]) -> bool:
     return bool(message.get("tool_calls") or message.get("function_call"))
+
+
+def _is_passed_on(policy: GuardPolicy, *, checked: bool, calls: bool) -> bool:
+    """Whether an answer, or its tool calls, were not to be checked; under `flag`, a plain pass-through is meant."""
+    return policy.tool_arguments == "pass" and calls if checked else policy.action != "flag"
 
 
 def _failing_action(policy: GuardPolicy, *, changed: bool) -> Action:
@@ -182,7 +186,7 @@ def _stream_action(answer: StreamedAnswer, policy: GuardPolicy) -> Action:
     revised = len(answer.replies) > 1
     if answer.failing:
         return "flagged" if policy.action != "revise" else "tried" if revised else "unrevised"
-    passed_on = answer.checked and policy.tool_arguments == "pass" and answer.replies[-1].tool_calls
-    if answer.unchecked or passed_on:
+    calls = bool(answer.replies[-1].tool_calls)
+    if answer.unchecked or _is_passed_on(policy, checked=answer.checked, calls=calls):
         return "unchecked"
     return "revised" if revised else "passed"
