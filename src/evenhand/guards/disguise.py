@@ -33,13 +33,13 @@ _SYMBOLS = 3
 def revealed(text: str) -> str:
     """The text without disguises; the same text if it has none."""
     shown = _shown(text)
-    return shown if shown.isascii() else _WORD.sub(lambda word: _resembled(word[0]) or word[0], shown)
+    return _WORD.sub(lambda word: _resembled(word[0]) or word[0], shown) if _has_foreign_letters(shown) else shown
 
 
 def has_foreign_words(text: str) -> bool:
     """Whether a text has words of other scripts than Latin, or words that mix scripts and resemble none."""
     shown = _shown(text)
-    return not shown.isascii() and any(map(_is_foreign, _WORD.findall(shown)))
+    return _has_foreign_letters(shown) and any(map(_is_foreign, _WORD.findall(shown)))
 
 
 def has_words(text: str) -> bool:
@@ -111,10 +111,16 @@ def _is_foreign(word: str) -> bool:
     return (foreign > 1 or (foreign == 1 and len(word) > _SYMBOLS)) and _resembled(word) is None
 
 
+def _has_foreign_letters(text: str) -> bool:
+    return any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
+
+
 def _is_letter(sign: str) -> bool:
     return sign.isalpha() or "\u2800" < sign <= "\u28ff"  # braille is written in symbols
 
 
 @lru_cache(maxsize=4096)
 def _is_foreign_letter(sign: str) -> bool:
-    return not sign.isascii() and not unicodedata.name(sign, "").startswith(("LATIN", "MODIFIER", "FEMININE", "MASC"))
+    if sign.isascii() or not sign.isalpha():
+        return False
+    return not unicodedata.name(sign, "").startswith(("LATIN", "MODIFIER", "FEMININE", "MASC"))
