@@ -115,7 +115,8 @@ def guard(
 
     `model` and `judge` are specs, `Model` objects, functions (see `ModelFunction`) or dicts, as in `audit`.
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
-    seconds), `evaluators`, `thresholds`. `prices` are by model spec; without one, the cost in the record is None.
+    seconds), `evaluators`, `thresholds`, `unchecked`, `tool_arguments`.
+    `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     `templates` is a folder of prompt files of your own.
     """

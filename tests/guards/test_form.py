@@ -10,7 +10,7 @@ from evenhand.guards.upstream import BadRequest
 from evenhand.reading.json_form import json_fault
 from support.fixtures import Serve
 from support.guarding import ASKED, CALLS, KIND, RUDE, TOOLS, by_turn, calling, guard_of, is_judge
-from support.server import chat, completion, reply_with
+from support.server import Reply, chat, completion, reply_with
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 SEEN = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, PICTURE]}]
@@ -27,14 +27,13 @@ KIND_JSON = '{"answer": "Bread is baked from flour, water and salt."}'
 
 
 class TestTools:
-    async def test_tool_calls_alone_pass_and_are_noted(self, serve: Serve):
+    async def test_tool_calls_alone_pass(self, serve: Serve):
         server = await serve(calling())
         async with guard_of(server, action="block") as guard:
             found = await guard(ASKED, tools=TOOLS, tool_choice="auto")
 
         assert (found.text, found.action, found.finish) == ("", "passed", "tool_calls")
         assert found.message["tool_calls"] == CALLS
-        assert found.notes["tools"] == "tool calls are not checked"
         assert server.bodies == [{"model": "test-model", "messages": ASKED, "tools": TOOLS, "tool_choice": "auto"}]
         assert found.usage.calls == 1
 
@@ -245,18 +244,42 @@ async def test_reasoning_that_nobody_checked_is_left_out(serve: Serve):
         passed = await guard(ASKED)
 
     assert RUDE not in str(checked.message) + str(checked.upstream)
-    assert "reasoning" in checked.notes
+    assert checked.notes["left_out"] == "fields that are not checked were left out: reasoning_content"
     assert passed.message["reasoning_content"] == RUDE
 
 
-async def test_logprobs_are_those_of_the_returned_answer(serve: Serve):
-    body = completion(KIND)
-    body["choices"][0]["logprobs"] = {"content": [{"token": "Bread", "logprob": -0.1}]}
-    server = await serve(chat(RUDE), reply_with(body))
+def with_logprobs(text: str, *tokens: str, other: str = "Wheat") -> Reply:
+    body = completion(text)
+    content = [{"token": each, "logprob": -0.1, "top_logprobs": [{"token": other, "logprob": -2}]} for each in tokens]
+    body["choices"][0]["logprobs"] = {"content": content}
+    return reply_with(body)
+
+
+async def test_logprobs_of_an_unchanged_answer_stay_without_words_that_nobody_checked(serve: Serve):
+    server = await serve(with_logprobs(KIND, "Bread", KIND[5:], other=RUDE))
     async with guard_of(server) as guard:
         found = await guard(ASKED, logprobs=True)
 
-    assert found.upstream["choices"][0]["logprobs"]["content"][0]["token"] == "Bread"
+    assert [each["token"] for each in found.upstream["choices"][0]["logprobs"]["content"]] == ["Bread", KIND[5:]]
+    assert RUDE not in str(found.upstream)
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [chat(RUDE), with_logprobs(KIND, KIND)],
+        [with_logprobs(RUDE, RUDE)],
+        [with_logprobs(KIND, RUDE)],
+        [with_logprobs(f"<think>{RUDE}</think>{KIND}", f"<think>{RUDE}</think>{KIND}")],
+    ],
+    ids=["revised", "blocked", "another text", "with thoughts"],
+)
+async def test_other_logprobs_are_dropped(serve: Serve, replies: list[Reply]):
+    server = await serve(*replies)
+    async with guard_of(server, action="block") as guard:
+        found = await guard(ASKED, logprobs=True)
+
+    assert "token'" not in str(found.upstream) and RUDE not in str(found.upstream)
 
 
 async def test_nothing_is_added_where_nothing_is_checked(serve: Serve):

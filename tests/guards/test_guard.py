@@ -69,7 +69,16 @@ async def test_the_best_answer_is_returned_where_none_passes(serve: Serve):
 
     assert found.iterations == 2
     scores = [found.before[0].score, found.after[0].score]
-    assert found.after[0].score is not None and scores[1] <= scores[0]  # pyright: ignore[reportOptionalOperand]
+    assert found.after[0].score is not None and scores[1] < scores[0]  # pyright: ignore[reportOptionalOperand]
+    assert (found.text, found.action) == (RUDE, "tried")
+
+
+async def test_a_revision_that_is_no_better_is_not_returned(serve: Serve):
+    server = await serve(chat(RUDE), chat(RUDE + " You worthless moron, I will kill you."))
+    async with guard_of(server) as guard:
+        found = await guard(ASKED)
+
+    assert (found.text, found.action) == (RUDE, "unrevised")
 
 
 async def test_an_answer_that_stays_the_same_is_told_as_unrevised(serve: Serve):
@@ -118,7 +127,7 @@ async def test_the_judge_is_asked_without_the_requests_form(serve: Serve):
 
 
 @pytest.mark.parametrize(
-    ("action", "ends", "text"), [("revise", "unrevised", KIND), ("block", "blocked", BLOCKED_TEXT)]
+    ("action", "ends", "text"), [("revise", "unchecked", KIND), ("block", "blocked", BLOCKED_TEXT)]
 )
 async def test_a_critic_that_fails_is_no_pass(serve: Serve, action: str, ends: str, text: str):
     server = await serve(answer=lambda body: refuse("no", status=400) if is_judge(body) else chat(KIND))
@@ -145,7 +154,7 @@ async def test_a_text_that_the_scorer_cannot_read_is_no_pass(serve: Serve):
     async with guard_of(server) as guard:
         found = await guard(ASKED)
 
-    assert found.action == "unrevised"
+    assert found.action == "unchecked"
     assert "not English" in found.why[0]
 
 

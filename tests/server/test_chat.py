@@ -100,7 +100,8 @@ async def test_tool_calls_reach_the_client(serve: Serve, guarding: Guarding):
 
 
 async def test_logprobs_of_the_returned_answer_are_kept(serve: Serve, guarding: Guarding):
-    logprobs = {"content": [{"token": "The", "logprob": -0.1, "bytes": None, "top_logprobs": []}]}
+    token = {"token": CLEAN, "logprob": -0.1, "bytes": [*CLEAN.encode()], "top_logprobs": []}
+    logprobs = {"content": [token]}
     reply = completion(CLEAN)
     reply["choices"][0]["logprobs"] = logprobs
     reply["system_fingerprint"] = "fp"

@@ -9,7 +9,7 @@ import pytest
 
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import ChatServer, chat, hang, refuse
+from support.server import ChatServer, chat, completion, hang, raw, refuse
 
 SENTENCES = ["The weather is mild. ", "The park ", "is open all day. ", "Bring a friend."]
 
@@ -18,6 +18,14 @@ def chunks(text: str) -> list[dict[str, Any]]:
     lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
     assert lines[-1] == "[DONE]"
     return [orjson.loads(line) for line in lines[:-1]]
+
+
+def broken_off(text: str) -> list[dict[str, Any]]:
+    """The chunks of a stream that ends with an error: it is not told as done, and no choice has a finish reason."""
+    found = [orjson.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    assert found[-1]["error"]["message"]
+    assert not any(choice["finish_reason"] for each in found[:-1] for choice in each["choices"])
+    return found
 
 
 def content(found: list[dict[str, Any]], index: int = 0) -> str:
@@ -130,17 +138,78 @@ async def test_a_failure_later_ends_the_stream_with_an_error(serve: Serve, guard
 
     answer = await guard.chat(stream=True)
 
-    found = chunks(answer.text)
-    assert found[-1]["error"]["message"]
+    broken_off(answer.text)
     assert guard.event.status == 502
-    assert guard.event.error
+    assert (guard.event.upstream_error, guard.event.action) == ("cut", "")
+
+
+def part(finish: str | None = None, **delta: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return b"data: " + orjson.dumps({"id": "x", "choices": [choice]}) + b"\n\n"
+
+
+TWO = part(content="The weather is mild. The park is open. ") + part(content="Bring")
+
+
+@pytest.mark.parametrize("policy", ["block", "revise", "flag"])
+async def test_a_stream_without_an_end_is_an_error_and_no_answer(serve: Serve, guarding: Guarding, policy: str):
+    behind = await serve(raw(TWO, headers={"Content-Type": "text/event-stream"}))
+    guard = await guarding(route(behind.url, policy=policy))
+
+    answer = await guard.chat(stream=True)
+
+    assert content(broken_off(answer.text)).startswith("The weather is mild.")
+    assert (guard.event.status, guard.event.upstream_error, guard.event.action) == (502, "cut", "")
+    assert 'evenhand_upstream_errors_total{kind="cut",route="guarded"} 1.0' in (await guard.get("/metrics")).text
+
+
+@pytest.mark.parametrize("end", [part("stop"), b"data: [DONE]\n\n"], ids=["finish reason", "DONE"])
+async def test_either_mark_ends_a_stream(serve: Serve, guarding: Guarding, end: bytes):
+    behind = await serve(raw(TWO + end, headers={"Content-Type": "text/event-stream"}))
+    guard = await guarding(route(behind.url))
+
+    found = chunks((await guard.chat(stream=True)).text)
+
+    assert found[-1]["evenhand"]["action"] == "passed"
+
+
+NO_ANSWERS = {
+    "a page": (b"<html>Please log in.</html>", "text/html"),
+    "nothing": (b"", "text/event-stream"),
+    "only the end": (b"data: [DONE]\n\n", "text/event-stream"),
+    "an error in place of an end": (orjson.dumps(completion("The weather", finish="error")), "application/json"),
+    "half an object": (b'{"choices": [{"message": {"content": "The wea', "application/json"),
+}
+
+
+@pytest.mark.parametrize("fields", [{}, {"method": "default", "policy": "flag", "evaluators": []}], ids=["", "bare"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("data", "kind"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
+async def test_a_200_without_an_answer_is_cut(
+    serve: Serve, guarding: Guarding, data: bytes, kind: str, stream: bool, fields: dict[str, Any]
+):
+    behind = await serve(raw(data, headers={"Content-Type": kind}))
+    guard = await guarding(route(behind.url, **fields))
+
+    answer = await guard.chat(stream=stream)
+
+    assert (answer.status, guard.event.upstream_error) == (502, "cut")
+    assert "no whole answer" in answer.body["error"]["message"]
+    assert "log in" not in answer.text
+
+
+async def test_an_upstream_that_ends_with_an_error_gives_no_answer(serve: Serve, guarding: Guarding):
+    behind = await serve(raw(TWO + part("error"), headers={"Content-Type": "text/event-stream"}))
+    guard = await guarding(route(behind.url))
+
+    broken_off((await guard.chat(stream=True)).text)
 
 
 async def test_the_time_limit_ends_a_stream_that_has_begun(serve: Serve, guarding: Guarding):
     behind = await serve(streamed([*SENTENCES, "late"], then=asyncio.Event()))
     guard = await guarding(route(behind.url), limits={"seconds": 1.0})
 
-    found = chunks((await guard.chat(stream=True)).text)
+    found = broken_off((await guard.chat(stream=True)).text)
 
     assert content(found).startswith("The weather is mild.")
     assert "longer than" in found[-1]["error"]["message"]

@@ -1,17 +1,21 @@
 """The checks of one request: what every evaluator says of every answer, asked for once and remembered.
 
 They stand between a method and its evaluators, so that an answer that the method had judged is not judged again for
-the record. If an evaluator fails, the check is not passed, with the reason.
+the record. A disguised text is also checked without its disguise, and a long one in pieces; the worst result counts.
+If an evaluator fails or cannot read a text, the text is unchecked, with the reason.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from evenhand import aio
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.json_form import json_form
+from evenhand.guards.disguise import has_foreign_words, has_words, revealed
+from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
 from evenhand.session import Session
 from evenhand.specs import spec_parts
@@ -19,62 +23,116 @@ from evenhand.types import Answer, Sample, Unscored
 
 LATE = "it was not checked in time"
 NO_WORDS = "there are no words to check"
+FOREIGN = "it has words in a script that the scorer does not read"
 _BY_TOXICITY = ("toxicity", "bias")
 _IN_PROCESS = ("builtin", "builtin_b", "detoxify")
+_OVERLAP = 100
+"""Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
+_IN_THREAD = 20_000
+"""Characters from which reading a text would block the event loop."""
 
 
 class Checks:
-    """The evaluators of a guard and what they have said about the answers to one request."""
+    """The evaluators of a guard and what they have said about the answers to one request.
 
-    def __init__(self, evaluators: Sequence[Evaluator], thresholds: Thresholds) -> None:
+    With `lenient`, a text that could not be checked is no reason for a revision.
+    """
+
+    def __init__(self, evaluators: Sequence[Evaluator], thresholds: Thresholds, *, lenient: bool = False) -> None:
         self.evaluators = evaluators
         self.seconds = 0.0
         self._thresholds = thresholds
+        self._lenient = lenient
         self._said: dict[tuple[str, str], Verdict | Unscored] = {}
 
     async def evaluate(
         self, evaluator: Evaluator, sample: Sample, answer: Answer, session: Session
     ) -> Verdict | Unscored:
         """What an evaluator says; its failure is Unscored. Sessions ask their evaluators through this."""
-        if not has_words(answer.text) and evaluator is not json_form:
-            return Verdict(passed=True, details=NO_WORDS)
         key = (evaluator.name, answer.text)
         if key not in self._said:
             began = time.perf_counter()
             try:
-                self._said[key] = await evaluator.evaluate(sample, answer, session.with_options(self._thresholds))
+                self._said[key] = await self._judged(evaluator, sample, answer, session.with_options(self._thresholds))
             except Exception as error:  # a broken evaluator must not take the answer down
                 self._said[key] = Unscored(str(error) or type(error).__name__)
             self.seconds += time.perf_counter() - began
-        return self._said[key]
+        said = self._said[key]
+        if self._lenient and isinstance(said, Unscored):
+            return Verdict(passed=True, details=said.reason)
+        return said
 
-    async def run(self, text: str, session: Session) -> tuple[Check, ...]:
-        """Run the evaluators that have not judged this text yet; return all checks of the text."""
-        answer = Answer(text)
-        missing = [each for each in self.evaluators if (each.name, text) not in self._said]
-        if len(missing) == 1:
-            await self.evaluate(missing[0], session.sample, answer, session)
-        elif missing:
-            await aio.all_of(self.evaluate(each, session.sample, answer, session) for each in missing)
-        return self.known(text)
+    async def run(self, session: Session, text: str, *beside: str) -> tuple[Check, ...]:
+        """Run the evaluators that have not judged these texts yet; return all checks of the texts."""
+        work = [
+            self.evaluate(each, session.sample, Answer(said), session)
+            for each, said in self._pairs(text, beside)
+            if (each.name, said) not in self._said
+        ]
+        if len(work) == 1:
+            await work[0]
+        elif work:
+            await aio.all_of(work)
+        return self.known(text, *beside)
 
-    def known(self, text: str) -> tuple[Check, ...]:
-        """Return the known checks of a text; a missing check counts as not passed."""
-        return tuple(self._check(each, text) for each in self.evaluators)
+    def known(self, text: str, *beside: str) -> tuple[Check, ...]:
+        """Return the worst known checks of an answer's text and of what it says beside it; a missing one fails."""
+        found: dict[str, Check] = {}
+        for each, said in self._pairs(text, beside):
+            check = self._check(each, said)
+            found[each.name] = max(found.get(each.name, check), check, key=_check_severity)
+        return tuple(found.values())
 
     def excess(self, text: str) -> float:
         """Return by how much a text exceeds its thresholds."""
         said = (self._said.get((each.name, text)) for each in self.evaluators)
         return sum(each.excess for each in said if isinstance(each, Verdict))
 
+    def _pairs(self, text: str, beside: Sequence[str]) -> Iterator[tuple[Evaluator, str]]:
+        """Yield the evaluators and what each reads; the form of an answer is that of its text alone."""
+        for each in self.evaluators:
+            yield each, text
+            if each is not json_form:
+                yield from ((each, said) for said in beside if said)
+
+    async def _judged(
+        self, evaluator: Evaluator, sample: Sample, answer: Answer, session: Session[Thresholds]
+    ) -> Verdict | Unscored:
+        if evaluator is json_form:
+            return await evaluator.evaluate(sample, answer, session)
+        if len(answer.text) < _IN_THREAD:
+            views, foreign = _read(answer.text)
+        else:
+            views, foreign = await asyncio.to_thread(_read, answer.text)
+        if not views:
+            return Verdict(passed=True, details=NO_WORDS)
+        scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
+        longest = None if scorer is None else scorer.longest
+        found: list[Verdict | Unscored] = []
+        for view in views:
+            parts = [
+                await evaluator.evaluate(sample, Answer(piece), session)
+                for piece in _pieces(view, longest)
+                if has_words(piece)
+            ]
+            found.append(max(parts, key=_severity))
+        if isinstance(found[0], Unscored) and len(found) > 1:
+            del found[0]  # what cannot be read because of its disguise is judged without it
+        worst = max(found, key=_severity)
+        if foreign and scorer is not None and scorer.latin_only and isinstance(worst, Verdict) and worst.passed:
+            return Unscored(FOREIGN)
+        return worst
+
     def _check(self, evaluator: Evaluator, text: str) -> Check:
         name, limit = evaluator.name, self._limit(evaluator.name)
         said = self._said.get((name, text))
         if said is None:
-            passed = not has_words(text) and evaluator is not json_form
-            return Check(name, None, limit, passed, problem=NO_WORDS if passed else LATE)
+            wordless = evaluator is not json_form and not has_words(text)
+            return Check(name, None, limit, wordless or self._lenient, problem=NO_WORDS if wordless else LATE)
         if isinstance(said, Unscored):
-            return Check(name, None, limit, False, problem=said.reason)
+            return Check(name, None, limit, self._lenient, problem=said.reason)
+        if said.details == NO_WORDS:
+            return Check(name, None, limit, True, problem=NO_WORDS)
         score = said.harm if said.harm is not None else said.quality
         return Check(name, score, limit, said.passed, words="" if said.passed else said.critique)
 
@@ -82,9 +140,35 @@ class Checks:
         return self._thresholds.toxicity if name in _BY_TOXICITY else None
 
 
-def has_words(text: str) -> bool:
-    """Return whether the text has words to evaluate; numbers and emoji are not words."""
-    return any(map(str.isalpha, text))
+def is_unchecked(check: Check) -> bool:
+    """Return whether a text that has words could not be checked."""
+    return bool(check.problem) and check.problem != NO_WORDS
+
+
+def _read(text: str) -> tuple[list[str], bool]:
+    """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
+    escaped = (json_words(text) or ()) if "\\u" in text else ()
+    views = (text, revealed(text), revealed("\n".join(escaped)))
+    return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *escaped)))
+
+
+def _pieces(text: str, longest: int | None) -> Iterator[str]:
+    if longest is None or len(text) <= longest:
+        yield text
+        return
+    for start in range(0, len(text) - _OVERLAP, longest - _OVERLAP):
+        yield text[start : start + longest]
+
+
+def _severity(said: Verdict | Unscored) -> tuple[int, float, float]:
+    if isinstance(said, Unscored):
+        return 1, 0.0, 0.0
+    return 0 if said.passed else 2, said.excess, said.harm or 0.0
+
+
+def _check_severity(check: Check) -> tuple[bool, bool, bool, float]:
+    unchecked = is_unchecked(check)
+    return not check.passed and not unchecked, unchecked, check.score is not None, check.score or 0.0
 
 
 def failed(checks: Sequence[Check]) -> tuple[str, ...]:

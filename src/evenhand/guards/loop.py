@@ -1,7 +1,7 @@
 """One request through the guard: the method runs, all its answers are checked, and the policy decides.
 
 The latency budget covers it all. When it is used up, running work is cancelled and the best answer so far counts:
-the fewest checks failed, then the least excess, then the latest.
+the fewest checks failed, then the least excess; the first answer if no other is better.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from evenhand.errors import ModelError
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
+from evenhand.guards.fields import allowed_message, call_words, offered_names
 from evenhand.guards.method import GuardMethod
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.record import WholeAnswer, record_whole
@@ -60,7 +61,7 @@ class Loop:
         method = setup.method
         if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
-        self.checks = Checks(method.evaluators, method.thresholds)
+        self.checks = Checks(method.evaluators, method.thresholds, lenient=setup.policy.unchecked == "pass")
         self.session = self._session(method.options)
         self.outcome: Outcome | None = None
         self.wordless: RawAnswer | None = None
@@ -90,16 +91,18 @@ class Loop:
     def record(self, text: str) -> Guarded:
         """The record of an answer with this text."""
         first = self.request.answers[0]
-        before = self.checks.known(_words(first))
+        before = self.checks.known(first.text, first.refusal, self.call_words(first.message))
         if self.wordless:  # a refusal or a tool call has a form of its own
             before = tuple(check for check in before if check.name != json_form.name)
+        same = self.wordless or text == first.text
         answer = WholeAnswer(
             text=text,
-            raw=next((each for each in reversed(self.request.answers) if each.text == text), None),
+            raw=first if same else next((each for each in reversed(self.request.answers) if each.text == text), None),
             first=first,
             before=before,
-            after=before if self.wordless else self.checks.known(text),
+            after=before if same else self.checks.known(text, self.call_words(first.message)),
             checked=bool(self.checks.evaluators),
+            better=not same and self._rank(text) < self._rank(first.text),
             late=self.late,
             wordless=self.wordless is not None,
             wants_json=wants_json(self.request.response_format),
@@ -114,6 +117,12 @@ class Loop:
             errors=tuple(self.errors),
             stages={**self.request.seconds, "checks": self.checks.seconds, "total": self.elapsed()},
         )
+
+    def call_words(self, message: Mapping[str, Any]) -> str:
+        """Return the texts in the tool calls of a message, as far as the policy has them checked."""
+        if self.setup.policy.tool_arguments == "pass":
+            return ""
+        return call_words(allowed_message(message, ""), offered_names(self.request.body))
 
     def elapsed(self) -> float:
         return time.perf_counter() - self.request.started
@@ -164,16 +173,16 @@ class Loop:
     async def _preferred(self) -> str:
         """The text to return: the method's where it passes, else the best of all answers."""
         first = self.request.answers[0]
-        await self.checks.run(_words(first), self.session)
+        await self.checks.run(self.session, first.text, first.refusal, self.call_words(first.message))
         result = self.outcome.result if self.outcome else None
         if self.wordless or self.setup.policy.action == "flag":
             return first.text
         wanted = result.text if isinstance(result, Answer) else first.text
-        if all(check.passed for check in await self.checks.run(wanted, self.session)):
+        if all(check.passed for check in await self.checks.run(self.session, wanted)):
             return wanted
         for answer in self.request.answers:
             if answer.text.strip():
-                await self.checks.run(answer.text, self.session)
+                await self.checks.run(self.session, answer.text)
         return self._best(wanted)
 
     async def _best_so_far(self) -> str:
@@ -181,17 +190,22 @@ class Loop:
             raise UpstreamTimeout(f"No answer came within the latency budget of {self.setup.policy.latency:g} seconds.")
         quick = [each for each in self.checks.evaluators if is_quick(each, self.setup.method.thresholds)]
         for answer in self.request.answers:
-            if answer.text.strip():
+            for text in filter(str.strip, (answer.text, answer.refusal, self.call_words(answer.message))):
                 for each in quick:
-                    await self.checks.evaluate(each, self.session.sample, Answer(answer.text), self.session)
+                    await self.checks.evaluate(each, self.session.sample, Answer(text), self.session)
         if self.setup.policy.action == "flag" or self.wordless:
             return self.request.answers[0].text
         return self._best()
 
     def _best(self, *wanted: str) -> str:
-        """Return the best answer: correct format, then fewest failed checks, then smallest excess, then the last."""
+        """Return the best answer: correct format, then fewest failed checks, then smallest excess, then the last.
+
+        The first answer stands if no other is better.
+        """
+        first = self.request.answers[0].text
         texts = [each.text for each in self.request.answers if each.text.strip() and not each.refusal]
-        return min(reversed([*texts, *wanted]), key=self._rank)
+        best = min(reversed([*texts, *wanted]), key=self._rank)
+        return best if self._rank(best) < self._rank(first) else first
 
     def _rank(self, text: str) -> tuple[bool, int, float]:
         checks = self.checks.known(text)
@@ -216,8 +230,3 @@ class Loop:
             response_format=request.response_format,
             evaluating=self.checks.evaluate,
         )
-
-
-def _words(answer: RawAnswer) -> str:
-    """Return the text of an answer that is checked: its content, or its refusal."""
-    return answer.text or answer.refusal

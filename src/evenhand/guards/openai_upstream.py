@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import aiohttp
 import orjson
 
-from evenhand.guards.upstream import BadRequest, Unreachable, Upstream, UpstreamError, as_chunk
+from evenhand.guards.upstream import BadRequest, CutReply, Unreachable, Upstream, UpstreamError, as_chunk
 from evenhand.http import Reply, Retryable, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import OpenAIModel
@@ -51,6 +51,8 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         reply = await self._asked(self.url, sent)
         if not isinstance(reply.get("choices"), list) or not reply["choices"]:
             raise self._no_completion(orjson.dumps(reply))
+        if _finish_of(reply) == "error":
+            raise self._cut()
         for choice in cast(list[Any], reply["choices"]):
             _set_thoughts_apart(choice)
         return reply
@@ -61,9 +63,13 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         sent = {key: value for key, value in body.items() if key not in _OWN}
         response = await self._streamed(sent | {"stream": True})
+        begun = ended = False
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                yield as_chunk(self._loaded(await read_reply(response)))
+                chunk = as_chunk(self._loaded(await read_reply(response)))
+                if _finish_of(chunk) == "error":
+                    raise self._cut()
+                yield chunk
                 return
             async with aclosing(read_lines(response)) as lines:
                 async for line in lines:
@@ -71,13 +77,20 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                         continue
                     data = line[5:].strip()
                     if data == b"[DONE]":
-                        return
+                        ended = True
+                        break
                     chunk = self._loaded(data)
-                    if "error" in chunk:
+                    if chunk.get("error"):
                         raise self._relayed(Reply(502, response.headers, data))
+                    if (finish := _finish_of(chunk)) == "error":
+                        raise self._cut()
+                    begun, ended = begun or bool(chunk.get("choices")), ended or bool(finish)
                     yield chunk
+            if not (begun and ended):
+                raise self._cut()
         except (aiohttp.ClientError, OSError) as error:
-            raise self._broken(error) from error
+            fault = self._broken(error)
+            raise (self._cut() if isinstance(fault, Unreachable) else fault) from error
         finally:
             response.close()  # a stream that is left early must not keep its connection busy
 
@@ -129,15 +142,20 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         return cast(dict[str, Any], value)
 
     def _no_completion(self, payload: bytes) -> UpstreamError:
-        return UpstreamError(
-            502, f"The upstream {self.name} did not send a completion but {self.client.excerpt(payload, 120)!r}."
+        return CutReply(
+            f"The upstream {self.name} did not send a completion but {self.client.excerpt(payload, 120)!r}."
         )
+
+    def _cut(self) -> UpstreamError:
+        return CutReply(f"The answer of the upstream {self.name} broke off before its end.")
 
     def _broken(self, error: Exception) -> UpstreamError:
         if isinstance(error, TooLargeError):
             return UpstreamError(502, f"The upstream {self.name} sent a reply of {error}, which is too large.")
         if isinstance(error, TimeoutError):
             return UpstreamError(504, f"The upstream {self.name} did not answer in time.", kind="timeout")
+        if isinstance(error, aiohttp.ClientPayloadError):
+            return self._cut()
         words = self.client.redact(str(error) or type(error).__name__)
         return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
 
@@ -167,6 +185,14 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
     """The response itself, to be read as a stream."""
     return response
+
+
+def _finish_of(chunk: Mapping[str, Any]) -> Any:
+    match chunk:
+        case {"choices": [{"finish_reason": finish}, *_]}:
+            return finish
+        case _:
+            return None
 
 
 def _error_in(payload: bytes) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@ from evenhand.errors import PlanError, UnknownNameError
 from evenhand.evaluators.base import EVALUATORS, Evaluator
 
 PolicyAction = Literal["revise", "flag", "block"]
+Unchecked = Literal["block", "flag", "pass"]
+ToolArguments = Literal["check", "pass"]
 BLOCKED_TEXT = "This answer was withheld because it did not pass the checks of this service."
 
 
@@ -26,10 +28,21 @@ class GuardPolicy:
     """Which evaluators look at every answer; those that need no model cost nothing."""
     thresholds: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of the evaluators (`toxicity`, `scorer`, …); the method's own where none is given."""
+    unchecked: Unchecked | None = None
+    """What happens to text that could not be checked: `block` withholds it, `flag` returns it with the reason, `pass`
+    without one. It is never marked as `passed`. By default it is treated like text that fails."""
+    tool_arguments: ToolArguments = "check"
+    """Whether the texts in arguments of tool calls are checked; with `pass`, such answers are marked `unchecked`."""
 
     def __post_init__(self) -> None:
         if self.action not in get_args(PolicyAction):
             raise PlanError(f"The guard's policy is {', '.join(get_args(PolicyAction))}, not {self.action!r}.")
+        if self.unchecked is not None and self.unchecked not in get_args(Unchecked):
+            raise PlanError(f"The guard's unchecked is {', '.join(get_args(Unchecked))}, not {self.unchecked!r}.")
+        if self.tool_arguments not in get_args(ToolArguments):
+            raise PlanError(
+                f"The guard's tool_arguments is {' or '.join(get_args(ToolArguments))}, not {self.tool_arguments!r}."
+            )
         latency: Any = self.latency
         evaluators: Any = self.evaluators
         if isinstance(evaluators, str):

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.guards.checks import failed
+from evenhand.guards.checks import failed, is_unchecked
+from evenhand.guards.fields import allowed_head, allowed_logprobs, allowed_message, allowed_reply, finish_of, left_out
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.reply import StreamedReply
 from evenhand.guards.request import RawAnswer
@@ -14,8 +15,6 @@ from evenhand.guards.types import Action, Check, Guarded
 
 LATE = "the latency budget was used up"
 TOOLS = "tool calls are not checked"
-REASONING = "the model's reasoning was left out, since it is not checked"
-_UNCHECKED = ("reasoning", "reasoning_content", "reasoning_details")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,8 @@ class WholeAnswer:
     after: tuple[Check, ...]
     checked: bool = True
     """Whether this guard checks anything at all."""
+    better: bool = False
+    """Whether the text does better in the checks than the first answer."""
     late: bool = False
     wordless: bool = False
     wants_json: bool = False
@@ -49,6 +50,10 @@ class StreamedAnswer:
     blocked: bool
     failing: bool
     """Whether something was released although it failed."""
+    unchecked: bool
+    """Whether something was released that could not be checked."""
+    checked: bool
+    """Whether this guard checks anything at all."""
     late: bool
     problems: tuple[str, ...]
 
@@ -69,11 +74,9 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy) -> Guarded:
     else:
         text = answer.text
         message, finish, upstream = _returned(answer)
-        if answer.checked and any(message.get(name) for name in _UNCHECKED):
-            message = {name: value for name, value in message.items() if name not in _UNCHECKED}
-            upstream = _with_message(upstream, message)
-            notes["reasoning"] = REASONING
-        if message.get("tool_calls") or message.get("function_call"):
+        if answer.checked and answer.raw and (names := left_out(answer.raw.message, message)):
+            notes["left_out"] = f"fields that are not checked were left out: {', '.join(names)}"
+        if has_calls(message) and policy.tool_arguments == "pass":
             notes["tools"] = TOOLS
     return Guarded(
         text=text,
@@ -93,13 +96,31 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy) -> Guarded:
 def decide(answer: WholeAnswer, policy: GuardPolicy) -> Action:
     """Return the action for an answer, from its checks and the policy."""
     changed = not answer.wordless and answer.text != answer.first.text
-    if all(check.passed for check in answer.after):
-        return "revised" if changed else "passed"
+    unchecked = any(map(is_unchecked, answer.after))
+    if unchecked and (policy.unchecked or policy.action) == "block":
+        return "blocked"
+    if any(not check.passed and not is_unchecked(check) for check in answer.after):
+        return _failing_action(policy, changed=answer.better)
+    if unchecked or _is_passed_on(policy, checked=answer.checked, calls=has_calls(answer.first.message)):
+        return "unchecked"
+    return "revised" if changed else "passed"
+
+
+def has_calls(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call"))
+
+
+def _is_passed_on(policy: GuardPolicy, *, checked: bool, calls: bool) -> bool:
+    """Whether an answer, or its tool calls, were not to be checked; under `flag`, a plain pass-through is meant."""
+    return policy.tool_arguments == "pass" and calls if checked else policy.action != "flag"
+
+
+def _failing_action(policy: GuardPolicy, *, changed: bool) -> Action:
     if policy.action == "flag":
         return "flagged"
     if policy.action == "block":
         return "blocked"
-    return "revised" if changed else "unrevised"
+    return "tried" if changed else "unrevised"
 
 
 def _blocked_message(policy: GuardPolicy, *, as_refusal: bool = False) -> dict[str, Any]:
@@ -110,22 +131,25 @@ def _blocked_message(policy: GuardPolicy, *, as_refusal: bool = False) -> dict[s
 
 
 def _returned(answer: WholeAnswer) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
-    """Return the message, its finish reason and the raw reply that contains them."""
+    """Return the message, its finish reason and the reply that contains them, with checked fields only."""
     if answer.raw is None:
         return {"role": "assistant", "content": answer.text}, "stop", {}
-    message, finish = answer.raw.message, answer.raw.finish
-    calls = answer.first.message.get("tool_calls")
-    if calls and answer.raw is not answer.first:
+    if not answer.checked:
+        choice = {**answer.raw.choice, "message": answer.raw.message, "finish_reason": answer.raw.finish}
+        return answer.raw.message, answer.raw.finish, {**answer.raw.reply, "choices": [choice]}
+    message, finish = allowed_message(answer.raw.message, answer.text), finish_of(answer.raw.finish)
+    logprobs = None
+    if answer.raw is answer.first:
+        logprobs = allowed_logprobs(answer.raw.choice.get("logprobs"), answer.text)
+    else:
         # Only the text was revised; the model's tool calls are kept.
-        message, finish = {**message, "tool_calls": calls}, answer.first.finish
-    choice = {**answer.raw.choice, "message": message, "finish_reason": finish}
-    return message, finish, {**answer.raw.reply, "choices": [choice]}
-
-
-def _with_message(upstream: Mapping[str, Any], message: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not upstream:
-        return upstream
-    return {**upstream, "choices": [{**upstream["choices"][0], "message": message}]}
+        kept = allowed_message(answer.first.message, "")
+        message = {"role": "assistant", "content": answer.text}
+        if has_calls(kept):
+            calls = {name: kept[name] for name in ("tool_calls", "function_call") if name in kept}
+            message, finish = message | calls, finish_of(answer.first.finish)
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": logprobs}
+    return message, finish, allowed_reply(answer.raw.reply, choice)
 
 
 def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
@@ -137,12 +161,13 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
         message["refusal"] = last.refusal
     if last.tool_calls and not answer.blocked:
         message["tool_calls"] = last.tool_calls
-        notes["tools"] = TOOLS
+        if policy.tool_arguments == "pass":
+            notes["tools"] = TOOLS
     why = [*failed(answer.before), *answer.problems, *((LATE,) if answer.late else ())]
     return Guarded(
         text=answer.text,
         message=message,
-        finish="content_filter" if answer.blocked else last.finish,
+        finish="content_filter" if answer.blocked else finish_of(last.finish),
         action=_stream_action(answer, policy),
         why=tuple(dict.fromkeys(why)),
         first=first.text or first.refusal,
@@ -150,7 +175,7 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
         after=answer.after,
         late=answer.late,
         iterations=len(answer.replies) - 1,
-        upstream=last.head,
+        upstream=allowed_head(last.head) if answer.checked else last.head,
         notes=notes,
     )
 
@@ -158,6 +183,10 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
 def _stream_action(answer: StreamedAnswer, policy: GuardPolicy) -> Action:
     if answer.blocked:
         return "blocked"
+    revised = len(answer.replies) > 1
     if answer.failing:
-        return "unrevised" if policy.action == "revise" else "flagged"
-    return "revised" if len(answer.replies) > 1 else "passed"
+        return "flagged" if policy.action != "revise" else "tried" if revised else "unrevised"
+    calls = bool(answer.replies[-1].tool_calls)
+    if answer.unchecked or _is_passed_on(policy, checked=answer.checked, calls=calls):
+        return "unchecked"
+    return "revised" if revised else "passed"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
+
+import orjson
 
 from evenhand.asking.chat import ANSWER
-from evenhand.guards.conversation import content_words
+from evenhand.guards.fields import allowed_calls, as_mapping, as_sequence, text_of
 from evenhand.guards.request import Request, usage_in
 from evenhand.guards.upstream import UpstreamError
 from evenhand.models.fake import estimate_tokens
+from evenhand.models.reasoning import ThoughtStream
 from evenhand.prompts import Prompt
 from evenhand.types import Completion, Generation, Message, Params, Turn, Usage
 
@@ -19,7 +22,7 @@ from evenhand.types import Completion, Generation, Message, Params, Turn, Usage
 class StreamedReply:
     """One streamed call of the upstream."""
 
-    def __init__(self, request: Request, messages: Sequence[Message], *, first: bool) -> None:
+    def __init__(self, request: Request, messages: Sequence[Message], *, first: bool, checked: bool) -> None:
         self.text = ""
         self.refusal = ""
         self.finish = "stop"
@@ -29,12 +32,19 @@ class StreamedReply:
         self._request = request
         self._messages = tuple(messages)
         self._first = first
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._thoughts = ThoughtStream() if checked else None
+        """Thoughts inside the text are left out of checked answers."""
+        self._calls: dict[Any, dict[str, Any]] = {}
         self._usage: Mapping[str, Any] | None = None
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        return [self._calls[index] for index in sorted(self._calls)]
+        return allowed_calls(list(self._calls.values()))
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """What the reply says beside its text."""
+        return {"refusal": self.refusal, "tool_calls": self.tool_calls}
 
     async def texts(self) -> AsyncGenerator[str]:
         """The pieces of text as they come."""
@@ -47,9 +57,14 @@ class StreamedReply:
                         text = self._taken(chunk)
                     except (TypeError, ValueError, LookupError, AttributeError) as error:
                         raise UpstreamError(502, f"The upstream sent a chunk that is malformed ({error}).") from error
+                    if text and self._thoughts is not None:
+                        text = self._thoughts.feed(text)
                     if text:
                         self.text += text
                         yield text
+            if self._thoughts is not None and (text := self._thoughts.rest()):
+                self.text += text
+                yield text
         finally:
             self.seconds = time.perf_counter() - began
 
@@ -70,23 +85,21 @@ class StreamedReply:
         if isinstance(chunk.get("usage"), Mapping):
             self._usage = chunk["usage"]
         self.head |= {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
-        choices: Any = chunk.get("choices") or ()
-        if not choices:
-            return ""
-        choice = cast(Mapping[str, Any], choices[0])
+        choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
         if choice.get("finish_reason"):
             self.finish = str(choice["finish_reason"])
-        delta: Mapping[str, Any] = choice.get("delta") or {}
-        self.refusal += delta.get("refusal") or ""
-        for part in cast(Sequence[Mapping[str, Any]], delta.get("tool_calls") or ()):
+        delta = as_mapping(choice.get("delta"))
+        self.refusal += text_of(delta.get("refusal"))
+        for part in map(as_mapping, as_sequence(delta.get("tool_calls"))):
             self._add_call(part)
-        return content_words(delta.get("content"))
+        return text_of(delta.get("content"))
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
         """Merge a tool call delta: names and ids come once, arguments in pieces."""
-        index = part.get("index", len(self._calls))
-        call = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
-        call |= {name: part[name] for name in ("id", "type") if part.get(name)}
-        function: Mapping[str, Any] = part.get("function") or {}
+        index = str(part.get("index", len(self._calls)))
+        call = self._calls.setdefault(index, {"function": {"name": "", "arguments": ""}})
+        call |= {"id": part["id"]} if part.get("id") else {}
+        function = as_mapping(part.get("function"))
         call["function"]["name"] = function.get("name") or call["function"]["name"]
-        call["function"]["arguments"] += function.get("arguments") or ""
+        written = function.get("arguments") or ""
+        call["function"]["arguments"] += written if isinstance(written, str) else orjson.dumps(written).decode()

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evenhand.guards.conversation import content_words, conversation_in, is_plain
-from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.guards.conversation import conversation_in, is_plain
+from evenhand.guards.fields import text_of
+from evenhand.guards.upstream import CutReply, Upstream
 from evenhand.models.base import Feature, Model
 from evenhand.types import Completion, Finish, Generation, Message, Params, Usage
 
@@ -51,7 +52,8 @@ class RawAnswer:
 
     @property
     def refusal(self) -> str:
-        return str(self.message.get("refusal") or "")
+        refusal = self.message.get("refusal")
+        return refusal if isinstance(refusal, str) else ""
 
 
 class Request:
@@ -150,8 +152,8 @@ def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer
     """Return a choice of a reply with its text."""
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise UpstreamError(502, "The upstream sent an answer without a message.")
-    return RawAnswer(content_words(cast(Mapping[str, Any], message).get("content")), choice, reply)
+        raise CutReply("The upstream sent an answer without a message.")
+    return RawAnswer(text_of(cast(Mapping[str, Any], message).get("content")), choice, reply)
 
 
 def written_answer(text: str) -> RawAnswer:
@@ -178,7 +180,7 @@ def usage_in(reply: Mapping[str, Any]) -> Usage:
 def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     choices: Any = reply.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(each, dict) for each in choices):  # pyright: ignore[reportUnknownVariableType]
-        raise UpstreamError(502, "The upstream sent no answer.")
+        raise CutReply("The upstream sent no answer.")
     return cast(list[Mapping[str, Any]], choices)
 
 

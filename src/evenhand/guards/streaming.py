@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from evenhand.guards.checks import is_quick
+from evenhand.guards.checks import is_quick, is_unchecked
 from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
@@ -60,6 +60,8 @@ class _Stream:
         self._after: tuple[Check, ...] = ()
         self._failing = False
         """Whether something was released although it failed."""
+        self._unchecked = False
+        """Whether something was released that could not be checked."""
         self._over = False
         self._first_segment: float | None = None
         latency = self._setup.policy.latency
@@ -85,7 +87,9 @@ class _Stream:
     async def _attempt(self, number: int) -> AsyncGenerator[Segment]:
         """Stream the answer until its end or a failing segment."""
         prompt, messages = self._question(number)
-        reply = StreamedReply(self._loop.request, messages, first=number == 0)
+        reply = StreamedReply(
+            self._loop.request, messages, first=number == 0, checked=bool(self._loop.checks.evaluators)
+        )
         self._replies.append(reply)
         held = ""
         repeats = bool(self._released)
@@ -104,14 +108,16 @@ class _Stream:
                         yield Segment(held[:end], checks)
                         held = held[end:]
             held = "" if repeats else held
-            checks = await self._check(self._released[-_CONTEXT:] + held or reply.refusal)
+            calls = self._loop.call_words(reply.message)
+            checks = await self._check(self._released[-_CONTEXT:] + held, reply.refusal, calls)
             if not self._may_go(checks):
                 return
             self._over = True
             if held:
                 yield Segment(held, checks)
             if len(self._released) > _CONTEXT:
-                self._failing |= not all(each.passed for each in await self._check(self._released))
+                whole = await self._check(self._released)
+                self._failing |= any(not each.passed and not is_unchecked(each) for each in whole)
         except UpstreamError as error:
             if number == 0:
                 raise
@@ -132,19 +138,24 @@ class _Stream:
             self._loop.late = True
             raise UpstreamTimeout("No answer came within the latency budget.") from None
 
-    async def _check(self, text: str) -> tuple[Check, ...]:
-        self._after = await self._loop.checks.run(text, self._loop.session)
+    async def _check(self, text: str, *beside: str) -> tuple[Check, ...]:
+        self._after = await self._loop.checks.run(self._loop.session, text, *beside)
         return self._after
 
     def _may_go(self, checks: Sequence[Check]) -> bool:
         """Whether a segment may be released; where it may not, the critics' words are kept for the next attempt."""
-        if all(check.passed for check in checks):
+        policy = self._setup.policy
+        failing = any(not check.passed and not is_unchecked(check) for check in checks)
+        unchecked = any(map(is_unchecked, checks))
+        if not failing and not unchecked:
             return True
         self._before = self._before or tuple(checks)
-        if self._setup.policy.action == "flag" or (
-            self._setup.policy.action == "revise" and not self._setup.method.most_revisions
-        ):
-            self._failing = True
+        stays = policy.action == "revise" and not self._setup.method.most_revisions
+        released = policy.action == "flag" or stays
+        tolerated = policy.unchecked in ("flag", "pass") or (policy.unchecked is None and released)
+        if (released or not failing) and (tolerated or not unchecked):
+            self._failing |= failing
+            self._unchecked |= unchecked
             return True
         self._critiques |= dict.fromkeys(f"- {each.words}" for each in checks if each.words)
         return False
@@ -183,6 +194,8 @@ class _Stream:
             after=self._after,
             blocked=blocked,
             failing=self._failing,
+            unchecked=self._unchecked,
+            checked=bool(self._loop.checks.evaluators),
             late=self._loop.late,
             problems=tuple(self._loop.problems),
         )

@@ -9,9 +9,15 @@ from typing import Any, Literal
 from evenhand.notebook import Framed, clean, escaped, html_folded, html_table
 from evenhand.types import Turn, Usage
 
-Action = Literal["passed", "revised", "flagged", "blocked", "unrevised"]
-"""`unrevised`: something failed the checks and no better answer was found."""
+Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked"]
+"""`tried`: a better answer was found, but it fails too; `unrevised`: it failed, and no better one was found;
+`unchecked`: nothing failed, but something in it could not be checked."""
 _SHORT = 80
+_SENTENCES: Mapping[str, str] = {
+    "tried": "was revised and still fails",
+    "unrevised": "fails, and no better one was found",
+    "unchecked": "could not be checked in full",
+}
 _QUOTE = '<blockquote style="white-space:pre-wrap">{}</blockquote>'
 
 
@@ -76,7 +82,8 @@ class Guarded(Framed):
     def verdicts(self) -> list[str]:
         """What became of the answer, and each check of it, in sentences."""
         why = f": {', '.join(self.why)}" if self.why else ""
-        return [f"The answer was {self.action}{why}.", *(each.sentence for each in self.after)]
+        became = _SENTENCES.get(self.action, f"was {self.action}")
+        return [f"The answer {became}{why}.", *(each.sentence for each in self.after)]
 
     def rows(self, table: str = "") -> list[dict[str, Any]]:
         """One row for each check of the first answer (`before`) and of the returned one (`after`)."""

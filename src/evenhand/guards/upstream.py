@@ -39,6 +39,13 @@ class Unreachable(UpstreamError):  # noqa: N818 - named for what happened
         super().__init__(502, message)
 
 
+class CutReply(UpstreamError):  # noqa: N818 - named for what happened
+    """The endpoint answered with less than a whole completion: what came is no answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(502, message)
+
+
 class UpstreamTimeout(UpstreamError):  # noqa: N818 - named for what happened
     """No answer came before the latency budget was used up."""
 
@@ -86,6 +93,6 @@ def as_chunk(whole: Mapping[str, Any]) -> dict[str, Any]:
     """A whole chat completion as the only chunk of a stream."""
     choices: Any = whole.get("choices")
     if not choices:
-        raise UpstreamError(502, "The upstream sent no answer.")
+        raise CutReply("The upstream sent no answer.")
     delta = {"index": 0, "delta": choices[0].get("message"), "finish_reason": choices[0].get("finish_reason")}
     return {**whole, "object": "chat.completion.chunk", "choices": [delta]}

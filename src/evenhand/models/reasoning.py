@@ -42,6 +42,14 @@ _CHANNEL = re.compile(
 )
 # The same without its special tokens, as servers that skip them send it.
 _BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\"“‘(]|\Z)(.*?)(?:assistant\s{0,9}final|\Z)", re.DOTALL)
+_OPENINGS = (
+    *("<think>", "<thinking>", "<thought>", "<seed:think>", "[think]", "◁think▷"),
+    *("<|start_thinking|>", "<|begin_of_thought|>", "<|channel|>", "<|start|>", "analysis"),
+)
+_BARE_OPENING = re.compile(r"analysis[A-Z\"“‘(]")
+_BARE_END = re.compile(r"assistant\s{0,9}final")
+_FINAL_CHANNEL = re.compile(r"<\|channel\|>\s*final[^\n]{0,200}?<\|message\|>")
+_LONGEST_MARK = 300
 
 
 def split_thought(text: str) -> tuple[str, str]:
@@ -65,6 +73,51 @@ def split_thought(text: str) -> tuple[str, str]:
     if not thoughts and not before:
         return "", text
     return _joined([*thoughts, *before]), answer.lstrip()
+
+
+class ThoughtStream:
+    """Removes the thoughts at the start of a text that comes in pieces; what follows them is passed on at once."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._thought = False
+        self._answers = False
+
+    def feed(self, piece: str) -> str:
+        """The part of the answer that is known with this piece."""
+        if self._answers:
+            return piece
+        self._held += piece
+        new = len(piece)
+        while (end := _thought_end(self._held, new)) is not None:
+            if end == 0:
+                self._answers = True
+                return self._held.lstrip() if self._thought else self._held
+            self._thought = True
+            self._held, new = self._held[end:], len(self._held)
+        return ""
+
+    def rest(self) -> str:
+        """What is left at the end; a thought that never ends leaves no answer."""
+        return "" if self._answers else split_thought(self._held)[1]
+
+
+def _thought_end(text: str, new: int) -> int | None:
+    """Where the thought at the start of a text ends: 0 if there is none, None if that is not known yet.
+
+    Only the last `new` characters have not been searched before.
+    """
+    start = text.lstrip()
+    marked = start.lower()
+    if not start or any(mark.startswith(marked) for mark in _OPENINGS):
+        return None
+    opening = next((mark for mark in _OPENINGS[:-1] if marked.startswith(mark)), None)
+    if opening is None and not _BARE_OPENING.match(start):
+        return 0
+    ends = {None: _BARE_END, "<|channel|>": _FINAL_CHANNEL, "<|start|>": _FINAL_CHANNEL}
+    end = ends.get(opening, _CLOSING)
+    found = end.search(text, max(0, len(text) - new - _LONGEST_MARK))
+    return found.end() if found else None
 
 
 def separated(completion: Completion) -> Completion:

@@ -47,6 +47,10 @@ class Scorer(ABC):
     attributes: tuple[str, ...]
     languages: tuple[str, ...] = ("en",)
     """Supported languages; scores of texts in other languages are not reliable."""
+    latin_only: bool = False
+    """Whether words of other scripts do not count in its scores."""
+    longest: int | None = None
+    """Characters of a text that surely count in its scores, where it truncates longer ones."""
     argument: str | None = None
 
     @property

@@ -67,6 +67,8 @@ class BuiltinScorer(Scorer):
 
     name: ClassVar[str] = "builtin"
     attributes = ATTRIBUTES
+    latin_only = True
+    longest = MAX_CHARS
 
     def __init__(self, artefact: str | Path | None = None) -> None:
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"

@@ -60,6 +60,8 @@ class DetoxifyScorer(Scorer):
     name: ClassVar[str] = "detoxify"
     Options = DetoxifyOptions
     attributes = VARIANTS[DEFAULT_VARIANT]
+    latin_only = True
+    longest = 500  # a token has at least one character
 
     def __init__(self, variant: str = DEFAULT_VARIANT) -> None:
         self.argument = variant

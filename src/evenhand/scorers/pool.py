@@ -32,6 +32,8 @@ class PooledScorer(Scorer):
         self.version = inner.version
         self.attributes = inner.attributes
         self.languages = inner.languages
+        self.latin_only = inner.latin_only
+        self.longest = inner.longest
         self.argument = inner.argument
         self._kept = kept
         self._wait = wait

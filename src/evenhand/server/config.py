@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
-from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction
+from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction, ToolArguments, Unchecked
 from evenhand.methods import GUARD_METHOD
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -71,6 +71,9 @@ class RouteConfig(BaseModel):
     """A folder of prompt files of your own."""
     evaluators: tuple[str, ...] = ("toxicity",)
     thresholds: dict[str, Any] = {}
+    unchecked: Unchecked | None = None
+    """What happens to text that could not be checked; by default it is treated like text that fails."""
+    tool_arguments: ToolArguments = "check"
     base_url: str | None = None
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the API key of the model's endpoint."""

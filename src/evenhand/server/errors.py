@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.errors import EvenhandError, ModelError
-from evenhand.guards.upstream import Unreachable, UpstreamError
+from evenhand.guards.upstream import CutReply, Unreachable, UpstreamError
 from evenhand.server.telemetry.redact import redacted
 
 _TYPES: Mapping[int, str] = {
@@ -31,6 +31,7 @@ _CLIENT_ERRORS = frozenset({400, 409, 413, 415, 422, 429})
 RETRY_SECONDS = 1.0
 LONGEST_RETRY = 86_400.0
 _FAILED = "The model endpoint of this route failed."
+_CUT = "The model endpoint of this route sent no whole answer."
 _MESSAGES: Mapping[int, str] = {
     **dict.fromkeys(_CLIENT_ERRORS, "The model endpoint of this route rejects the request."),
     429: "The model endpoint of this route accepts no more requests for now. Try again later.",
@@ -74,7 +75,7 @@ class RequestError(Exception):
         self.param = param
         self.retry_after = retry_after
         self.upstream = upstream
-        """How the model's endpoint failed (`timeout`, `unreachable` or its status); "" if it did not."""
+        """How the model's endpoint failed (`timeout`, `unreachable`, `cut` or its status); "" if it did not."""
 
     @property
     def message(self) -> str:
@@ -143,12 +144,12 @@ def _upstream_error(error: UpstreamError) -> RequestError:
         wait = RETRY_SECONDS
     return RequestError(
         status,
-        cleaned(error.reason) or _MESSAGES.get(status, _FAILED),
+        _CUT if isinstance(error, CutReply) else cleaned(error.reason) or _MESSAGES.get(status, _FAILED),
         kind=_name(fields["type"]) if status in _CLIENT_ERRORS else None,
         code=_name(fields["code"]) if status in _CLIENT_ERRORS else "upstream_error",
         param=_name(fields["param"]),
         retry_after=wait,
-        upstream="unreachable" if isinstance(error, Unreachable) else "timeout" if status == 504 else str(error.status),
+        upstream=_kind(error, status),
         detail=str(error),
     )
 
@@ -162,3 +163,13 @@ def cleaned(reason: str) -> str:
 def _name(value: Any) -> str | None:
     """Return a field's name or an error code of the endpoint; None if it could be anything else."""
     return value if isinstance(value, str) and _FIELD.fullmatch(value) and redacted(value) == value else None
+
+
+def _kind(error: UpstreamError, status: int) -> str:
+    match error:
+        case Unreachable():
+            return "unreachable"
+        case CutReply():
+            return "cut"
+        case _:
+            return "timeout" if status == 504 else str(error.status)

@@ -32,7 +32,7 @@ class Route:
         """For keys that may switch the method off."""
         self.guard: Answerer = self._guard
         if self.method == "default" and not config.evaluators and config.latency is None:
-            self.guard = Passthrough(self._guard.upstream, price)
+            self.guard = Passthrough(self._guard.upstream, price, "passed" if config.policy == "flag" else "unchecked")
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -132,6 +132,8 @@ def _guard(config: RouteConfig) -> Guard:
         latency=config.latency,
         evaluators=config.evaluators,
         thresholds=config.thresholds,
+        unchecked=config.unchecked,
+        tool_arguments=config.tool_arguments,
     )
     options = ModelOptions(
         base_url=config.base_url,

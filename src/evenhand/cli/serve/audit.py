@@ -32,7 +32,7 @@ def audit() -> None:
 @click.option(
     "--action",
     multiple=True,
-    type=click.Choice(["passed", "revised", "flagged", "blocked", "unrevised"]),
+    type=click.Choice(["passed", "revised", "tried", "flagged", "blocked", "unrevised", "unchecked"]),
     help="Only requests with this result; repeat for several.",
 )
 @click.option(

@@ -31,7 +31,7 @@ class Answerer(Protocol):
 class Passthrough:
     """Answers with the upstream's own answers; `action` is recorded as the reason why they were not checked."""
 
-    def __init__(self, upstream: Upstream, price: Price | None, action: Any = "passed") -> None:
+    def __init__(self, upstream: Upstream, price: Price | None, action: Any) -> None:
         self._upstream = upstream
         self._price = price or (FREE if upstream.model.free else None)
         self._action = action

@@ -56,9 +56,9 @@ async def stream(
 
 
 async def end_with_error(response: web.StreamResponse, fault: RequestError) -> None:
-    """End a started stream with an error event, because its HTTP status has already been sent."""
+    """End a started stream with an error event and without `[DONE]`: its status is sent, and it is no whole answer."""
     with contextlib.suppress(ConnectionError):
-        await response.write(_event(fault.body) + _DONE)
+        await response.write(_event(fault.body))
         await response.write_eof()
 
 

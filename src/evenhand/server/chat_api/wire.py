@@ -19,7 +19,7 @@ BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
 NO_SCORE = "it could not be scored"
 _PUBLIC_PROBLEMS = (LATE, NO_WORDS, "not English")
-_SEVERITY = ("passed", BYPASSED, "revised", "flagged", "unrevised", "blocked")
+_SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 
@@ -197,7 +197,7 @@ def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
     fields = {
         "X-Evenhand-Route": route,
         "X-Evenhand-Action": worst(answers).action,
-        "X-Evenhand-Revised": "true" if any(each.action == "revised" for each in answers) else "false",
+        "X-Evenhand-Revised": "true" if any(each.action in ("revised", "tried") for each in answers) else "false",
         "X-Evenhand-Late": "true" if any(each.late for each in answers) else "false",
         "X-Evenhand-Iterations": str(sum(each.iterations for each in answers)),
         "X-Evenhand-Calls": str(used.calls),

@@ -161,6 +161,6 @@ class Board:
 
 def released(event: Event) -> tuple[Check, ...]:
     """Return the checks of the returned text; for an unchanged answer, those of the first answer."""
-    if event.after or event.action in ("revised", "blocked", *_UNGUARDED):
+    if event.after or event.action in ("revised", "tried", "blocked", *_UNGUARDED):
         return event.after
     return event.before

@@ -50,7 +50,7 @@ class Event:
     error: str = ""
     """One sentence on what went wrong, without keys."""
     upstream_error: str = ""
-    """How the model's endpoint failed: `timeout`, `unreachable` or an HTTP status; "" if it did not."""
+    """How the model's endpoint failed: `timeout`, `unreachable`, `cut` or an HTTP status; "" if it did not."""
 
 
 Sink = Callable[[Event], None]

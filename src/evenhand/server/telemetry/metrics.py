@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from aiohttp import web
 
+from evenhand.guards.types import Action
 from evenhand.server.access.limits import Limits
 from evenhand.server.errors import RequestError
 from evenhand.server.telemetry.audit import AuditLog
@@ -35,7 +36,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _ENDPOINTS = frozenset(
     {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
 )
-_ACTIONS = frozenset({"", "passed", "revised", "flagged", "blocked", "unrevised", "bypassed", "scored"})
+_ACTIONS = frozenset({"", *get_args(Action), "bypassed", "scored"})
 _STAGES = frozenset({"answer", "checks", "revision", "total"})
 
 
@@ -212,9 +213,9 @@ def _known(value: str, names: frozenset[str]) -> str:
 
 
 def _kind(error: str) -> str:
-    """`timeout`, `unreachable` or an HTTP status."""
+    """`timeout`, `unreachable`, `cut` or an HTTP status."""
     return (
         error
-        if error in ("timeout", "unreachable") or (error.isascii() and error.isdigit() and len(error) == 3)
+        if error in ("timeout", "unreachable", "cut") or (error.isascii() and error.isdigit() and len(error) == 3)
         else OTHER
     )

@@ -45,7 +45,9 @@ export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB")
 export const moment = (time) => new Date(time * 1000).toLocaleString("en-GB");
 export const routeName = (name) => name || "no route";
 
-const SIGNS = { passed: "✓", revised: "✎", unrevised: "!", flagged: "⚑", blocked: "■", scored: "·", error: "✗" };
+const SIGNS = {
+  passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", scored: "·", error: "✗",
+};
 export const ACTIONS = Object.keys(SIGNS);
 export const actionMark = (action) => {
   const sign = make("span", "action-sign", SIGNS[action] || "?");

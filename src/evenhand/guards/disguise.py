@@ -1,0 +1,126 @@
+"""What a text says without disguises: HTML entities, enclosed and full-width letters, look-alikes, invisible signs.
+
+A reader sees the word, a scorer sees other characters; so the guard checks both. Pure functions.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from functools import lru_cache
+
+_UNESCAPED = 3
+"""Times that entities are resolved: entities of entities are used to hide words."""
+_REVERSED = re.compile("\u202e([^\u202c\n]*)")
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Characters that are not shown, though Unicode calls them letters, marks or symbols."""
+_TAGS = range(0xE0020, 0xE007F)
+"""ASCII that is not shown."""
+_LATIN_NAME = re.compile(
+    r"(?:.* )?(?:LATIN|REGIONAL INDICATOR SYMBOL) (?:.* )?(?:LETTER|CAPITAL|SMALL) (?:.* )?([A-Z])(?: WITH .*)?"
+)
+_CYRILLIC = str.maketrans("абвегнікмоорстухѕјһԁԛԝѵӏьєзпи", "a6bernikmoopctyxsjhdqwvlbe3nu")
+_GREEK = str.maketrans("αβγεζηικλμνοπρσςτυχω", "abyeznikluvonpostuxw")
+_OTHERS = str.maketrans("օոսհցզյաեցꭺᏼꮯꭰꭼꮐꮋꭵꭻꮶꮮꮇꮲꮢꮪꭲꮩꮃꮓ", "onuhgqjwegabcdeghijklmprstvwz")
+_LOOKALIKES = _CYRILLIC | _GREEK | _OTHERS
+_OTHER_SIGNS = re.compile(r"[^\x00-\x7f]+")
+_WORD = re.compile(r"[^\W\d_]+")
+_SYMBOLS = 3
+"""Words up to this length may have one foreign letter: units and formulas (kΩ, μm, ΔT) are no words."""
+
+
+def revealed(text: str) -> str:
+    """The text without disguises; the same text if it has none."""
+    shown = _shown(text)
+    return _WORD.sub(lambda word: _resembled(word[0]) or word[0], shown) if _has_foreign_letters(shown) else shown
+
+
+def has_foreign_words(text: str) -> bool:
+    """Whether a text has words of other scripts than Latin, or words that mix scripts and resemble none."""
+    shown = _shown(text)
+    return _has_foreign_letters(shown) and any(map(_is_foreign, _WORD.findall(shown)))
+
+
+def has_words(text: str) -> bool:
+    """Whether there are words to evaluate; numbers and emoji are not words."""
+    return any(map(str.isalpha, text)) or any(map(_is_letter, revealed(text)))
+
+
+def _shown(text: str) -> str:
+    """The text as it is displayed: entities resolved, letters of other forms as plain ones, nothing invisible."""
+    for _ in range(_UNESCAPED):
+        if "&" not in text or (plain := _unescaped(text)) == text:
+            break
+        text = plain
+    if text.isascii():
+        return text
+    ordered = _REVERSED.sub(lambda match: match[1][::-1], text)
+    return _OTHER_SIGNS.sub(_shown_signs, unicodedata.normalize("NFC", ordered))
+
+
+def _shown_signs(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    shown: list[str] = []
+    for sign in match[0]:
+        seen = _seen(sign)
+        if seen is None:  # between emoji, invisible signs are part of them; after a letter, they only divide a word
+            seen = "" if before.isalnum() else sign
+        shown.append(seen)
+        before = seen or before
+    return "".join(shown)
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # a character number of more digits than Python converts
+        return text
+
+
+@lru_cache(maxsize=4096)
+def _seen(sign: str) -> str | None:
+    """What a reader sees of a sign; None if it is invisible."""
+    number = ord(sign)
+    if number in _TAGS:
+        return chr(number - 0xE0000)
+    if sign in _FILLERS or unicodedata.category(sign) in ("Cf", "Mn", "Me"):
+        return None
+    if unicodedata.normalize("NFD", sign)[0].isascii():  # an accent is no disguise
+        return sign
+    letters = unicodedata.normalize("NFKC", sign)
+    if letters.isascii():
+        return letters if letters.isalnum() else sign
+    if named := _LATIN_NAME.fullmatch(unicodedata.name(sign, "")):
+        return named[1].lower()
+    return sign
+
+
+def _resembled(word: str) -> str | None:
+    """The Latin word that a word looks like, if any."""
+    if not any(map(_is_foreign_letter, word)):
+        return word
+    latin = word.lower().translate(_LOOKALIKES)
+    return None if any(map(_is_foreign_letter, latin)) else latin
+
+
+def _is_foreign(word: str) -> bool:
+    foreign = sum(map(_is_foreign_letter, word))
+    if foreign == len(word):
+        return foreign > 1
+    return (foreign > 1 or (foreign == 1 and len(word) > _SYMBOLS)) and _resembled(word) is None
+
+
+def _has_foreign_letters(text: str) -> bool:
+    return any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
+
+
+def _is_letter(sign: str) -> bool:
+    return sign.isalpha() or "\u2800" < sign <= "\u28ff"  # braille is written in symbols
+
+
+@lru_cache(maxsize=4096)
+def _is_foreign_letter(sign: str) -> bool:
+    if sign.isascii() or not sign.isalpha():
+        return False
+    return not unicodedata.name(sign, "").startswith(("LATIN", "MODIFIER", "FEMININE", "MASC"))
