@@ -38,6 +38,8 @@ LARGEST_REPLY = 32 * 2**20
 alternatives each have 8 MB."""
 LARGEST_SCORES = 2**20
 """The same for replies that hold scores only."""
+_LONG = 2**20
+"""Bytes of a reply from which reading it would keep other tasks waiting: what is decompressed is there at once."""
 _REFUSED = (400, 413, 422)
 """Statuses that reject one request; other requests may succeed."""
 _OVERLOADED = (429, 503, 529)
@@ -320,7 +322,7 @@ async def read_reply(response: aiohttp.ClientResponse, largest: int | None = Non
     async with response:
         while chunk := await response.content.readany():
             chunks.append(chunk)
-            size = _bounded(response, size + len(chunk), largest or LARGEST_REPLY)
+            size = await _bounded(response, size + len(chunk), largest or LARGEST_REPLY)
     return b"".join(chunks)
 
 
@@ -329,7 +331,7 @@ async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     line: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
-        size = _bounded(response, size + len(chunk), LARGEST_REPLY)
+        size = await _bounded(response, size + len(chunk), LARGEST_REPLY)
         head, *others = chunk.split(b"\n")
         line.append(head)
         for other in others:
@@ -338,10 +340,13 @@ async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     yield b"".join(line)
 
 
-def _bounded(response: aiohttp.ClientResponse, size: int, largest: int) -> int:
+async def _bounded(response: aiohttp.ClientResponse, size: int, largest: int) -> int:
+    """Return the size so far if it is allowed; reading a long reply gives other tasks their turn."""
     if size > largest:
         response.close()
         raise TooLargeError(largest)
+    if size > _LONG:
+        await asyncio.sleep(0)
     return size
 
 
