@@ -121,9 +121,9 @@ async def test_a_missing_table_is_told(run: Path, workshop: Workshop, table: str
     with contextlib.closing(sqlite3.connect(run / FILE_NAME)) as db:
         db.execute(f"DROP TABLE {table}")
 
-    with pytest.raises(StoreError, match=f"damaged: it has no table {table}"):
+    with pytest.raises(StoreError, match=f"damaged and has no table {table}"):
         study([run])
-    with pytest.raises(StoreError, match=f"damaged: it has no table {table}"):
+    with pytest.raises(StoreError, match=f"damaged and has no table {table}"):
         await workshop.run(**RESUME)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from evenhand.errors import PlanError, StoreError
+from evenhand.errors import PlanError
 
 STEPS: tuple[str, ...] = (
     """
@@ -56,4 +56,4 @@ def migrate(db: sqlite3.Connection, *, writable: bool = True) -> None:
     for number, step in enumerate(STEPS[version:], version + 1):
         db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
     if missing := TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}:
-        raise StoreError(f"The file of this run is damaged: it has no table {' and no table '.join(sorted(missing))}.")
+        raise sqlite3.DatabaseError(f"its file is damaged and has no table {', '.join(sorted(missing))}")
