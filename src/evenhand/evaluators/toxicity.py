@@ -29,7 +29,7 @@ async def toxicity(sample: Sample, answer: Answer, session: Session[Thresholds])
     threshold = session.options.toxicity
     scorer = session.scorers(session.options.scorer)
     try:
-        scores = checked(scorer.spec, (await scorer.score([answer.text]))[0])
+        scores = checked(session.options.scorer, (await scorer.score([answer.text]))[0])
     except EndpointError as error:
         if error.permanent:
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error
