@@ -1,7 +1,10 @@
 """The HTTP client: waits between retries, and the size limit on replies."""
 
+import asyncio
 import gzip
 import tracemalloc
+import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -20,6 +23,8 @@ from evenhand.http import (
     read_reply,
     retry_after,
 )
+from evenhand.scorers.base import load_scorer
+from evenhand.types import Unscored
 from support.fixtures import Serve
 from support.server import ChatServer, Reply, raw, refuse, reply_with
 
@@ -152,6 +157,47 @@ async def test_a_gzip_bomb_is_not_expanded_in_memory(serve: Serve, connect: Conn
         tracemalloc.stop()
 
     assert peak < size / 4
+
+
+async def test_a_gigabyte_in_a_megabyte_costs_less_than_50_megabytes_and_the_loop_keeps_turning(
+    serve: Serve, connect: Connect
+):
+    pack = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    head = pack.compress(b'"') + pack.flush(zlib.Z_FULL_FLUSH)
+    block = pack.compress(b"0" * 2**24) + pack.flush(zlib.Z_FULL_FLUSH)
+    client = connect(await serve(raw(head + block * 64, headers={"Content-Encoding": "gzip"})))
+    turns = Counter[str]()
+
+    async def turn() -> None:
+        while True:
+            turns["made"] += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadResponseError, match="more than 32 MiB"):
+            await client.post_json({}, text, "text")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        turning.cancel()
+
+    assert peak < 50e6
+    assert turns["made"] > 32  # a reply that is read at one go gives the others no turn
+
+
+@pytest.mark.parametrize("name", ["perspective", "moderation"])
+async def test_scores_of_more_than_a_megabyte_are_no_scores(serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str):
+    server = await serve(compressed(2 * 2**20))
+    monkeypatch.setenv("PERSPECTIVE_URL", server.url)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+
+    async with load_scorer(name) as scorer:
+        [found] = await scorer.score(["A text."])
+
+    assert isinstance(found, Unscored)
+    assert "more than 1 MiB" in found.reason
 
 
 @pytest.mark.usefixtures("small_limit")

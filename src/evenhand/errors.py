@@ -114,6 +114,7 @@ _FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?:[ =](?=[A-Z]{2}|[\w.-]+[/=]))?")
 _ARGUMENTS = {
     "resume": "resume=True",
     "retry-failed": "retry_failed=True",
+    "skip-damaged": "skip_damaged=True",
     "no-cache": "cache=None",
     "price": "prices",
     "set": "options",

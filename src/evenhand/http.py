@@ -33,8 +33,13 @@ Clock = Callable[[], float]
 CONNECT_TIMEOUT = 60.0
 LONGEST_WAIT = 300.0
 """Seconds; an endpoint whose Retry-After is longer counts as down."""
-LARGEST_REPLY = 64 * 2**20
-"""Most bytes of one reply or stream, after decompression; reading stops there."""
+LARGEST_REPLY = 32 * 2**20
+"""Most bytes of one reply or stream, after decompression; reading stops there. Replies of 4,096 tokens with 20
+alternatives each have 8 MB."""
+LARGEST_SCORES = 2**20
+"""The same for replies that hold scores only."""
+_LONG = 2**20
+"""Bytes of a reply from which reading it would keep other tasks waiting: what is decompressed is there at once."""
 _REFUSED = (400, 413, 422)
 """Statuses that reject one request; other requests may succeed."""
 _OVERLOADED = (429, 503, 529)
@@ -46,8 +51,8 @@ _TRANSIENT = (408, 409, 425)
 class TooLargeError(aiohttp.ClientPayloadError):
     """A reply exceeds the size limit."""
 
-    def __init__(self) -> None:
-        super().__init__(f"more than {LARGEST_REPLY / 2**20:g} MiB")
+    def __init__(self, largest: int) -> None:
+        super().__init__(f"more than {largest / 2**20:g} MiB")
 
 
 class RefusedError(EndpointError):
@@ -140,8 +145,10 @@ class Client:
         retries: int = 5,
         concurrency: int = 8,
         per_second: float | None = None,
+        largest: int | None = None,
     ) -> None:
         self.url = url
+        self._largest = largest
         self.title = title
         self.limit = AdaptiveLimit(concurrency)
         self.worked = False
@@ -173,7 +180,7 @@ class Client:
                     await self._pace.turn()
                 try:
                     response = await self.send(body())
-                    reply = Reply(response.status, response.headers, await read_reply(response))
+                    reply = Reply(response.status, response.headers, await read_reply(response, self._largest))
                 except (aiohttp.ClientError, OSError) as error:
                     if isinstance(error, TimeoutError):
                         self.limit.push_back(epoch)
@@ -308,14 +315,14 @@ def open_session(headers: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> 
     )
 
 
-async def read_reply(response: aiohttp.ClientResponse) -> bytes:
+async def read_reply(response: aiohttp.ClientResponse, largest: int | None = None) -> bytes:
     """Read the whole body, in chunks: `response.read()` would decompress a body of any size."""
     chunks: list[bytes] = []
     size = 0
     async with response:
         while chunk := await response.content.readany():
             chunks.append(chunk)
-            size = _bounded(response, size + len(chunk))
+            size = await _bounded(response, size + len(chunk), largest or LARGEST_REPLY)
     return b"".join(chunks)
 
 
@@ -324,7 +331,7 @@ async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     line: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
-        size = _bounded(response, size + len(chunk))
+        size = await _bounded(response, size + len(chunk), LARGEST_REPLY)
         head, *others = chunk.split(b"\n")
         line.append(head)
         for other in others:
@@ -333,10 +340,13 @@ async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     yield b"".join(line)
 
 
-def _bounded(response: aiohttp.ClientResponse, size: int) -> int:
-    if size > LARGEST_REPLY:
+async def _bounded(response: aiohttp.ClientResponse, size: int, largest: int) -> int:
+    """Return the size so far if it is allowed; reading a long reply gives other tasks their turn."""
+    if size > largest:
         response.close()
-        raise TooLargeError
+        raise TooLargeError(largest)
+    if size > _LONG:
+        await asyncio.sleep(0)
     return size
 
 

@@ -5,6 +5,7 @@ Imports only the standard library, so that every module can import this one.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,6 +64,11 @@ class TokenLogprob:
     logprob: float
     top: tuple[tuple[str, float], ...] = ()
 
+    def chances(self) -> dict[str, float]:
+        """The probabilities of the token and its alternatives, by text; a NaN or an infinity is not given."""
+        given = {self.token: self.logprob, **dict(self.top)}
+        return {text: math.exp(min(0.0, logprob)) for text, logprob in given.items() if math.isfinite(logprob)}
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -76,6 +82,16 @@ class Completion:
     """None if not requested, not given, or if the reply has thoughts."""
     thought: str = ""
     """What a reasoning model wrote before its answer; recorded, never read as part of the answer."""
+
+
+LARGEST_COUNT = 10**9
+"""Tokens of one call; no larger count is believed. Sums of counts then stay within the integers of SQLite."""
+
+
+def token_count(value: Any) -> int:
+    """Return the token count that an endpoint reports; 0, which stands for not given, if it cannot be one."""
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT
+    return int(value) if usable else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,10 @@ TEXTS = [
 ]
 
 
-async def start(server: ChatServer, out: Path, plan: list[str]) -> asyncio.subprocess.Process:
+async def start(server: ChatServer, out: Path, plan: list[str], *, resume: bool = False) -> asyncio.subprocess.Process:
     """`evenhand run` in a process of its own, without a response cache: only the ledger can help."""
     model = ["--model", "openai/test", "--base-url", server.url]
-    how = ["-c", str(CONCURRENCY), "--no-cache", "--resume"]
+    how = ["-c", str(CONCURRENCY), "--no-cache", *(["--resume"] if resume else [])]
     return await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "evenhand", "run", *model, *plan, *how, "--out", str(out)],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -90,12 +90,12 @@ async def test_a_killed_run_repeats_only_what_was_in_flight(
     kills = 0
 
     for seen in (1, last):
-        process = await start(server, tmp_path / "killed", plan)
+        process = await start(server, tmp_path / "killed", plan, resume=kills > 0)
         await server.has_seen(seen)
         process.kill()
         await process.communicate()
         kills += process.returncode == -9
-    await finish(await start(server, tmp_path / "killed", plan))
+    await finish(await start(server, tmp_path / "killed", plan, resume=True))
 
     assert kills == 2
     assert repeated(whole) == 0

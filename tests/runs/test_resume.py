@@ -263,16 +263,14 @@ def test_the_lock_is_free_again_after_use(tmp_path: Path):
         pass
 
 
-async def test_a_run_that_was_killed_before_it_knew_its_plan_starts_over(workshop: Workshop):
+async def test_a_run_without_a_plan_does_not_start_over_unnoticed(workshop: Workshop):
     workshop.model(right)
     store = Store(workshop.directory / "run", create=True)
     store.add_samples([])
     store.close()
 
-    progress = await workshop.run(**RESUME)
-
-    assert progress.done == SIZE
-    assert len(workshop.rows()) == SIZE
+    with pytest.raises(PlanError, match=r"has no plan: .* Remove the folder to begin again"):
+        await workshop.run(**RESUME)
 
 
 async def test_failed_samples_are_run_again_when_asked_for(workshop: Workshop):
@@ -393,12 +391,10 @@ async def test_a_store_that_is_no_store_is_told(workshop: Workshop, content: byt
     (folder / FILE_NAME).write_bytes(content)
     workshop.model(right)
 
-    if content:
-        with pytest.raises(StoreError, match="cannot be used: file is not a database"):
-            await workshop.run(**RESUME)
-        assert (folder / FILE_NAME).read_bytes() == content
-    else:  # an empty file is what a kill at the very start leaves
-        assert (await workshop.run(**RESUME)).done == SIZE
+    # An empty file is what a kill at the very start leaves, or a disk that lost everything.
+    with pytest.raises((StoreError, PlanError), match="file is not a database" if content else "has no plan"):
+        await workshop.run(**RESUME)
+    assert (folder / FILE_NAME).read_bytes().startswith(content)
 
 
 async def test_a_damaged_store_is_told_as_such(workshop: Workshop):

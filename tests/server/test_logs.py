@@ -70,6 +70,20 @@ def test_texts_are_in_it_when_asked_for(texts: Any, prompt: str):
     assert (line["prompt"], line["first"], line["text"]) == (prompt, "Rude words", "Kind words")
 
 
+def test_texts_are_redacted_by_the_thread_that_writes(monkeypatch: pytest.MonkeyPatch):
+    threads: set[str] = set()
+
+    def watched(event: Event, _texts: Any) -> Event:
+        threads.add(threading.current_thread().name)
+        return event
+
+    monkeypatch.setattr(logs_module, "with_texts", watched)
+    with ServerLog(io.StringIO()):
+        RequestLog("redacted")(replace(EVENT, text="Kind words. " * 80_000))
+
+    assert threads == {"evenhand-log"}
+
+
 def test_no_key_reaches_the_log():
     stream = io.StringIO()
     log = logging.getLogger("evenhand.server")

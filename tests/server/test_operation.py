@@ -43,7 +43,7 @@ async def test_a_revised_answer_is_seen_everywhere(
     assert counted in metrics.text
     assert 'evenhand_model_calls_total{route="guarded"} 2.0' in metrics.text
     assert 'evenhand_cost_total{route="guarded"} 0.0005' in metrics.text
-    assert [getattr(each, "evenhand_fields", {}).get("action") for each in caplog.records] == ["revised"]
+    assert [getattr(each, "evenhand_fields", dict)().get("action") for each in caplog.records] == ["revised"]
     assert "jo@mail.example" not in caplog.text
     assert guard.server.audit is not None
     await asyncio.to_thread(guard.server.audit.close)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evenhand.guards.types import Check
+from evenhand.server.telemetry import redact
 from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.redact import redacted, with_texts, without_secrets
 
@@ -61,6 +62,37 @@ def test_what_only_looks_alike_stays(text: str):
 )
 def test_no_text_takes_long(piece: str):
     assert redacted(piece * 50_000)  # a quadratic pattern would run into the limit of the test
+
+
+PERSONAL = (
+    f"jo@mail.example, {KEY} and 4111 1111 1111 1111; 192.168.0.1, 2001:db8::8a2e:370:7334 or +49 30 1234567. "
+    "password: correct-horse\n-----BEGIN PRIVATE KEY-----\nMIIEv\n-----END PRIVATE KEY----- It is 10:30:45 now. "
+)
+
+
+@pytest.mark.parametrize("window", [1, 7, 50, 1000])
+def test_a_text_in_windows_is_redacted_as_a_whole(monkeypatch: pytest.MonkeyPatch, window: int):
+    expected = redacted(PERSONAL * 5)
+    monkeypatch.setattr(redact, "WINDOW", window)
+
+    assert redacted(PERSONAL * 5) == expected
+    assert expected.count("[secret]") == 15
+
+
+def test_a_long_text_is_not_matched_at_one_go(monkeypatch: pytest.MonkeyPatch):
+    """A single match on all of it would hold the interpreter, and so the event loop, for its whole duration."""
+    spans: list[int] = []
+
+    class Watched:
+        def search(self, text: str, start: int, end: int) -> None:
+            spans.append(min(end, len(text)) - start)
+
+    monkeypatch.setattr(redact, "_EMAIL", Watched())
+
+    redacted("a@b " * 250_000)
+
+    assert len(spans) > 20
+    assert max(spans) < 50_000
 
 
 def test_the_log_keeps_addresses_but_no_secrets():

@@ -405,7 +405,7 @@ async def test_the_confusion_of_kinds_is_counted(workshop: Workshop):
 def test_a_directory_without_a_plan_is_told(tmp_path: Path):
     Store(tmp_path, create=True).close()
 
-    with pytest.raises(PlanError, match="stopped before its plan was stored; run it again"):
+    with pytest.raises(PlanError, match="stopped before its plan was stored, or its file has lost it"):
         study([tmp_path])
 
 

@@ -5,7 +5,6 @@ Small models that rate everything between 60 and 70 still separate cases by the 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,10 +49,10 @@ async def yes_probability(
 
 def _share_of_yes(token: TokenLogprob) -> float | None:
     chances = {"yes": 0.0, "no": 0.0}
-    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
+    for text, chance in token.chances().items():
         word = text.strip().lower()
         if word in chances:
-            chances[word] += math.exp(logprob)
+            chances[word] += chance
     total = sum(chances.values())
     return chances["yes"] / total if total > 0 else None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_file
+from evenhand.cli.options import check_file, skip_damaged_option
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
 
@@ -18,7 +18,8 @@ from evenhand.studies.export import export as write
 @click.option("--format", "file_format", type=click.Choice(FORMATS), help="Default: by the ending of --out, else csv.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="The file (default TABLE.FORMAT in the run).")
 @click.option("--usage", is_flag=True, help="Add calls, tokens, money and time to outcomes.")
-def export(run: Path, table: str, file_format: str | None, out: Path | None, usage: bool) -> None:
+@skip_damaged_option
+def export(run: Path, table: str, file_format: str | None, out: Path | None, usage: bool, skip_damaged: bool) -> None:
     """Write RUN's outcomes, turns, metrics, effects or evidence as CSV, Parquet or JSON Lines.
 
     \b
@@ -32,5 +33,5 @@ def export(run: Path, table: str, file_format: str | None, out: Path | None, usa
     ending = out.suffix.removeprefix(".") if out else ""
     chosen = file_format or (ending if ending in FORMATS else "csv")
     target = out or run / f"{table}.{chosen}"
-    count = write(run, table, chosen, target, usage=usage)
+    count = write(run, table, chosen, target, usage=usage, skip_damaged=skip_damaged)
     click.echo(f"{target}: {count:,} rows")

@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "run",
         "resume",
         "retry-failed",
+        "skip-damaged",
         "max-failed",
         "format",
         "verbose",

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -108,6 +109,7 @@ def main() -> None:
 
 def entry() -> NoReturn:
     """Run the command line; exit code 2 and one sentence for whatever the user can mend."""
+    warnings.showwarning = _print_warning
     try:
         code: Any = main(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
@@ -131,6 +133,10 @@ def entry() -> NoReturn:
             1,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_warning(message: Warning | str, *_: Any) -> None:
+    click.echo(f"evenhand: {message}", err=True)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

@@ -36,6 +36,11 @@ from evenhand.specs import key_values, roles_and_specs
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Leave out and name stored rows that cannot be read (default: stop at them)."
+)
+
+
 def _token_limits(
     _context: click.Context, _option: click.Parameter, texts: Sequence[str]
 ) -> int | dict[str, int] | None:

@@ -11,7 +11,7 @@ import click
 
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_file
+from evenhand.cli.options import check_file, skip_damaged_option
 from evenhand.cli.output import current_output
 from evenhand.errors import PlanError, StoreError
 from evenhand.runs.store import Store
@@ -39,6 +39,7 @@ from evenhand.studies.study import study
     help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
 )  # fmt: skip
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
+@skip_damaged_option
 def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> int:
     """Study stored RUNS again and write the report; no model is called.
 
@@ -70,18 +71,19 @@ def study_and_report(
     samples: int = 300,
     scorers: Sequence[str] = (),
     benchmark: str | None = None,
+    skip_damaged: bool = False,
     **how: Any,
 ) -> tuple[StudyResult, Path]:
     """Compute the study, `how` its options say, and write its report to `target`; of one benchmark alone, if named."""
     from evenhand.reports.html import write_report
 
-    result = study(runs, scorers=scorers, **how)
+    result = study(runs, scorers=scorers, skip_damaged=skip_damaged, **how)
     if benchmark not in (None, result.benchmark):
         raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {benchmark}.")
     if len(runs) == 1 and not scorers and not how.get("iterations"):
         _keep_headline(runs[0], result)
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_report(result, shown_samples(runs, samples, scorers=scorers), target)
+    write_report(result, shown_samples(runs, samples, scorers=scorers, skip_damaged=skip_damaged), target)
     return result, target
 
 

@@ -14,7 +14,7 @@ from evenhand import aio
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import RunRequest, allow_call_option, check_resume
+from evenhand.cli.options import RunRequest, allow_call_option, check_resume, skip_damaged_option
 from evenhand.cli.output import output_options
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
@@ -36,6 +36,7 @@ from evenhand.runs.summary import most_ungraded
 @click.option("--retry-failed", is_flag=True, help="Run failed samples again.")
 @click.option("--max-failed", metavar="LIMIT", help="As of evenhand run (default: as before).")
 @allow_call_option
+@skip_damaged_option
 @output_options
 def resume(run: Path, **given: Any) -> int:
     """Go on with RUN, a folder of a run or of a paper, and end as its first command would have.
@@ -56,7 +57,7 @@ def resume(run: Path, **given: Any) -> int:
 
 
 def _resume_run(folder: Path, given: dict[str, Any]) -> int:
-    stored = StoredRun.open(folder)
+    stored = StoredRun.open(folder, skip_damaged=given["skip_damaged"])
     with closing(stored.store):
         stored.check_files()
         kept = stored.store.get("settings")
@@ -67,6 +68,7 @@ def _resume_run(folder: Path, given: dict[str, Any]) -> int:
         settings,
         retry_failed=given["retry_failed"],
         allow_call=given["allow_call"],
+        skip_damaged=given["skip_damaged"],
         **({"budget": Limits.parse(given["budget"])} if given["budget"] else {}),
         **{name: given[name] for name in ("concurrency", "max_failed") if given[name] is not None},
     )
@@ -111,6 +113,8 @@ def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
     if not given.pop("allow_call"):
         check_no_call(kept, file)
+    if given["skip_damaged"]:
+        raise UsageError("--skip-damaged is for one run; name the folder of the damaged run in this paper.")
     changed = {name: value for name, value in given.items() if value}
     paths = {"out": folder, "cache": Path(kept["cache"]) if kept["cache"] else None}
     return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})

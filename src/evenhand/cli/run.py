@@ -100,7 +100,8 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     origin = {"report": str(target) if report else None, "how": how}
     progress = run_request(replace(request, settings=replace(request.settings, origin=origin)))
     if report and progress.statuses.total():
-        print_study(*study_and_report([request.out], target, **how))
+        skip_damaged = request.settings.skip_damaged
+        print_study(*study_and_report([request.out], target, skip_damaged=skip_damaged, **how))
     elif not report:
         click.echo(f"Next: evenhand report {request.out}")
     return exit_code([request.out], request.settings, stopped=progress.stopped is not None)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import click
 
 from evenhand.cli.groups import Command
+from evenhand.cli.options import skip_damaged_option
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.show import find_sample
@@ -19,7 +20,8 @@ from evenhand.studies.story import Step, story
 @click.argument("sample", required=False)
 @click.option("--list", "listed", is_flag=True, help="Print the ids of the samples.")
 @click.option("--turns", is_flag=True, help="With a SAMPLE: print every call, also where there is a story.")
-def show(run: Path, sample: str | None, listed: bool, turns: bool) -> None:
+@skip_damaged_option
+def show(run: Path, sample: str | None, listed: bool, turns: bool, skip_damaged: bool) -> None:
     """Print RUN's plan and state, or the story of one SAMPLE (its id) in every arm.
 
     \b
@@ -32,24 +34,25 @@ def show(run: Path, sample: str | None, listed: bool, turns: bool) -> None:
     Of other methods, every call is printed.
     """
     if sample is not None:
-        click.echo("\n".join(_lines(find_sample(run, sample), _labels(run), turns=turns)))
+        found = find_sample(run, sample, skip_damaged=skip_damaged)
+        click.echo("\n".join(_lines(found, _labels(run, skip_damaged), turns=turns)))
     elif listed:
-        with open_sources([run]) as (_, sources):
+        with open_sources([run], skip_damaged=skip_damaged) as (_, sources):
             for _, each in sources[0].store.samples():
                 click.echo(each.id)
     else:
-        _print_run(run)
+        _print_run(run, skip_damaged)
 
 
-def _labels(run: Path) -> dict[str, str]:
-    with open_sources([run]) as (_, sources):
+def _labels(run: Path, skip_damaged: bool) -> dict[str, str]:
+    with open_sources([run], skip_damaged=skip_damaged) as (_, sources):
         return {source.id: source.label for source in sources}
 
 
-def _print_run(directory: Path) -> None:
+def _print_run(directory: Path, skip_damaged: bool) -> None:
     import yaml
 
-    with open_sources([directory]) as (runs, sources):
+    with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
         store = runs[0].store
         click.echo(yaml.safe_dump(runs[0].plan.model_dump(exclude_defaults=True), sort_keys=False).rstrip())
         click.echo(f"# identity {store.get('identity')[:16]}, created {store.get('created')}")

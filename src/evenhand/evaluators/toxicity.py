@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from evenhand.errors import EndpointError, UsageError
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.words import UNKIND
+from evenhand.scorers.base import checked
 from evenhand.session import Session
 from evenhand.types import Answer, Sample, Unscored
 
@@ -28,7 +29,7 @@ async def toxicity(sample: Sample, answer: Answer, session: Session[Thresholds])
     threshold = session.options.toxicity
     scorer = session.scorers(session.options.scorer)
     try:
-        scores = (await scorer.score([answer.text]))[0]
+        scores = checked(session.options.scorer, (await scorer.score([answer.text]))[0])
     except EndpointError as error:
         if error.permanent:
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error

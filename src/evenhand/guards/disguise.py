@@ -42,8 +42,12 @@ def has_foreign_words(text: str) -> bool:
     return _has_foreign_letters(shown) and any(map(_is_foreign, _WORD.findall(shown)))
 
 
+@lru_cache(maxsize=32)
 def has_words(text: str) -> bool:
-    """Whether there are words to evaluate; numbers and emoji are not words."""
+    """Whether there are words to evaluate; numbers and emoji are not words.
+
+    It is asked often about the same text, also on the event loop, and a megabyte of digits takes 50 ms.
+    """
     return any(map(str.isalpha, text)) or any(map(_is_letter, revealed(text)))
 
 

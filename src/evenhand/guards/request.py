@@ -15,7 +15,7 @@ from evenhand.guards.conversation import conversation_in, is_plain
 from evenhand.guards.fields import text_of
 from evenhand.guards.upstream import CutReply, Upstream
 from evenhand.models.base import Feature, Model
-from evenhand.types import Completion, Finish, Generation, Message, Params, Usage
+from evenhand.types import Completion, Finish, Generation, Message, Params, Usage, token_count
 
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
 _FORM = frozenset(
@@ -169,11 +169,10 @@ def usage_in(reply: Mapping[str, Any]) -> Usage:
     """Return the usage that a reply reports."""
     used: Any = reply.get("usage")
     counts: dict[str, Any] = cast(dict[str, Any], used) if isinstance(used, dict) else {}
-    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
     return Usage(
         calls=1,
-        prompt_tokens=prompt if isinstance(prompt, int) else 0,
-        completion_tokens=completion if isinstance(completion, int) else 0,
+        prompt_tokens=token_count(counts.get("prompt_tokens")),
+        completion_tokens=token_count(counts.get("completion_tokens")),
     )
 
 

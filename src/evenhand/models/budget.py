@@ -11,7 +11,7 @@ from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.events import calling
 from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
-from evenhand.types import Generation, Message, Params, Price, Usage
+from evenhand.types import Generation, Message, Params, Price, Usage, token_count
 
 _DEFAULT_REPLY = 512
 """Tokens reserved for a reply if the request sets no maximum."""
@@ -172,10 +172,13 @@ class MeteredModel(WrappedModel):
 
 def _counted(messages: Sequence[Message], generation: Generation) -> Usage:
     """Return the usage; if the server reports no tokens they are estimated, or a token budget would never end."""
-    if generation.usage.tokens or not generation.usage.calls:
-        return generation.usage
+    usage = generation.usage
+    names = ("prompt_tokens", "completion_tokens", "thought_tokens")
+    usage = replace(usage, **{name: token_count(getattr(usage, name)) for name in names})
+    if usage.tokens or not usage.calls:
+        return usage
     return replace(
-        generation.usage,
-        prompt_tokens=sum(estimate_tokens(message.content) for message in messages) * generation.usage.calls,
+        usage,
+        prompt_tokens=sum(estimate_tokens(message.content) for message in messages) * usage.calls,
         completion_tokens=sum(estimate_tokens(each.text + each.thought) for each in generation.completions),
     )

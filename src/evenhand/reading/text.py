@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -238,11 +237,10 @@ def looks_like_refusal(text: str) -> bool:
 def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], float]:
     """Probabilities of the first `count` letters among one token's alternatives, normalised, and their total mass."""
     mass = [0.0] * count
-    alternatives = dict(token.top) or {token.token: token.logprob}
-    for text, logprob in alternatives.items():
+    for text, chance in token.chances().items():
         letter = text.strip().strip("()*\"'.:").strip()
         if len(letter) == 1 and letter in LETTERS[:count]:
-            mass[LETTERS.index(letter)] += math.exp(min(0.0, logprob))
+            mass[LETTERS.index(letter)] += chance
     total = sum(mass)
     return ([value / total for value in mass] if total > 0 else mass), total
 

@@ -43,10 +43,17 @@ STEPS: tuple[str, ...] = (
 )
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Apply the migrations that are missing; refuse a store of a newer version."""
+TABLES = frozenset({"facts", "samples", "turns", "outcomes", "scores"})
+
+
+def migrate(db: sqlite3.Connection, *, writable: bool = True) -> None:
+    """Apply the migrations that are missing; refuse a store of a newer version, or one that has lost tables."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(STEPS):
         raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.")
+    if version < len(STEPS) and not writable:
+        raise PlanError("This run was made by an older version of Evenhand; copy it to a folder that can be written.")
     for number, step in enumerate(STEPS[version:], version + 1):
         db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
+    if missing := TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}:
+        raise sqlite3.DatabaseError(f"its file is damaged and has no table {', '.join(sorted(missing))}")

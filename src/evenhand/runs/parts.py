@@ -34,6 +34,8 @@ class Settings:
     cache: Path | None = None
     resume: bool = False
     retry_failed: bool = False
+    skip_damaged: bool = False
+    """Whether stored rows that cannot be read are left out; otherwise they end the run."""
     ready: Mapping[str, Model] = field(default_factory=dict[str, Model])
     """Models that are there already, by spec: used instead of what the spec would load."""
     allow_call: bool = True

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import aio
-from evenhand.errors import EndpointError, PlanError, StoreError
+from evenhand.errors import EndpointError, PlanError
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.lock import locked
@@ -24,7 +24,7 @@ from evenhand.runs.parts import Settings, loaded_model
 from evenhand.runs.rows import Scored
 from evenhand.runs.scores import ToScore, answered, to_score
 from evenhand.runs.scoring import ScorerPool, about_scorer
-from evenhand.runs.store import Store
+from evenhand.runs.store import Store, unreadable
 from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.types import Unscored
@@ -57,7 +57,7 @@ async def rescore(
 ) -> list[Rescored]:
     """Score the stored answers of a run, after each iteration too, with each of the scorers in turn."""
     settings = settings or Settings()
-    run = StoredRun.open(directory)
+    run = StoredRun.open(directory, skip_damaged=settings.skip_damaged)
     with closing(run.store):
         if run.benchmark().kind == "choice":
             raise PlanError(
@@ -65,9 +65,10 @@ async def rescore(
             )
         try:
             with locked(directory):
+                run.store.begin()
                 return await _rescore(run, list(dict.fromkeys(specs)), settings, tell or (lambda _done, _total: None))
         except sqlite3.Error as error:
-            raise StoreError(f"The run in {directory} cannot be read ({error}); its file is damaged.") from error
+            raise unreadable(directory, error) from error
 
 
 async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tell: Tell) -> list[Rescored]:

@@ -43,7 +43,7 @@ from evenhand.runs.plan import Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
 from evenhand.runs.searching import SearchPool
-from evenhand.runs.store import FILE_NAME, Store
+from evenhand.runs.store import FILE_NAME, Store, no_plan, unreadable
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 from evenhand.types import (
@@ -187,9 +187,12 @@ class Runner:
             new = not (self.directory / FILE_NAME).exists()
             worthless = new
             try:
-                with contextlib.closing(Store(self.directory, create=True)) as store:
+                skip = self.settings.skip_damaged
+                with contextlib.closing(Store(self.directory, create=True, skip_damaged=skip)) as store:
                     worthless = False
                     try:
+                        if not new and store.get("identity") is None:
+                            raise PlanError(no_plan(self.directory))
                         _check_identity(store, wanted, self.directory)
                         _check_options(store, options, self.directory)
                         self._prepare(store, wanted, fingerprints, options)
@@ -237,6 +240,7 @@ class Runner:
                 scorers={scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
                 arms={str(arm.number): arm.label for arm in self.plan.arms()},
             )
+        store.begin()
         store.put(settings=self.settings.stored())
         if self.settings.retry_failed:
             store.forget("failed")
@@ -268,6 +272,7 @@ class Runner:
                 caveats.update(store.get("caveats") or ())
                 notes = {each for arm in arms for model in arm.models.values() for each in model.notes()}
                 notes.update(store.get("notes") or ())
+                caveats.update(filter(None, [store.damage()]))
                 scoring = store.scoring() + (self._pool.used if self._pool else Usage())
                 store.put(
                     seconds=earlier + time.perf_counter() - started,
@@ -424,7 +429,7 @@ class Runner:
                 raise error
 
     def _unreadable(self, error: sqlite3.Error) -> StoreError:
-        return StoreError(f"The run in {self.directory} cannot be read ({error}); its file is damaged.")
+        return unreadable(self.directory, error)
 
     def _begin(self, stage: str) -> None:
         self.progress.stage = stage

@@ -7,10 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
-from evenhand.models.request import unpack
-from evenhand.runs.rows import FINAL, sample_from
+from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, json_list
 
 PAGE = 256
@@ -54,9 +51,12 @@ def to_score(store: Store, arm: int, scorer: str) -> Iterator[ToScore]:
         )
         for number, body, sample in rows:
             place += 1
-            texts = [each for each in _texts(unpack(body)) if (number, each[0]) not in done]
+            outcome, asked = store.unpacked(body, number, arm), store.decoded_sample(sample, number)
+            if outcome is None or asked is None:
+                continue
+            texts = [each for each in _texts(outcome) if (number, each[0]) not in done]
             if texts:
-                yield ToScore(place, number, arm, sample_from(unpack(sample)).prompt, texts)
+                yield ToScore(place, number, arm, asked.prompt, texts)
 
 
 def _texts(outcome: Any) -> list[tuple[int, str]]:
@@ -87,14 +87,19 @@ class Means:
 def means(store: Store, scorer: str) -> Mapping[int, Means]:
     """Means over the final answers, by arm."""
     found: dict[int, Means] = {}
-    rows = store.select("SELECT arm, status, body FROM scores WHERE scorer = ? AND iteration = ?", scorer, FINAL)
-    for arm, status, body in rows:
+    rows = store.select(
+        "SELECT sample, arm, status, body FROM scores WHERE scorer = ? AND iteration = ?", scorer, FINAL
+    )
+    for sample, arm, status, body in rows:
         means = found.setdefault(arm, Means())
         if status != "graded":
             means.unscored += 1
             continue
+        values = store.decoded_score(body, sample, arm)
+        if values is None:
+            continue
         means.graded += 1
-        for attribute, value in orjson.loads(body).items():
+        for attribute, value in values.items():
             means.sums[attribute] += value
             means.counts[attribute] += 1
     return found
@@ -112,8 +117,10 @@ def score_pairs(store: Store, first: str, second: str) -> Iterator[tuple[int, di
     seen: tuple[int, int, str, str] | None = None
     for sample, arm, scorer, body in rows:
         if seen is not None and seen[:2] == (sample, arm):
-            by = {seen[2]: seen[3], scorer: body}
-            yield sample, orjson.loads(by[first]), orjson.loads(by[second])
+            by = {each: store.decoded_score(text, sample, arm) for each, text in ((seen[2], seen[3]), (scorer, body))}
+            one, other = by[first], by[second]
+            if one is not None and other is not None:
+                yield sample, one, other
         seen = (sample, arm, scorer, body)
 
 

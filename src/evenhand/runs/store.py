@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import warnings
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from evenhand.errors import PlanError, StoreError
 from evenhand.models.request import pack, turn_from, unpack
+from evenhand.runs.lock import is_locked
 from evenhand.runs.migrations import migrate
 from evenhand.runs.rows import FINAL, Finished, Scored, outcome_row, sample_from, score_row, stored_form, turn_row
 from evenhand.types import Record, Sample, Status, Turn, Usage
 
+T = TypeVar("T")
+
 FILE_NAME = "run.sqlite"
+LOG_NAME = f"{FILE_NAME}-wal"
+"""SQLite's write-ahead log: what was committed and is not in the file yet."""
+_LOG_STARTS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_OPEN = "open"
+"""A fact that is in the file while a process writes to it; without the log, rows are then missing."""
+_NAMED = 5
+"""Damaged rows that are listed; more are only counted."""
 GATHER_SECONDS = 0.004
 """Seconds that the writer waits for more rows before it commits."""
 
@@ -62,20 +75,34 @@ class _Batch:
 
 
 class Store:
-    """One run directory's data; reads are synchronous and cheap, writes are awaited."""
+    """One run directory's data; reads are synchronous and cheap, writes are awaited.
 
-    def __init__(self, directory: Path, *, create: bool = False) -> None:
+    A folder that cannot be written can still be read. A row that cannot be read raises StoreError; with `skip_damaged`
+    it is left out and named in `damaged`.
+    """
+
+    def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
         self.directory = directory
         self.path = directory / FILE_NAME
-        if not create and not self.path.is_file():
+        self.damaged: list[str] = []
+        self._skip_damaged = skip_damaged
+        self._begun = False
+        exists = self.path.is_file()
+        if not create and not exists:
             raise PlanError(_no_run(directory))
+        self._writable = create or (os.access(directory, os.W_OK) and os.access(self.path, os.W_OK))
+        log_is_lost = exists and _is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._read = self._connect()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
         try:
-            migrate(self._read)
+            if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
+                raise PlanError(no_plan(directory))
+            migrate(self._read, writable=self._writable)
+            if self.get(_OPEN) and (create or not is_locked(directory)):
+                self._recover(log_is_lost)
         except BaseException as error:
             self._read.close()
             if isinstance(error, sqlite3.Error):
@@ -87,11 +114,73 @@ class Store:
         self._flushing: asyncio.Task[None] | None = None
 
     def _connect(self) -> sqlite3.Connection:
+        if not self._writable:
+            if not _is_lost(self.directory / LOG_NAME):
+                raise StoreError(
+                    f"{self.directory} cannot be written, and its newest results are in {LOG_NAME}, which has to be "
+                    "merged first; copy the folder and read the copy."
+                )
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
         db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA foreign_keys=OFF")
         return db
+
+    def begin(self) -> None:
+        """Mark the file as open for writing until `close`, so that a log that is lost meanwhile is noticed."""
+        self._begun = True
+        self.put(**{_OPEN: True})
+        with _store_errors(self.directory):
+            self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _recover(self, log_is_lost: bool) -> None:
+        """Go on after a process that was killed: the log has its last rows."""
+        if log_is_lost:
+            self._leave_out(f"the newest results, because the log {LOG_NAME} is missing or damaged", "them")
+        elif self._writable:
+            self._read.execute("DELETE FROM facts WHERE key = ?", (_OPEN,))
+
+    def _leave_out(self, row: str, it: str = "it") -> None:
+        """Note a row that cannot be read, or refuse to go on."""
+        if not self._skip_damaged:
+            raise StoreError(
+                f"The run in {self.directory} is damaged: {row} cannot be read. "
+                f"Report, show, export and resume go on without {it} if given --skip-damaged."
+            )
+        if row not in self.damaged:
+            self.damaged.append(row)
+
+    def _decoded(
+        self, read: Callable[[Any], T], value: Any, table: str, number: int, arm: int | None = None
+    ) -> T | None:
+        """Return `read(value)` of a row's body; None if it is damaged and to be left out."""
+        try:
+            return read(value)
+        except (zlib.error, ValueError, LookupError, TypeError, AttributeError):
+            name = self._read.execute("SELECT id FROM samples WHERE number = ?", (number,)).fetchone()
+            place = "" if arm is None else f" in arm {arm}"
+            self._leave_out(f"{table} sample {name[0] if name else number}{place}")
+            return None
+
+    def unpacked(self, body: Any, number: int, arm: int) -> Any:
+        """Return a stored outcome as JSON; None if it is damaged and left out."""
+        return self._decoded(_outcome_from, body, "the outcome of", number, arm)
+
+    def decoded_score(self, body: Any, number: int, arm: int) -> dict[str, Any] | None:
+        """Return stored scores; None if they are damaged and left out."""
+        return self._decoded(_score_from, body, "a score of", number, arm)
+
+    def decoded_sample(self, body: Any, number: int) -> Sample | None:
+        """Return a stored sample; None if it is damaged and left out."""
+        return self._decoded(_sample_in, body, "the", number)
+
+    def damage(self) -> str | None:
+        """Say which damaged rows were left out so far."""
+        if not self.damaged:
+            return None
+        more = f" and {len(self.damaged) - _NAMED:,} more" if len(self.damaged) > _NAMED else ""
+        return f"{self.directory} is damaged; left out: {', '.join(self.damaged[:_NAMED])}{more}."
 
     def settle(self) -> None:
         """Commit pending rows, for example after an interrupt; nothing can be recorded afterwards."""
@@ -106,21 +195,29 @@ class Store:
             self._commit(batch)
 
     def close(self) -> None:
-        """Commit pending rows and close the file."""
+        """Commit pending rows and close the file; warn of rows that were left out."""
         try:
             self.settle()
+            if self._begun:
+                with _store_errors(self.directory):
+                    self._read.execute("DELETE FROM facts WHERE key = ?", (_OPEN,))
         finally:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
             self._read.close()
+            if damage := self.damage():
+                warnings.warn(damage, stacklevel=2)
 
     # --- facts about the run ---
 
     def get(self, key: str) -> Any:
         """Return a fact by name; None if it was never set."""
         row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
-        return None if row is None else orjson.loads(row[0])
+        try:
+            return None if row is None else orjson.loads(row[0])
+        except orjson.JSONDecodeError as error:
+            raise unreadable(self.directory, f"its fact {key} is no JSON") from error
 
     def put(self, **facts: Any) -> None:
         with _store_errors(self.directory), _transaction(self._read):
@@ -232,15 +329,16 @@ class Store:
             )
             for number, body in rows:
                 missing = [arm for arm in arms if (number, arm) not in done]
-                if missing:
-                    sample = sample_from(unpack(body))
+                sample = self.decoded_sample(body, number) if missing else None
+                if sample is not None:
                     for arm in missing:
                         yield arm, number, sample
 
     def turns(self, sample: int, arm: int) -> list[tuple[bytes, Turn]]:
         """The recorded turns of one sample in one arm, oldest first, with their request keys."""
         rows = self._read.execute("SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm))
-        return [(key, turn_from(unpack(body))) for key, body in rows]
+        found = [(key, self._decoded(_turn_in, body, "a call of", sample, arm)) for key, body in rows]
+        return [(key, turn) for key, turn in found if turn is not None]
 
     def has_answers(self) -> bool:
         """Return whether any call was answered."""
@@ -248,12 +346,16 @@ class Store:
 
     def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
         row = self._read.execute("SELECT number, body FROM samples WHERE id = ?", (sample_id,)).fetchone()
-        return None if row is None else (row[0], sample_from(unpack(row[1])))
+        if row is None:
+            return None
+        sample = self.decoded_sample(row[1], row[0])
+        return None if sample is None else (row[0], sample)
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """Yield all samples by id, so that several stores can be read in parallel."""
         for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
-            yield number, sample_from(unpack(body))
+            if (sample := self.decoded_sample(body, number)) is not None:
+                yield number, sample
 
     def record(
         self, number: int, arm: int, sample: Sample, scorers: Sequence[str], iteration: int = FINAL
@@ -277,8 +379,11 @@ class Store:
             status, reason = found[scorers[0]][:2]
         bodies = [found[scorer][2] for scorer in scorers if scorer in found]
         grade: dict[str, Any] = {}
-        for body in bodies:
-            grade |= {} if body is None else orjson.loads(body)
+        for body in (body for body in bodies if body is not None):
+            values = self.decoded_score(body, number, arm)
+            if values is None:
+                return None
+            grade |= values
         return Record(sample.id, sample.cluster, status, sample.metadata, grade or None, reason)
 
     def most_iterations(self, arm: int) -> int:
@@ -309,14 +414,18 @@ class Store:
         ).fetchall():
             last = rows[-1][0]
             for number, body in rows:
-                yield number, unpack(body)
+                if (outcome := self.unpacked(body, number, arm)) is not None:
+                    yield number, outcome
 
     def outcome(self, number: int, arm: int) -> tuple[Status, str | None, float, Any] | None:
         """(status, reason, seconds, outcome as JSON) of one sample in one arm."""
         row = self._read.execute(
             "SELECT status, reason, seconds, body FROM outcomes WHERE sample = ? AND arm = ?", (number, arm)
         ).fetchone()
-        return None if row is None else (row[0], row[1], row[2], None if row[3] is None else unpack(row[3]))
+        if row is None or row[3] is None:
+            return row
+        body = self.unpacked(row[3], number, arm)
+        return None if body is None else (*row[:3], body)
 
     def counts(self, arm: int) -> dict[Status, int]:
         rows = self._read.execute("SELECT status, COUNT(*) FROM outcomes WHERE arm = ? GROUP BY status", (arm,))
@@ -386,6 +495,46 @@ class Store:
             role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
             for role, calls, prompt, completion, cached, retries, cost, unknown, thought in rows
         }
+
+
+def _turn_in(body: Any) -> Turn:
+    return turn_from(unpack(body))
+
+
+def _sample_in(body: Any) -> Sample:
+    return sample_from(unpack(body))
+
+
+def _outcome_from(body: Any) -> Any:
+    outcome = unpack(body)
+    results = [each["result"] for each in (outcome, *outcome["snapshots"])]
+    if not all({"type", "value"} <= each.keys() for each in results):
+        raise ValueError("a result is incomplete")
+    return outcome
+
+
+def _score_from(body: Any) -> dict[str, Any]:
+    return dict(orjson.loads(body).items())
+
+
+def _is_lost(log: Path) -> bool:
+    """Whether there is no log, or none that SQLite would read."""
+    try:
+        with log.open("rb") as file:
+            return file.read(4) not in _LOG_STARTS
+    except OSError:
+        return True
+
+
+def no_plan(directory: Path) -> str:
+    return (
+        f"The run in {directory} has no plan: it stopped before its plan was stored, or its file has lost it. "
+        "Remove the folder to begin again."
+    )
+
+
+def unreadable(directory: Path, why: object) -> StoreError:
+    return StoreError(f"The run in {directory} cannot be read ({why}); its file is damaged.")
 
 
 def _no_run(directory: Path) -> str:

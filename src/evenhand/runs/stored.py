@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from evenhand.errors import PlanError
 from evenhand.models.request import unpack
 from evenhand.runs.plan import Arm, Plan, arm_labels, make_plan
 from evenhand.runs.rows import FINAL
-from evenhand.runs.store import Store
+from evenhand.runs.store import Store, no_plan, unreadable
 from evenhand.specs import model_spec, spec_parts
 from evenhand.types import Record, Sample
 
@@ -43,12 +44,16 @@ class StoredRun:
     plan: Plan
 
     @classmethod
-    def open(cls, directory: Path) -> StoredRun:
-        store = Store(directory)
-        stored = store.get("plan")
-        if stored is None:
-            raise PlanError(f"The run in {directory} stopped before its plan was stored; run it again.")
-        return cls(directory, store, make_plan(stored))
+    def open(cls, directory: Path, *, skip_damaged: bool = False) -> StoredRun:
+        store = Store(directory, skip_damaged=skip_damaged)
+        try:
+            stored = store.get("plan")
+            if stored is None:
+                raise PlanError(no_plan(directory))
+            return cls(directory, store, make_plan(stored))
+        except BaseException:
+            store.close()
+            raise
 
     def changed_files(self) -> set[str]:
         """The Python files of the plan that are not those the run was made with; they are not to be executed."""
@@ -97,13 +102,17 @@ class StoredRun:
 
 @contextlib.contextmanager
 def open_sources(
-    directories: Sequence[Path], *, scorers: Sequence[str] = (), iterations: bool = False
+    directories: Sequence[Path],
+    *,
+    scorers: Sequence[str] = (),
+    iterations: bool = False,
+    skip_damaged: bool = False,
 ) -> Generator[tuple[list[StoredRun], list[ArmSource]]]:
     """Open run directories for reading; with `iterations`, also the results after each iteration."""
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, _readable(directories):
         runs: list[StoredRun] = []
         for directory in directories:
-            run = StoredRun.open(directory)
+            run = StoredRun.open(directory, skip_damaged=skip_damaged)
             stack.callback(run.store.close)
             runs.append(run)
         if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
@@ -115,6 +124,14 @@ def open_sources(
                 "rescore them alike and name the scorer with --scorer."
             )
         yield runs, _sources(runs, active[0], iterations)
+
+
+@contextlib.contextmanager
+def _readable(directories: Sequence[Path]) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise unreadable(directories[0], error) from error  # SQLite does not say which
 
 
 def shared_samples(runs: Sequence[StoredRun]) -> list[list[int]] | None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import PlanError, StoreError, UsageError
+from evenhand.errors import PlanError, UsageError
 from evenhand.runs.lock import is_locked
-from evenhand.runs.store import Store
+from evenhand.runs.store import Store, no_plan, unreadable
 from evenhand.types import Status, Usage
 
 UNGRADED: tuple[Status, ...] = ("failed", "unscored", "cut")
@@ -92,13 +92,13 @@ def read_summary(directory: Path) -> RunSummary:
         with closing(Store(directory)) as store:
             return _summary(directory, store)
     except sqlite3.Error as error:
-        raise StoreError(f"The run in {directory} cannot be read ({error}); its file is damaged.") from error
+        raise unreadable(directory, error) from error
 
 
 def _summary(directory: Path, store: Store) -> RunSummary:
     plan: Mapping[str, Any] | None = store.get("plan")
     if plan is None:
-        raise PlanError(f"The run in {directory} stopped before its plan was stored; run it again.")
+        raise PlanError(no_plan(directory))
     labels: Mapping[str, str] = store.get("arms") or {"1": plan["methods"][0]["name"]}
     samples: int = store.get("samples") or 0
     arms = [_arm(store, int(number), label, samples) for number, label in labels.items()]

@@ -134,6 +134,16 @@ def unit(name: str, value: Any) -> float:
     return float(value)
 
 
+def checked(spec: str, scores: Scores | Unscored) -> Scores | Unscored:
+    """Return the scores; Unscored if one of them is not a number in 0–1, as a scorer from elsewhere may return."""
+    if isinstance(scores, Unscored):
+        return scores
+    try:
+        return {name: unit(name, value) for name, value in scores.items()}
+    except ValueError as error:
+        return Unscored(f"the scorer {spec} gave an invalid score: {error}")
+
+
 def sendable(text: str) -> str:
     """Replace lone surrogates, which JSON cannot represent."""
     return text.encode("utf-8", "replace").decode()

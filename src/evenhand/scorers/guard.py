@@ -5,7 +5,6 @@ With logprobs, toxicity is P(unsafe) / (P(unsafe) + P(safe)) at the token of the
 
 from __future__ import annotations
 
-import math
 import re
 from functools import partial
 from typing import ClassVar, Literal
@@ -75,10 +74,10 @@ def _unsafe(token: TokenLogprob) -> float | None:
     if _label(token.token) is None:
         return None
     mass: dict[Label, float] = {"unsafe": 0.0, "safe": 0.0}
-    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
+    for text, chance in token.chances().items():
         label = _label(text)
         if label is not None:
-            mass[label] += math.exp(logprob)
+            mass[label] += chance
     total = sum(mass.values())
     return mass["unsafe"] / total if total > 0 else None
 

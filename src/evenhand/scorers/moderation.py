@@ -21,7 +21,7 @@ from pydantic import Field
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError
-from evenhand.http import Client, Hints, RefusedError
+from evenhand.http import LARGEST_SCORES, Client, Hints, RefusedError
 from evenhand.models.openai import DEFAULT_URL, endpoint_url, key_from, key_header
 from evenhand.options import Options, Text
 from evenhand.scorers.base import SCORERS, Scorer, Scores, sendable, unit
@@ -82,6 +82,7 @@ class ModerationScorer(Scorer):
             key,
             Hints("OPENAI_BASE_URL", {401: check_key, 403: check_key}),
             headers=key_header(url, key),
+            largest=LARGEST_SCORES,
         )
 
     @classmethod

@@ -15,7 +15,7 @@ import orjson
 
 from evenhand.aio import all_of
 from evenhand.errors import EndpointError, ModelError, UsageError
-from evenhand.http import Client, Hints, RefusedError
+from evenhand.http import LARGEST_SCORES, Client, Hints, RefusedError
 from evenhand.models.openai import endpoint_url, key_from
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, sendable, unit
 from evenhand.types import Unscored
@@ -56,6 +56,7 @@ class PerspectiveScorer(Scorer):
             Hints("PERSPECTIVE_URL", {401: check_key, 403: check_key, 429: "lower PERSPECTIVE_RATE"}),
             query={"key": key} if key else {},
             per_second=_rate(),
+            largest=LARGEST_SCORES,
         )
 
     @classmethod

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from evenhand.scorers.base import Scorer, Scores
+from evenhand.scorers.base import Scorer, Scores, checked
 from evenhand.types import Unscored
 
 _Key = tuple[str, str]  # a text and its context
@@ -120,7 +120,7 @@ class PooledScorer(Scorer):
         contexts = [context for _, context in keys]
         try:
             results = await (self.inner.score(texts, contexts) if any(contexts) else self.inner.score(texts))
-            answers = list(zip(keys, results, strict=True))
+            answers = [(key, checked(self.spec, each)) for key, each in zip(keys, results, strict=True)]
         except asyncio.CancelledError:
             for key in keys:
                 self._pending.pop(key).cancel()

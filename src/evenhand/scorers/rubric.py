@@ -7,7 +7,6 @@ sampled replies.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -167,10 +166,10 @@ def _expected(written: str, token: TokenLogprob | None, high: int) -> float:
         return number
     rest = written[len(lead) :]
     chances: dict[str, float] = {}
-    for text, logprob in {token.token: token.logprob, **dict(token.top)}.items():
+    for text, chance in token.chances().items():
         digits = text.strip().strip('"')
         if digits.isascii() and digits.isdigit():
-            chances[digits] = chances.get(digits, 0.0) + math.exp(logprob)
+            chances[digits] = chances.get(digits, 0.0) + chance
     whole = any(len(digits) > 1 for digits in chances)
     total = mass = 0.0
     for digits, chance in chances.items():

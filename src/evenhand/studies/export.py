@@ -30,12 +30,14 @@ Rows = Callable[[], Iterable[Mapping[str, Any]]]
 TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
 
 
-def export(directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False) -> int:
+def export(
+    directory: Path, table: str, file_format: str, target: Path, *, usage: bool = False, skip_damaged: bool = False
+) -> int:
     """Write one table of the run to `target`, complete or not at all, and return the number of rows."""
     if table in ("metrics", "effects"):
-        rows = _study_rows(study([directory]), table)
+        rows = _study_rows(study([directory], skip_damaged=skip_damaged), table)
         return write_table(lambda: rows, file_format, target)
-    with _stored_rows(directory, table, usage) as stored:
+    with _stored_rows(directory, table, usage, skip_damaged) as stored:
         return write_table(stored, file_format, target)
 
 
@@ -56,8 +58,8 @@ def _study_rows(result: StudyResult, table: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _stored_rows(directory: Path, table: str, usage: bool = False) -> Generator[Rows]:
-    with open_sources([directory]) as (runs, sources):
+def _stored_rows(directory: Path, table: str, usage: bool = False, skip_damaged: bool = False) -> Generator[Rows]:
+    with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
         benchmark = runs[0].plan.benchmark
         tables: dict[str, Rows] = {
             "outcomes": partial(_outcomes, benchmark, sources, usage),

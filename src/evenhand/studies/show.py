@@ -13,13 +13,13 @@ from evenhand.types import Record, Sample, Turn
 
 
 def shown_samples(
-    directories: Sequence[Path], most: int = 300, *, scorers: Sequence[str] = ()
+    directories: Sequence[Path], most: int = 300, *, scorers: Sequence[str] = (), skip_damaged: bool = False
 ) -> Iterator[ShownSample]:
     """Yield up to `most` samples, mixing samples without a grade, samples on which arms differ, and the rest.
 
     `scorers` names scorers whose scores are shown instead of those of the planned scorers.
     """
-    with open_sources(directories, scorers=scorers) as (runs, sources):
+    with open_sources(directories, scorers=scorers, skip_damaged=skip_damaged) as (runs, sources):
         benchmark = runs[0].benchmark()
         by_interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources, shared=True):
@@ -34,9 +34,9 @@ def shown_samples(
             yield shown_sample(sources, sample_id, benchmark.group_key)
 
 
-def find_sample(directory: Path, sample_id: str) -> ShownSample:
+def find_sample(directory: Path, sample_id: str, *, skip_damaged: bool = False) -> ShownSample:
     """Return one sample of a run by its id."""
-    with open_sources([directory]) as (runs, sources):
+    with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
         return shown_sample(sources, sample_id, runs[0].benchmark().group_key)
 
 

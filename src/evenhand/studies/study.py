@@ -39,13 +39,15 @@ def study(
     correction: str = "holm",
     scorers: Sequence[str] = (),
     iterations: bool = False,
+    skip_damaged: bool = False,
 ) -> StudyResult:
     """Study one run directory, or several of the same benchmark side by side.
 
     `scorers` names scorers to use instead of the planned ones; `iterations` adds an arm for the results after each
-    iteration of the methods that iterate.
+    iteration of the methods that iterate; `skip_damaged` leaves out stored rows that cannot be read.
     """
-    with open_sources(directories, scorers=scorers, iterations=iterations) as (runs, sources):
+    with open_sources(directories, scorers=scorers, iterations=iterations, skip_damaged=skip_damaged) as opened:
+        runs, sources = opened
         benchmark = runs[0].benchmark()
         check_iterations(benchmark, iterations)
         return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction, shared_samples(runs))
@@ -150,6 +152,7 @@ def _compute(
     )
     caveats = [f"{caveat}." for caveat in benchmark.caveats()]
     caveats += [f"{note}." for run in result.provenance.values() for note in run.get("notes") or ()]
+    caveats += filter(None, (run.store.damage() for run in runs))
     if result.nothing_measured:
         return replace(result, verdicts=[nothing_measured(result)])
     if shared is not None:

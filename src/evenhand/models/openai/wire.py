@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
 
-from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
+from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage, token_count
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
@@ -141,16 +142,21 @@ def parse_generation(reply: Any, spec: str) -> Generation:
     choices = reply["choices"]
     if not choices:
         raise ValueError("no choices")
-    return Generation(tuple(_completion(choice) for choice in choices), spec, _usage(reply.get("usage") or {}))
+    return Generation(tuple(_completion(choice) for choice in choices), spec, _usage(reply.get("usage")))
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-    details: Mapping[str, Any] = usage.get("completion_tokens_details") or usage
-    thoughts = int(details.get("reasoning_tokens") or 0)
-    if int(usage.get("total_tokens") or 0) >= prompt + completion + thoughts:
+def _usage(reported: Any) -> Usage:
+    usage = _mapping(reported)
+    prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
+    details = _mapping(usage.get("completion_tokens_details")) or usage
+    thoughts = token_count(details.get("reasoning_tokens"))
+    if token_count(usage.get("total_tokens")) >= prompt + completion + thoughts:
         completion += thoughts  # some providers count thoughts beside the completion, not in it
     return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, thought_tokens=thoughts)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 def _completion(choice: Any) -> Completion:
@@ -167,13 +173,12 @@ def _completion(choice: Any) -> Completion:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):
         raise ValueError("content is not text")
-    logprobs: dict[str, Any] = choice.get("logprobs") or {}
-    tokens: Any = logprobs.get("content")
+    tokens: Any = _mapping(choice.get("logprobs")).get("content")
     return Completion(
         content or "",
         _FINISH.get(str(finish or "stop").lower(), "other"),
         refusal,
-        tuple(_token(token) for token in tokens) if tokens else None,
+        _logprobs(tokens) if tokens else None,
         thought,
     )
 
@@ -204,10 +209,20 @@ def _words(value: Any) -> str:
             return ""
 
 
-def _token(token: Any) -> TokenLogprob:
-    top = token.get("top_logprobs") or ()
-    return TokenLogprob(
-        token["token"],
-        float(token["logprob"]),
-        tuple((each["token"], float(each["logprob"])) for each in top),
+def _logprobs(tokens: Any) -> tuple[TokenLogprob, ...] | None:
+    """The tokens; none at all if one has no usable log-probability, because the others would stand for it."""
+    found = tuple(
+        TokenLogprob(
+            token["token"],
+            token["logprob"],
+            tuple((each["token"], each["logprob"]) for each in token.get("top_logprobs") or ()),
+        )
+        for token in tokens
     )
+    given = (value for token in found for value in (token.logprob, *(value for _, value in token.top)))
+    return found if all(map(_is_logprob, given)) else None
+
+
+def _is_logprob(value: Any) -> bool:
+    """Whether it is a number of at most 0, but for rounding."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < 0.01

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -44,7 +45,9 @@ class RequestLog:
             return
         level = logging.ERROR if event.status >= 500 else logging.INFO
         if _request_log.isEnabledFor(level):
-            _request_log.log(level, "request", extra={_FIELDS: fields_of(event, self.texts)})
+            # The thread that writes the log computes the fields: redaction takes long on long texts.
+            kept = with_texts(event, "none") if self.texts == "none" else event
+            _request_log.log(level, "request", extra={_FIELDS: partial(fields_of, kept, self.texts)})
 
 
 def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
@@ -83,7 +86,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "message": without_secrets(record.getMessage()),
-            **getattr(record, _FIELDS, {}),
+            **getattr(record, _FIELDS, dict[str, Any])(),
         }
         if record.exc_info:
             line["traceback"] = without_secrets(self.formatException(record.exc_info))

@@ -2,13 +2,15 @@
 
 Mail addresses, phone numbers, card numbers (with a valid check digit), network addresses, and keys or tokens become
 `[email]`, `[phone]`, `[card]`, `[ip]` and `[secret]`. Names, street addresses and other data without a fixed form are
-not redacted. Every pattern is bounded, so that no text takes long.
+not redacted. Every pattern is bounded, and long texts are read in windows: a regular expression holds the interpreter
+until it is done, even in a thread, and the event loop would wait for it.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +19,11 @@ from evenhand.server.telemetry.events import Event
 
 Texts = Literal["none", "redacted", "full"]
 """How prompts, answers and critiques are stored."""
+
+WINDOW = 32_768
+"""Characters in which a match is looked for at once."""
+_REACH = 16_500
+"""Characters of the longest match."""
 
 _SECRETS = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
@@ -52,24 +59,51 @@ def redacted(text: str) -> str:
     """Replace recognised personal data and secrets by their kind."""
     text = without_secrets(text)
     if "@" in text:
-        text = _EMAIL.sub("[email]", text)
+        text = _replaced(_EMAIL, "[email]", text)
     if _COLONS.search(text):
-        text = _IPV6.sub(_address, text)
+        text = _replaced(_IPV6, _address, text)
     if _DOTTED.search(text):
-        text = _IPV4.sub(_address, text)
+        text = _replaced(_IPV4, _address, text)
     if _MANY_DIGITS.search(text):
-        text = _PHONE.sub("[phone]", _CARD.sub(_card, text))
+        text = _replaced(_PHONE, "[phone]", _replaced(_CARD, _card, text))
     return text
 
 
 def without_secrets(text: str) -> str:
     """Replace keys and tokens; everything that is logged goes through this."""
     if any(mark in text for mark in _SECRET_MARKS):
-        text = _SECRETS.sub("[secret]", text)
+        text = _replaced(_SECRETS, "[secret]", text)
     lower = text.lower()
     if any(name in lower for name in _SECRET_NAMES):
-        text = _NAMED_SECRET.sub(r"\1[secret]", text)
+        text = _replaced(_NAMED_SECRET, _labelled, text)
     return text
+
+
+def _replaced(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str], text: str) -> str:
+    """Return `pattern.sub(by, text)`, in windows if the text is long."""
+    if len(text) <= WINDOW:
+        return pattern.sub(by, text)
+    parts: list[str] = []
+    kept = 0
+    for match in _matches(pattern, text):
+        parts += [text[kept : match.start()], by if isinstance(by, str) else by(match)]
+        kept = match.end()
+    return "".join([*parts, text[kept:]])
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    place = 0
+    while place < len(text):
+        match = pattern.search(text, place, place + WINDOW + _REACH)
+        if match is not None and match.start() < place + WINDOW:
+            yield match
+            place = match.end()
+        else:
+            place += WINDOW
+
+
+def _labelled(match: re.Match[str]) -> str:
+    return f"{match[1]}[secret]"
 
 
 def with_texts(event: Event, texts: Texts) -> Event:

@@ -1,0 +1,84 @@
+"""Damaged runs on the command line: one sentence and exit code 2, or the rest of the run with --skip-damaged."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from evenhand.runs.store import FILE_NAME
+
+SMALL = ["--model", "fake/A", "--limit", "8", "--out", "r"]
+
+
+def damage(table: str, where: str) -> str:
+    """Damage one row of the run `r` and return the id of its sample."""
+    with contextlib.closing(sqlite3.connect(Path("r") / FILE_NAME)) as db, db:
+        assert db.execute(f"UPDATE {table} SET body = x'ff' WHERE {where}").rowcount
+        return db.execute("SELECT id FROM samples WHERE number = 3").fetchone()[0]
+
+
+@pytest.mark.filterwarnings("default")  # as outside of tests
+@pytest.mark.parametrize(
+    ("command", "table", "where"),
+    [
+        ("report r", "samples", "number = 3"),
+        ("report r", "scores", "sample = 3"),
+        ("export r --table outcomes", "outcomes", "sample = 3"),
+        ("export r --table turns", "turns", "sample = 3"),
+        ("export r --table metrics", "scores", "sample = 3"),
+        ("show r --list", "samples", "number = 3"),
+    ],
+)
+def test_a_damaged_row_is_named_and_left_out_if_asked_for(cli, command: str, table: str, where: str):
+    cli("run", *SMALL)
+    sample = damage(table, where)
+
+    refused = cli(*command.split())
+    read = cli(*command.split(), "--skip-damaged")
+
+    assert refused.code == 2, refused
+    assert refused.err.count("\n") == 1
+    assert f"sample {sample}" in refused.err
+    assert "--skip-damaged" in refused.err
+    assert read.code == 0, read
+    assert "evenhand: r is damaged; left out: " in read.err
+    assert f"sample {sample}" in read.err
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_report_says_what_it_leaves_out(cli):
+    cli("run", *SMALL)
+    sample = damage("samples", "number = 3")
+
+    result = cli("report", "r", "--skip-damaged")
+
+    assert f"! r is damaged; left out: the sample {sample}." in result.out
+    assert f"left out: the sample {sample}" in Path("r/report.html").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_damaged_run_is_resumed_without_the_damaged_row(cli):
+    cli("audit", *SMALL, "--budget", "4 calls", "--no-cache")
+    sample = damage("samples", "number = 3")
+    with contextlib.closing(sqlite3.connect(Path("r") / FILE_NAME)) as db, db:
+        db.execute("DELETE FROM outcomes")
+
+    refused = cli("resume", "r", "--budget", "100 calls")
+    resumed = cli("resume", "r", "--budget", "100 calls", "--skip-damaged")
+
+    assert (refused.code, resumed.code) == (2, 0), resumed
+    assert f"the sample {sample} cannot be read" in refused.err
+    assert "7 of 8 done" in resumed.out
+
+
+@pytest.mark.parametrize("command", ["resume r", "report r", "show r", "export r", "run --resume " + " ".join(SMALL)])
+def test_a_run_without_its_tables_is_told_in_one_sentence(cli, command: str):
+    cli("run", *SMALL)
+    with contextlib.closing(sqlite3.connect(Path("r") / FILE_NAME)) as db, db:
+        db.execute("DROP TABLE turns")
+
+    result = cli(*command.split())
+
+    assert result.code == 2
+    assert result.err == "evenhand: The run directory r cannot be used: its file is damaged and has no table turns.\n"
