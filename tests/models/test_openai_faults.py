@@ -149,7 +149,7 @@ async def test_the_wait_that_the_server_asks_for_is_kept(
     assert seconds <= waits[0] <= seconds + 1
 
 
-@pytest.mark.parametrize("value", ["soon", "soon, please", "", "-5", "Mon, 99 Jan 2020 00:00:00 GMT"])
+@pytest.mark.parametrize("value", ["soon", "soon, please", "", "-5", "inf", "nan", "Mon, 99 Jan 2020 00:00:00 GMT"])
 async def test_a_wait_that_makes_no_sense_is_ignored(serve: Serve, connect: Connect, waits: list[float], value: str):
     server = await serve(reply_with({}, 429, {"Retry-After": value}), chat("B"))
 
@@ -159,7 +159,7 @@ async def test_a_wait_that_makes_no_sense_is_ignored(serve: Serve, connect: Conn
     assert waits[0] <= 1
 
 
-@pytest.mark.parametrize("value", ["86400", "inf", formatdate(NOW + 86_400, usegmt=True)])
+@pytest.mark.parametrize("value", ["86400", formatdate(NOW + 86_400, usegmt=True)])
 async def test_an_absurd_wait_is_an_error_at_once(
     serve: Serve, connect: Connect, waits: list[float], clock: None, value: str
 ):
