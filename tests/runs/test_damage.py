@@ -16,6 +16,7 @@ from evenhand.models.budget import Limits
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.store import FILE_NAME, LOG_NAME, Store
 from evenhand.runs.stored import StoredRun
+from evenhand.runs.summary import read_summary
 from evenhand.studies.export import export
 from evenhand.studies.show import find_sample
 from evenhand.studies.study import study
@@ -85,6 +86,18 @@ def test_a_damaged_row_is_left_out_of_an_export_and_of_show(run: Path, tmp_path:
         assert export(run, table, "jsonl", tmp_path / "rows", skip_damaged=True) < whole
     with pytest.warns(UserWarning, match=row):
         assert find_sample(run, "toy/0002", skip_damaged=True).id == "toy/0002"
+
+
+async def test_a_damaged_row_does_not_hide_how_a_run_ended(workshop: Workshop):
+    workshop.model(lambda _messages, _params: "I would rather not say which.")
+    await workshop.run()
+    folder = workshop.directory / "run"
+    damage(folder, "outcomes", where="sample = 1")
+
+    summary = read_summary(folder)
+
+    assert summary.nothing_measured
+    assert summary.unread == "I would rather not say which."
 
 
 async def test_a_damaged_call_is_made_again_by_a_resumed_run(workshop: Workshop):

@@ -8,7 +8,7 @@ import click
 
 from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
-from evenhand.cli.options import plan_options_without, read_request
+from evenhand.cli.options import correction_option, plan_options_without, read_request
 from evenhand.cli.output import output_options
 from evenhand.cli.run import execute
 
@@ -40,13 +40,7 @@ _SETTINGS = ("phase", "texts", "form", "identities")
 @click.option("--data", metavar="FOLDER", help="Scenarios of your own, e.g. generated ones.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, as YAML.")
 @click.option("--baseline", help="The method or arm that the others are compared with (default panel).")
-@click.option(
-    "--correction",
-    type=click.Choice(["holm", "bh"]),
-    default="holm",
-    show_default=True,
-    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
-)
+@correction_option
 @plan_options_without(*_FIXED, *_OWN)
 @output_options
 @click.pass_context

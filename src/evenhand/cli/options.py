@@ -170,6 +170,14 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "dry_run": click.option("--dry-run", is_flag=True, help="Print the expected calls, tokens and cost, and stop."),
 }
 """By the name under which a command gets the value."""
+correction_option = click.option(
+    "--correction",
+    type=click.Choice(["holm", "bh"]),
+    default="holm",
+    show_default=True,
+    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
+)
+"""Of the commands that compare arms."""
 _CALLS = ("concurrency", "budget", "prices", "cache", "no_cache")
 
 

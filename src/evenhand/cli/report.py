@@ -11,7 +11,7 @@ import click
 
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_file, skip_damaged_option
+from evenhand.cli.options import check_file, correction_option, skip_damaged_option
 from evenhand.cli.output import current_output
 from evenhand.errors import PlanError, StoreError
 from evenhand.runs.store import Store
@@ -24,13 +24,7 @@ from evenhand.studies.study import study
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file (default report.html in the first RUN).")
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@click.option(
-    "--correction",
-    type=click.Choice(["holm", "bh"]),
-    default="holm",
-    show_default=True,
-    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
-)
+@correction_option
 @click.option(
     "--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to show in the report."
 )

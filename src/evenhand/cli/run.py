@@ -11,7 +11,7 @@ import click
 from evenhand import aio
 from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, plan_options, read_out, read_request
+from evenhand.cli.options import RunRequest, correction_option, plan_options, read_out, read_request
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
@@ -58,13 +58,7 @@ def audit(model: str | None, **given: Any) -> int:
 @click.command(cls=Command)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@click.option(
-    "--correction",
-    type=click.Choice(["holm", "bh"]),
-    default="holm",
-    show_default=True,
-    help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
-)
+@correction_option
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @plan_options
 @output_options

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from evenhand.errors import UsageError
@@ -17,12 +18,11 @@ from evenhand.http import RefusedError
 from evenhand.models.base import Feature, Model, ModelOptions, WrappedModel
 from evenhand.models.fake import estimate_tokens
 from evenhand.models.openai.wire import is_too_long
+from evenhand.models.room import MORE
 from evenhand.types import Completion, Generation, Message, Params
 
 ROOM = 8_192
 """Tokens for thoughts on top of an answer's own limit."""
-_MORE = 4
-"""The factor by which room grows when it was too small."""
 _LEAST_ROOM = 256
 
 _TAGS = re.compile(
@@ -202,7 +202,7 @@ class ReasoningModel(WrappedModel):
             self._repeated += 1
             # Known at once, so that calls that begin meanwhile get room.
             self.reasons = self.reasons or _thinks(generation)
-            again = await self._ask(messages, params, self._room * _MORE if room else self._room)
+            again = await self._ask(messages, params, self._room * MORE if room else self._room)
             self.reasons = self.reasons or any(each.text.strip() or each.thought for each in again.completions)
             generation = replace(
                 again, usage=generation.usage + again.usage, latency=generation.latency + again.latency
@@ -256,17 +256,13 @@ def _marked(generation: Generation) -> Generation:
 def _counted(generation: Generation) -> Generation:
     """The generation with thoughts apart and counted; where the server does not count them, they are estimated."""
     completions = tuple(map(separated, generation.completions))
-    if all(map(_is_same, completions, generation.completions)):
+    if all(map(is_, completions, generation.completions)):
         return generation
     usage = generation.usage
     if not usage.thought_tokens:
         estimate = sum(estimate_tokens(each.thought) for each in completions if each.thought)
         usage = replace(usage, thought_tokens=min(estimate, usage.completion_tokens or estimate))
     return replace(generation, completions=completions, usage=usage)
-
-
-def _is_same(left: Completion, right: Completion) -> bool:
-    return left is right
 
 
 def _thinks(generation: Generation) -> bool:

@@ -432,10 +432,13 @@ class Store:
         return dict(rows.fetchall())
 
     def unread(self) -> str:
-        """The first reply in which no answer could be read."""
+        """The first reply in which no answer could be read. Damaged rows are skipped here: this is only an example."""
         rows = self._read.execute("SELECT body FROM outcomes WHERE status IN ('unscored', 'cut') AND body IS NOT NULL")
-        replies = (str(unpack(body)["result"]["value"].get("raw") or "") for (body,) in rows)
-        return next(filter(None, replies), "")
+        for (body,) in rows:
+            with contextlib.suppress(zlib.error, ValueError, LookupError, TypeError, AttributeError):
+                if raw := unpack(body)["result"]["value"].get("raw"):
+                    return str(raw)
+        return ""
 
     def at_limit(self, arm: int) -> int:
         """How many answers end at the token limit, although they could be read."""
