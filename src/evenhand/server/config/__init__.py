@@ -1,0 +1,22 @@
+"""The server's config: routes, keys, limits, audit file, CORS, scorer."""
+
+from evenhand.server.config.access import KeyConfig, LimitsConfig, Permission
+from evenhand.server.config.base import Name
+from evenhand.server.config.file import ServeConfig, make_config, parse_config, read_config
+from evenhand.server.config.route import PriceConfig, RouteConfig
+from evenhand.server.config.telemetry import AuditConfig, LogConfig
+
+__all__ = [
+    "AuditConfig",
+    "KeyConfig",
+    "LimitsConfig",
+    "LogConfig",
+    "Name",
+    "Permission",
+    "PriceConfig",
+    "RouteConfig",
+    "ServeConfig",
+    "make_config",
+    "parse_config",
+    "read_config",
+]

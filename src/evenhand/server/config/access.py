@@ -1,0 +1,45 @@
+"""Who may call the server, and how much: keys and limits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from evenhand.server.config.base import STRICT
+
+Permission = Literal["bypass", "admin", "score", "metrics"]
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+class KeyConfig(BaseModel):
+    """The hash of one client's API key, and its additional permissions."""
+
+    model_config = STRICT
+    hash: str
+    may: tuple[Permission, ...] = ()
+    per_minute: Annotated[float, Field(gt=0)] | None = None
+    """Rate limit of this key in requests per minute."""
+    routes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The routes that the key may use; all by default."""
+    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+    """When the key stops working; a date means its beginning, and a time without a zone is UTC."""
+
+
+class LimitsConfig(BaseModel):
+    """Size, time and concurrency limits of one server."""
+
+    model_config = STRICT
+    body_mb: Annotated[float, Field(gt=0)] = 10.0
+    seconds: Annotated[float, Field(gt=0)] = 300.0
+    """Time limit of one request."""
+    at_once: Annotated[int, Field(ge=1)] = 1000
+    """Concurrency limit."""
+    waiting: Annotated[int, Field(ge=0)] = 1000
+    """Queue limit; further requests are answered with 429."""
+    shutdown_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Time limit for requests in flight at shutdown."""

@@ -1,0 +1,65 @@
+"""One route of the config: a model, a method and a policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction, ToolArguments, Unchecked
+from evenhand.methods import GUARD_METHOD
+from evenhand.server.config.base import STRICT
+
+
+class PriceConfig(BaseModel):
+    """Price per million tokens."""
+
+    model_config = STRICT
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+
+
+class RouteConfig(BaseModel):
+    """The model, method and policy behind one model name."""
+
+    model_config = STRICT
+    model: str
+    """A model spec, e.g. openai/gpt-4o-mini."""
+    method: str = GUARD_METHOD
+    """NAME or NAME:KEY=VALUE,…"""
+    judge: str | None = None
+    """The evaluators' model; by default the route's own."""
+    policy: PolicyAction = "revise"
+    blocked_text: str = BLOCKED_TEXT
+    latency: Annotated[float, Field(gt=0)] | None = None
+    """Latency budget of the whole loop in seconds."""
+    templates: str | None = None
+    """A folder of prompt files of your own."""
+    evaluators: tuple[str, ...] = ("toxicity",)
+    thresholds: dict[str, Any] = {}
+    unchecked: Unchecked | None = None
+    """What happens to text that could not be checked; by default it is treated like text that fails."""
+    tool_arguments: ToolArguments = "check"
+    base_url: str | None = None
+    key_env: str = "OPENAI_API_KEY"
+    """Environment variable with the API key of the model's endpoint."""
+    judge_base_url: str | None = None
+    """The judge's endpoint; by default the model's."""
+    judge_key_env: str | None = None
+    """Environment variable with the judge's API key; the model's key is never sent to another endpoint."""
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    retries: Annotated[int, Field(ge=0)] = 2
+    concurrency: Annotated[int, Field(ge=1)] = 1000
+    price: PriceConfig | None = None
+    judge_price: PriceConfig | None = None
+    extra: dict[str, Any] = {}
+    """Options of the model, e.g. {slots: 4} for local/ models."""
+
+    @model_validator(mode="after")
+    def _fields_of_a_judge_need_one(self) -> Self:
+        for name in ("judge_base_url", "judge_key_env", "judge_price"):
+            if getattr(self, name) is not None and self.judge is None:
+                raise ValueError(f"{name} needs a judge; add one or remove this field")
+        if self.judge == self.model and self.judge_price not in (None, self.price):
+            raise ValueError("model and judge are the same, so give them the same price")
+        return self
