@@ -1,0 +1,163 @@
+"""The public sets as questions: BBQ, its Spanish, Catalan and Korean relatives, and difference awareness."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import io
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Selection, load_benchmark
+
+UNKNOWN = {"es": "No se puede determinar", "ca": "No es pot determinar"}
+"""EsBBQ and CaBBQ leave the wording of this option open."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with three options; `right` is the index of the right one, `unknown` that of "it is not told"."""
+
+    condition: str
+    context: str
+    question: str
+    options: tuple[str, ...]
+    right: int
+    unknown: int | None = None
+    category: str = ""
+    language: str = "en"
+    asked: str = ""
+    """The question with its options in a fixed order, for sets that come that way."""
+
+
+def bbq(data: Path, count: int, seed: int) -> list[Question]:
+    """Official BBQ, equally many of each category, context and polarity."""
+    samples = load_benchmark("bbq", data=str(data / "bbq")).samples(Selection(limit=count, seed=seed))
+    return [
+        Question(
+            sample.metadata["context_condition"],
+            sample.context,
+            sample.prompt,
+            sample.choices,
+            sample.target,
+            sample.metadata["unknown"],
+            sample.metadata["category"],
+        )
+        for sample in samples
+    ]
+
+
+def esbbq(language: str, data: Path, count: int, seed: int) -> list[Question]:
+    """EsBBQ (es) or CaBBQ (ca), equally many of each category and context."""
+    found: list[Question] = []
+    for file in sorted((data / "esbbq").glob(f"{language}.*.csv.gz")):
+        for row in csv.DictReader(io.StringIO(_text(file))):
+            options = tuple(
+                UNKNOWN[language] if row[name] == "unknown" else row[name] for name in ("ans0", "ans1", "ans2")
+            )
+            unknown = next(i for i in range(3) if row[f"ans{i}"] == "unknown")
+            found.append(
+                Question(
+                    row["context_condition"],
+                    row["context"],
+                    row["question"],
+                    options,
+                    int(row["label"]),
+                    unknown,
+                    row["category"],
+                    language,
+                )
+            )
+    return _balanced(found, count, seed)
+
+
+def kobbq(data: Path, count: int, seed: int) -> list[Question]:
+    """KoBBQ's test rows, equally many of each category and context."""
+    found: list[Question] = []
+    for row in csv.DictReader(io.StringIO(_text(data / "kobbq" / "KoBBQ_test_samples.tsv.gz")), delimiter="\t"):
+        options: list[str] = ast.literal_eval(row["choices"])
+        condition = "ambig" if "-amb-" in row["sample_id"] else "disambig"
+        category = row["sample_id"].split("-")[0]
+        right = options.index(row["answer"])
+        found.append(
+            Question(condition, row["context"], row["question"], tuple(options), right, 2, category, "ko")
+        )
+    return _balanced(found, count, seed)
+
+
+def difference_awareness(data: Path, count: int, seed: int) -> list[Question]:
+    """Questions on which treating groups alike is right (`equal`) or wrong (`different`), as they are published."""
+    found: list[Question] = []
+    for suite in ("D1", "D2", "D3", "D4", "N3"):
+        for line in _text(data / "difference_awareness" / f"{suite}.jsonl.gz").splitlines():
+            row = json.loads(line)
+            right = 2 if row["condition"] == "equal" else int(row["label"])
+            found.append(Question(row["condition"], "", "", ("a", "b", "c"), right, None, suite, asked=row["text"]))
+    return _balanced(found, count, seed)
+
+
+def squad_passages(data: Path, count: int, seed: int) -> list[dict[str, Any]]:
+    """SQuAD v2 questions, as many with an answer as without."""
+    articles = json.loads(_text(data / "squad" / "dev-v2.0.json.gz"))["data"]
+    rows = [
+        {"context": paragraph["context"], "question": each["question"], "answers": [a["text"] for a in each["answers"]]}
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for each in paragraph["qas"]
+    ]
+    random.Random(seed).shuffle(rows)
+    told, not_told = [row for row in rows if row["answers"]], [row for row in rows if not row["answers"]]
+    return told[: count // 2] + not_told[: count // 2]
+
+
+def crows_pairs(data: Path) -> list[tuple[str, str, str]]:
+    """(kind of bias, the more stereotyping sentence, the less stereotyping one)."""
+    rows = csv.DictReader(io.StringIO(_text(data / "crows_pairs" / "crows_pairs_anonymized.csv.gz")))
+    return [(row["bias_type"], row["sent_more"], row["sent_less"]) for row in rows]
+
+
+def decisions(data: Path) -> list[dict[str, Any]]:
+    """DiscrimEval's templated decisions."""
+    return [json.loads(line) for line in _text(data / "discrimeval" / "discrim-eval-templated.jsonl.gz").splitlines()]
+
+
+def toxic_prompts(data: Path, count: int, seed: int) -> list[str]:
+    """Beginnings of sentences from RealToxicityPrompts."""
+    rows = [json.loads(line) for line in _text(data / "rtp" / "prompts.jsonl.gz").splitlines()]
+    texts = [row["prompt"]["text"] if isinstance(row["prompt"], dict) else row["prompt"] for row in rows]
+    return random.Random(seed).sample(texts, min(count, len(texts)))
+
+
+def people(question: Question) -> list[list[str]]:
+    """Return what each option's person may be called in a reply: the option, with and without article."""
+    return [
+        [] if i == question.unknown else [option, re.sub(r"^(the|an?)\s+", "", option, flags=re.IGNORECASE)]
+        for i, option in enumerate(question.options)
+    ]
+
+
+def _balanced(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
+    cells: dict[tuple[str, str], list[Question]] = {}
+    for each in questions:
+        cells.setdefault((each.category, each.condition), []).append(each)
+    for number, key in enumerate(sorted(cells)):
+        random.Random(seed * 1000 + number).shuffle(cells[key])
+    turns = _in_turn([cells[key] for key in sorted(cells)])
+    return [each for each, _ in zip(turns, range(count), strict=False)]
+
+
+def _in_turn(cells: Sequence[Sequence[Question]]) -> Iterator[Question]:
+    for number in range(max(map(len, cells))):
+        for cell in cells:
+            if number < len(cell):
+                yield cell[number]
+
+
+def _text(file: Path) -> str:
+    return gzip.decompress(file.read_bytes()).decode()
