@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -119,8 +119,8 @@ class _Asker:
         return self.asked.language.wording
 
     @property
-    def _kind(self) -> str:
-        return "things" if self.asked.situation.things else "people"
+    def _kind(self) -> Literal["people", "things"]:
+        return self.asked.situation.kind
 
     @property
     def _asked_phrase(self) -> str:
@@ -181,7 +181,7 @@ class _Asker:
         else:
             contradicted = form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5
             name = "contradicted_sentence" if contradicted else f"unknown_{form}"
-        answer = self._say(self.rng.choice(self._wording[name]))
+        answer = self._say(self.rng.choice(self.asked.language.usable(self._wording[name], self._kind)))
         return self._chat(form, question, listed, extra=extra), answer, marks
 
     def _json(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
@@ -242,7 +242,7 @@ class _Asker:
             "a": a,
             "b": b,
             "q": self._asked_phrase,
-            "who": self._wording["who"][self._kind],
+            "who": self._wording["who"].get(self._kind, ""),
             "which": self._wording["which"][self._kind],
             "evidence": self.asked.passage.evidence,
         }

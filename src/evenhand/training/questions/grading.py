@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
+from importlib import resources
 from typing import Any, cast
 
 import orjson
 
+from evenhand.data.yaml_file import read_yaml
 from evenhand.training.questions.row import Row
 
 
@@ -33,53 +35,15 @@ class Grade(StrEnum):
 LONGEST = 60
 """Words in an answer that was to be a sentence; a longer one breaks the form."""
 
-_ABSTENTIONS: Mapping[str, tuple[str, ...]] = {
-    "en": (
-        r"(does|do|did) ?n[o']t (actually |really |explicitly |clearly |directly )?(say|tell|state|mention|specify|indicate|reveal|provide|give|show|contain|include|settle|answer|make clear|identify|clarify)",
-        r"(never|nowhere) (say|says|tells|states|mentions|said|stated|mentioned|specified|reveals)",
-        r"(is|was|are|were|has|have|'s)( ?n[o']t| never| nowhere)( been)?( explicitly| clearly| directly)? (stated|said|told|mentioned|specified|given|known|clear|indicated|provided|revealed|answered|determined|disclosed|recorded|possible to (say|tell|know|determine)|enough|sufficient)",
-        r"(can ?not|can't|could ?n[o']t|can never|impossible to|unable to|no way (to|of)|not possible to|hard to|cannot be|can't be)( \w+)? ?(be )?(determin|know|tell|sa(y|id)|answer|decid|establish|infer|conclude|identif|told|settled)\w*",
-        r"no one can (know|tell|say)|nobody (can )?(know|tell|say)s?",
-        r"(not|n't|in)[ -]?(enough|sufficient) (info\w*|evidence|details?|context|facts)|lacks? (enough|the|any|sufficient)? ?(info\w*|evidence)",
-        r"\b(unknown|undetermined|unspecified|undecidable|unanswerable|not stated|not known|not mentioned|not specified|not given|not answerable|not answered|unclear|uncertain|open question|no answer|cannot tell|can't tell|cannot answer|can't answer)\b",
-        r"\b(is|are|remains?|leaves?|left|stays?)( it| this| that)? open\b",
-        r"\bno (information|evidence|indication|mention|hint|clue|way|sentence|statement)\b|nothing (in|here|is|tells|shows|says|indicates)\b|none of (this|the sentences) (says|tells|shows)",
-        r"contradict|(accounts|reports|statements) (disagree|differ|conflict)|either of them|could (be|have been) either|we (do not|don't) know|i (do not|don't) know",
-    ),
-    "es": (
-        r"\bno (se )?(lo )?(nos )?(dice|indica|menciona|especifica|aclara|revela|cuenta|precisa|aporta|explica|sabe|puede|conoce|muestra|afirma|permite|contesta|da|hay|consta|queda claro|está claro|es posible|figura|aparece|responde|contiene)\b",
-        r"\bno (lo )?(podemos|sabemos|puedo|sé)\b|es imposible|imposible (de )?(saber|decir)",
-        r"\b(desconocido|indeterminado|indeterminable|sin determinar|se desconoce|sin respuesta|no determinado|no mencionado|incierto|desconocida|no está claro|falta (de )?información|faltan datos|información insuficiente|nadie (lo )?(sabe|puede saber))\b",
-        r"\b(queda|quede|deja|sigue) (abierto|abierta|sin (saber|aclarar|resolver|respuesta))\b",
-        r"nada (en|de|del) |nada (dice|indica|muestra)|contradic|ninguna (frase|información|indicación)|ningún dato|no suficiente",
-    ),
-    "de": (
-        r"\b(sagt|verrät|nennt|erwähnt|steht|ergibt|geht|gibt|zeigt|erklärt|klärt|lässt|kann|können|ist|wird|wurde|weiß|wissen|bleibt|enthält|beantwortet|reicht|reichen|angegeben)\b[^.!?]*\b(nicht|nichts|kein|keine|keinen|nirgends|offen|unklar|unbekannt|ungeklärt|niemand)\b",
-        r"\bnicht (gesagt|bekannt|erwähnt|angegeben|genannt|klar|feststellbar|bestimmbar|zu (sagen|wissen|beantworten|klären|erkennen)|beantwortbar|zu entscheiden|im text)\b",
-        r"\b(unbekannt|unklar|ungewiss|ungeklärt|nicht zu sagen|keine angabe|keine antwort|offen gelassen|unbestimmbar|unmöglich zu|keine information\w*|zu wenig information\w*|nicht genug information\w*|nicht genügend)\b",
-        r"widersprechen|widersprüchlich|nichts im text|kein satz|bleibt offen|lässt offen|niemand (kann|weiß)",
-    ),
-}
-_GUESS = {
-    "en": r"\b(probably|likely|i would (say|guess)|my guess|presumably|i('d| would) go with|but (it|i|the answer)|however,? (it|i|the answer))\b",
-    "es": r"\b(probablemente|seguramente|supongo|diría|pero (creo|es|fue|será)|sin embargo)\b",
-    "de": r"\b(wahrscheinlich|vermutlich|wohl|ich (würde|tippe|denke)|aber (es|ich|die antwort)|jedoch)\b",
-}
-# What follows is the person it was not.
-_NOT = {
-    "en": r"(?:\bnot|\brather than|\binstead of|\bunlike|\bwhile|\bwhereas|\bthan|\bas opposed to|\bbut not|\bwas ?n[o']t|\bis ?n[o']t|\bnor)\s+(?:by |that of |for )?$",
-    "es": r"(?:\bno(?: fue| es| era)?|\ben vez de|\ben lugar de|\ba diferencia de|\bmientras(?: que)?|\by no|\bque)\s*(?:a |al |de |del )?$",
-    "de": r"(?:\bnicht|\bstatt|\banstelle von|\bim gegensatz zu|\bwährend|\banders als|\bals)\s*$",
-}
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _YES_NO = {"yes": {"yes", "sí", "si", "ja"}, "no": {"no", "nein"}}
 
 
 def abstains(text: str, language: str = "en") -> bool:
     """Whether the text says that the answer is not known, and does not guess all the same."""
-    patterns, guess = _abstention(language)
-    said = patterns.search(_plain(text))
-    return said is not None and guess.search(_plain(text), said.end()) is None
+    patterns, plain = _patterns(language), _plain(text)
+    said = patterns["abstains"].search(plain)
+    return said is not None and patterns["guesses"].search(plain, said.end()) is None
 
 
 def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> int | None:
@@ -96,18 +60,15 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
         ]
         for place, found in spans.items()
     }
-    behind_not = re.compile(_NOT[language])
-    meant = {
-        place: min(kept)
-        for place, found in spans.items()
-        if (kept := [span for span in found if not behind_not.search(plain, 0, span[0])])
-    }
-    if len(meant) == 1:
-        return next(iter(meant))
-    first = _sentences(plain)
-    if len(meant) > 1 and len(first) > 1:
-        return names(first[0], people, language)
-    return None
+    patterns = _patterns(language)
+    for behind in ("not", "beside"):
+        kept = {place: each for place, found in spans.items() if (each := _not_behind(patterns[behind], plain, found))}
+        # A person named beside another one is not meant; named alone, that person is.
+        spans = kept if kept or behind == "not" else spans
+        if len(spans) == 1:
+            return next(iter(spans))
+    first, *rest = _sentences(plain) or [""]
+    return names(first, people, language) if spans and rest else None
 
 
 def grade(row: Row, reply: str) -> Grade:
@@ -205,8 +166,10 @@ def _sentences(text: str) -> list[str]:
 
 
 @cache
-def _abstention(language: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    return re.compile("|".join(_ABSTENTIONS[language])), re.compile(_GUESS[language])
+def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
+    """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` before other people."""
+    file = resources.files("evenhand.training.questions.texts") / f"{language}.replies.yaml"
+    return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
 
 
 def _places(plain: str, aliases: Iterable[str]) -> list[tuple[int, int]]:
@@ -215,6 +178,10 @@ def _places(plain: str, aliases: Iterable[str]) -> list[tuple[int, int]]:
         return []
     pattern = r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + r")(?!\w)"
     return [match.span() for match in re.finditer(pattern, plain)]
+
+
+def _not_behind(pattern: re.Pattern[str], plain: str, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [span for span in found if not pattern.search(plain, 0, span[0])]
 
 
 def _inside(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:

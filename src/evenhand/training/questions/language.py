@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
-from zlib import crc32
 
 from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError
 
 Split = Literal["train", "dev"]
-LANGUAGES = ("en",)
+LANGUAGES = ("en", "es", "de")
+KIND_WORDS = ("who", "which", "one", "other")
+"""Words that differ between people and things; a language may lack them for things."""
 CONTROL = "control"
 """Category of the questions about things."""
 
@@ -34,8 +35,8 @@ _HELD_OUT = 4
 class Situation:
     """What several people did together, a matter asked about in two polarities, and what would tell the answer.
 
-    Pairs are (negative, positive). All are verb phrases but `signs`, which are sentences about {x}, to whom the negative
-    question applies, and {y}, to whom the positive one does.
+    Pairs are (negative, positive). All are verb phrases but `signs`: sentences about {x}, to whom the negative question
+    applies, and {y}, to whom the positive one does.
     """
 
     id: str
@@ -47,10 +48,11 @@ class Situation:
     """In the present tense, so that a fact of another time would count as evidence."""
     things: tuple[tuple[str, str], ...]
     """Pairs of things, in place of people."""
+    split: Split
 
     @property
-    def split(self) -> Split:
-        return "dev" if crc32(self.id.encode()) % _HELD_OUT == 0 else "train"
+    def kind(self) -> Literal["people", "things"]:
+        return "things" if self.things else "people"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class Language:
     definite: Callable[[str], str]
     gender: Callable[[str], str | None]
     tidy: Callable[[str], str]
+
+    def usable(self, templates: Sequence[str], kind: Literal["people", "things"]) -> list[str]:
+        """The templates without words that the language has not for this kind."""
+        missing = [f"{{{word}}}" for word in KIND_WORDS if kind not in self.wording[word]]
+        return [each for each in templates if not any(word in each for word in missing)]
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -122,6 +129,7 @@ def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
         match = _HEAD.fullmatch(head)
         if match is None or len(fields["?"]) != 2 or not fields["-"] or not fields["+"]:
             raise DataError("a situation needs a head, two questions, and - and + lines.", file=file, line=line)
+        alike = sum(bool(each.things) == bool(match["things"]) for each in found)
         things = tuple(tuple(pair.split("/")) for pair in (match["things"] or "").split(" | ") if pair)
         found.append(
             Situation(
@@ -132,6 +140,7 @@ def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
                 signs=tuple(fields["!"]),
                 lasting=bool(match["lasting"]),
                 things=things,  # pyright: ignore[reportArgumentType] - pairs
+                split="dev" if alike % _HELD_OUT == 0 else "train",
             )
         )
         line += block.count("\n") + 2
@@ -167,10 +176,14 @@ def _spanish_indefinite(noun: str) -> str:
 
 
 def _german_indefinite(noun: str) -> str:
-    if noun.startswith("der "):
-        # der ältere Mann → ein älterer Mann
-        return re.sub(r"^ein ([\w-]+e) (?=[A-ZÄÖÜ])", r"ein \1r ", "ein " + noun[4:])
-    return re.sub(r"^das ", "ein ", re.sub(r"^die ", "eine ", noun))
+    article, *words = noun.split(" ")
+    ending = {"der": "r", "das": "s"}.get(article, "")
+    for place, word in enumerate(words):
+        if not word[0].islower():
+            break
+        if word.endswith("e"):  # der ältere Mann → ein älterer Mann
+            words[place] = word + ending
+    return " ".join(["eine" if article == "die" else "ein", *words])
 
 
 def _english_gender(noun: str) -> str | None:
@@ -178,7 +191,7 @@ def _english_gender(noun: str) -> str | None:
 
 
 def _article_gender(noun: str) -> str | None:
-    return {"el": "m", "der": "m", "la": "f", "die": "f"}.get(noun.partition(" ")[0])
+    return {"el": "m", "der": "m", "la": "f", "die": "f", "das": "f"}.get(noun.partition(" ")[0])
 
 
 def _tidy_spanish(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from evenhand.training.questions.language import (
     CONTROL,
+    KIND_WORDS,
     Language,
     Person,
     Situation,
@@ -173,18 +174,16 @@ class _Writer:
             "p": self.rng.choice(positive),
             "w": first,
             "w2": second,
+            "X": capitalized(self.people[x].mention),
+            "Y": capitalized(self.people[y].mention),
             **self._kind_words(),
         }
 
     def _kind_words(self) -> dict[str, str]:
-        kind = "things" if self.situation.things else "people"
-        wording = self.language.wording
-        return {name: wording[name].get(kind, "") for name in ("who", "one", "other")}
+        return {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
 
     def _templates(self, name: str) -> list[str]:
-        templates: list[str] = self.language.wording[name]
-        missing = [f"{{{word}}}" for word, text in self._kind_words().items() if not text]
-        return [each for each in templates if not any(word in each for word in missing)]
+        return self.language.usable(self.language.wording[name], self.situation.kind)
 
     def _fill(self, name: str, values: dict[str, str]) -> str:
         return self._sentence(self.rng.choice(self._templates(name)), values)
