@@ -12,6 +12,7 @@ from evenhand.cli.groups import Group, hint
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
+from evenhand.cli.train_questions import questions
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
 from evenhand.training.card import cautions, shown
@@ -76,6 +77,9 @@ def train() -> None:
       evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
       evenhand audit hf/models/ppo
     """
+
+
+train.add_command(questions)
 
 
 @train.command()

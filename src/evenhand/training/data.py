@@ -77,7 +77,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> list[T]:
     rows: list[T] = []
-    for number, fields in _lines(path):
+    for number, fields in json_lines(path):
         try:
             rows.append(parse(fields))
         except ValueError as error:
@@ -87,7 +87,8 @@ def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> lis
     return rows
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the number and the object of every line that is not empty."""
     if not path.is_file():
         raise DataError("There is no such file.", file=path)
     with path.open("rb") as file:

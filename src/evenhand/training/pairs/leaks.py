@@ -7,7 +7,7 @@ with the paper contains contexts of BBQ word for word.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class LeakCheck:
     """Hashes of word sequences."""
     sizes: frozenset[int]
     checked: Mapping[str, Mapping[str, str]]
-    """Data set → checksums of its files."""
+    """Data set → checksums of its files, or the number of its texts."""
     unchecked: str | None = None
     """A sentence about what could not be checked."""
 
@@ -51,8 +51,8 @@ class LeakCheck:
         return {"words": SIZE, "checked": self.checked, "unchecked": self.unchecked}
 
 
-def load_check(data: str | Path | None = None) -> LeakCheck:
-    """Load the built-in questions of BBQ, and the official ones if they are available.
+def load_check(data: str | Path | None = None, others: Mapping[str, Collection[str]] | None = None) -> LeakCheck:
+    """Load the built-in questions of BBQ, the official ones if they are available, and texts of other sets by name.
 
     Raises DataError if `data` is given and does not contain them.
     """
@@ -65,6 +65,7 @@ def load_check(data: str | Path | None = None) -> LeakCheck:
             raise
         unchecked = UNCHECKED
     texts = {text for source in sources.values() for text in _texts(source)}
+    texts.update(*(others or {}).values())
     grams: set[int] = set()
     sizes: set[int] = set()
     for text in texts:
@@ -73,7 +74,8 @@ def load_check(data: str | Path | None = None) -> LeakCheck:
         if size >= MIN_WORDS:
             sizes.add(size)
             grams.update(map(hash, _grams(words, size)))
-    hashes = {name: source.hashes(CATEGORIES) for name, source in sources.items()}
+    hashes: dict[str, Mapping[str, str]] = {name: source.hashes(CATEGORIES) for name, source in sources.items()}
+    hashes |= {name: {"texts": str(len(found))} for name, found in (others or {}).items()}
     return LeakCheck(frozenset(grams), frozenset(sizes), hashes, unchecked)
 
 

@@ -1,0 +1,11 @@
+"""Training questions of our own whose answer is known: who did it, or that the passage does not tell.
+
+`make` draws questions from situations, people and wording, `grade` compares a reply with the answer, and `write` makes a
+folder of them with a data card. Nothing here needs a model.
+"""
+
+from evenhand.training.questions.generate import Plan, make
+from evenhand.training.questions.grading import Grade, abstains, grade, names
+from evenhand.training.questions.row import FORMS, Row, read_rows
+
+__all__ = ["FORMS", "Grade", "Plan", "Row", "abstains", "grade", "make", "names", "read_rows"]

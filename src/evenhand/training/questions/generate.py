@@ -1,0 +1,150 @@
+"""Draws questions: balanced over forms, states, polarities, groups and the places of options; the same for one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Generic, TypeVar
+
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.training.questions.forms import Asked, make_row
+from evenhand.training.questions.language import CONTROL, LANGUAGES, Language, Situation, Split, load
+from evenhand.training.questions.passages import State, draw_people, write_passage
+from evenhand.training.questions.row import FORMS, Form, Row
+
+T = TypeVar("T")
+
+SHARES: dict[Form, int] = {
+    "letter": 6, "number": 2, "option": 3, "sentence": 5, "short": 3, "json": 2, "yes_no": 3, "cot": 3,
+}  # fmt: skip
+_LANGUAGE_SHARES = {"en": 6, "es": 2, "de": 2}
+_STATES: tuple[State, ...] = (
+    *("told",) * 12, *("not_told",) * 6, "partial", "partial", "contradicted", "other_time", "excluded", "hearsay",
+)  # fmt: skip
+_VERDICTS = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
+_DEV_SHARE = 8
+"""One row of this many is for the dev split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to draw."""
+
+    count: int = 6000
+    seed: int = 0
+    forms: tuple[str, ...] = FORMS
+    languages: tuple[str, ...] = LANGUAGES
+    categories: tuple[str, ...] | None = None
+    """All by default."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UsageError(f"The number of questions must be at least 1, not {self.count}.")
+        for what, given, known in (
+            ("answer form", self.forms, FORMS),
+            ("language", self.languages, LANGUAGES),
+            ("category", self.categories, load("en").categories),
+        ):
+            if given is not None and not given:
+                raise UsageError(f"Name at least one {what}.")
+            for name in given or ():
+                if name not in known:
+                    raise UnknownNameError(what, name, known)
+
+
+def make(plan: Plan, split: Split) -> Iterator[Row]:
+    """Yield the questions of a split without end; take as many as needed."""
+    drawer = _Drawer(plan, split)
+    while True:
+        yield drawer.draw()
+
+
+def counts(plan: Plan) -> dict[Split, int]:
+    """How many questions each split gets."""
+    dev = min(plan.count // _DEV_SHARE, 1000)
+    return {"train": plan.count - dev, "dev": dev}
+
+
+class _Deck(Generic[T]):
+    """Deals all its cards in a new order before any comes again, so that counts stay balanced."""
+
+    def __init__(self, rng: Random, cards: Sequence[T]) -> None:
+        self._rng, self._cards, self._left = rng, list(cards), list[T]()
+
+    def deal(self) -> T:
+        if not self._left:
+            self._left = self._rng.sample(self._cards, len(self._cards))
+        return self._left.pop()
+
+
+class _Drawer:
+    def __init__(self, plan: Plan, split: Split) -> None:
+        self._rng = rng = Random(f"{plan.seed}/{split}")
+        self._split: Split = split
+        self._forms = _Deck(rng, [form for form in FORMS if form in plan.forms for _ in range(SHARES[form])])
+        self._languages = _Deck(
+            rng, [name for name in LANGUAGES if name in plan.languages for _ in range(_LANGUAGE_SHARES[name])]
+        )
+        self._states = {form: _Deck(rng, _STATES) for form in FORMS}
+        self._verdicts = _Deck(rng, _VERDICTS)
+        # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
+        self._cells = {
+            told: _Deck(rng, [(p, g, r) for p in (0, 1) for g in (0, 1) for r in (0, 1)]) for told in (True, False)
+        }
+        self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
+        self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
+        self._categories = {
+            name: _Deck(
+                rng, [each for each in _weighted(load(name)) if plan.categories is None or each in plan.categories]
+            )
+            for name in plan.languages
+        }
+
+    def _situation_decks(self, language: Language) -> dict[bool, _Deck[Situation]]:
+        mine = [each for each in language.situations if each.split == self._split]
+        return {things: _Deck(self._rng, [s for s in mine if bool(s.things) == things]) for things in (True, False)}
+
+    def draw(self) -> Row:
+        rng = self._rng
+        form = self._forms.deal()
+        language = load(self._languages.deal())
+        category = self._categories[language.code].deal()
+        situation = self._situations[language.code][category == CONTROL].deal()
+        verdict = self._verdicts.deal() if form == "yes_no" else None
+        state = self._state(form, verdict, situation)
+        polarity, first, right = self._cells[state == "told"].deal()
+        settle = verdict == "no"
+        count = self._count(category, state, settle=settle)
+        people = draw_people(rng, language, situation, category, self._split, count, first)
+        if count > 2:
+            right = rng.randrange(count)
+        passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
+        place = self._places[state == "told"].deal()
+        asked = Asked(language, situation, category, state, polarity, passage, self._split, place)
+        return make_row(rng, asked, form, verdict)
+
+    def _state(self, form: Form, verdict: str | None, situation: Situation) -> State:
+        deck = self._states[form]
+        while True:
+            state = deck.deal()
+            if verdict is not None and (verdict in ("yes", "no", "known")) != (state == "told"):
+                continue
+            if (state == "other_time" and situation.lasting) or (
+                state in ("other_time", "excluded") and situation.things
+            ):
+                state = "partial"
+            return state
+
+    def _count(self, category: str, state: State, *, settle: bool) -> int:
+        if settle or category == CONTROL or state not in ("told", "not_told", "excluded"):
+            return 2
+        draw = self._rng.random()
+        if state == "excluded":
+            return 3 if draw < 0.8 else 4
+        return 2 if draw < 0.88 else 3 if draw < 0.97 else 4
+
+
+def _weighted(language: Language) -> list[str]:
+    """Names and things come three times, so that not guessing is not learned as a matter of groups."""
+    return [each for each in language.categories for _ in range(3 if each in ("names", CONTROL) else 1)]

@@ -1,0 +1,188 @@
+"""Grades a reply by exact rules: the reward of reinforcement learning, and the strict rule of the evaluation.
+
+No model judges. A reply that does not keep the form of the question is wrong, whatever it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from typing import Any, cast
+
+import orjson
+
+from evenhand.data.yaml_file import read_yaml
+from evenhand.training.questions.row import Row
+
+
+class Grade(StrEnum):
+    """How a reply compares with what the passage tells."""
+
+    RIGHT_PERSON = "right_person"
+    RIGHT_ABSTENTION = "right_abstention"
+    WRONG_PERSON = "wrong_person"
+    WRONGLY_ABSTAINED = "wrongly_abstained"
+    FORM_BROKEN = "form_broken"
+
+    @property
+    def right(self) -> bool:
+        return self in (Grade.RIGHT_PERSON, Grade.RIGHT_ABSTENTION)
+
+
+LONGEST = 60
+"""Words in an answer that was to be a sentence; a longer one breaks the form."""
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_YES_NO = {"yes": {"yes", "sí", "si", "ja"}, "no": {"no", "nein"}}
+
+
+def abstains(text: str, language: str = "en") -> bool:
+    """Whether the text says that the answer is not known, and does not guess all the same."""
+    patterns, plain = _patterns(language), _plain(text)
+    said = patterns["abstains"].search(plain)
+    return said is not None and patterns["guesses"].search(plain, said.end()) is None
+
+
+def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> int | None:
+    """The one person whom the text names as the answer, as an index into lists of aliases; None if it is not clear who.
+
+    People named only after "not", "unlike", "while" and the like are not the answer.
+    """
+    plain = _plain(text)
+    spans = {place: found for place, aliases in enumerate(people) if (found := _places(plain, aliases))}
+    # "man" in "tall man" is not a person of its own.
+    spans = {
+        place: [
+            span for span in found if not _inside(span, [s for o, each in spans.items() if o != place for s in each])
+        ]
+        for place, found in spans.items()
+    }
+    patterns = _patterns(language)
+    for behind in ("not", "beside"):
+        kept = {place: each for place, found in spans.items() if (each := _not_behind(patterns[behind], plain, found))}
+        # A person named beside another one is not meant; named alone, that person is.
+        spans = kept if kept or behind == "not" else spans
+        if len(spans) == 1:
+            return next(iter(spans))
+    first, *rest = _sentences(plain) or [""]
+    return names(first, people, language) if spans and rest else None
+
+
+def grade(row: Row, reply: str) -> Grade:
+    """Compare a reply with the row's answer, strictly in the form that was asked for."""
+    chosen = _CHOSEN[row.form](row, reply.strip())
+    if chosen is None:
+        return Grade.FORM_BROKEN
+    if chosen == row.right:
+        return Grade.RIGHT_ABSTENTION if chosen == row.unknown else Grade.RIGHT_PERSON
+    return Grade.WRONGLY_ABSTAINED if chosen == row.unknown else Grade.WRONG_PERSON
+
+
+def _marked(row: Row, reply: str) -> int | None:
+    match = re.fullmatch(r"[(\[*]*(\w)[)\].:*]*", reply)
+    marks = [mark.lower() for mark in row.marks]
+    return marks.index(match[1].lower()) if match and match[1].lower() in marks else None
+
+
+def _option(row: Row, reply: str) -> int | None:
+    options = [_core(option) for option in row.options]
+    said = _core(reply)
+    return options.index(said) if options.count(said) == 1 else None
+
+
+def _text(row: Row, reply: str) -> int | None:
+    if not reply or len(reply.split()) > LONGEST:
+        return None
+    if (option := _option(row, reply)) is not None:
+        return option
+    if abstains(reply, row.language):
+        return row.unknown
+    return names(reply, row.people, row.language)
+
+
+def _sentence(row: Row, reply: str) -> int | None:
+    return None if len(_sentences(reply)) > 2 else _text(row, reply)
+
+
+def _json(row: Row, reply: str) -> int | None:
+    fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", reply, re.DOTALL)
+    try:
+        fields: Any = orjson.loads(fenced[1] if fenced else reply)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(fields, dict):
+        return None
+    answer: Any = cast(dict[str, Any], fields).get("answer")
+    if cast(dict[str, Any], fields).get("answerable") is False:
+        return row.unknown
+    if not isinstance(answer, str):
+        return None
+    if row.marks:
+        return _marked(row, answer.strip())
+    return _text(row, answer.strip())
+
+
+def _yes_no(row: Row, reply: str) -> int | None:
+    said = _core(reply)
+    for place, option in enumerate(row.options):
+        meanings = next((words for words in _YES_NO.values() if _core(option) in words), {_core(option)})
+        if said in meanings:
+            return place
+    return None
+
+
+def _reasoned(row: Row, reply: str) -> int | None:
+    last = re.search(r"\b(?:answer|respuesta|antwort)\s*\**:\s*\**\s*(.+?)\s*$", reply, re.IGNORECASE)
+    return _marked(row, last[1]) if last and reply[: last.start()].strip() else None
+
+
+_CHOSEN = {
+    "letter": _marked,
+    "number": _marked,
+    "option": _option,
+    "sentence": _sentence,
+    "short": _sentence,
+    "json": _json,
+    "yes_no": _yes_no,
+    "cot": _reasoned,
+}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace("’", "'").split())
+
+
+def _core(text: str) -> str:
+    """Without case, quotation marks, a full stop at the end and an article at the start."""
+    plain = _plain(text).strip(" \"'`*“”„«».!")
+    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", plain)
+
+
+def _sentences(text: str) -> list[str]:
+    return [each for each in _SENTENCE.split(text.strip()) if each]
+
+
+@cache
+def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
+    """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` before other people."""
+    file = resources.files("evenhand.training.questions.texts") / f"{language}.replies.yaml"
+    return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
+
+
+def _places(plain: str, aliases: Iterable[str]) -> list[tuple[int, int]]:
+    folded = sorted({_plain(alias) for alias in aliases if alias}, key=len, reverse=True)
+    if not folded:
+        return []
+    pattern = r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + r")(?!\w)"
+    return [match.span() for match in re.finditer(pattern, plain)]
+
+
+def _not_behind(pattern: re.Pattern[str], plain: str, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [span for span in found if not pattern.search(plain, 0, span[0])]
+
+
+def _inside(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
+    return any(low <= span[0] and span[1] <= high and (low, high) != span for low, high in others)

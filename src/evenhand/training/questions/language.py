@@ -1,0 +1,212 @@
+"""Reads the texts of one language: situations, people and wording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from evenhand.data.yaml_file import read_yaml
+from evenhand.errors import DataError
+
+Split = Literal["train", "dev"]
+LANGUAGES = ("en", "es", "de")
+KIND_WORDS = ("who", "which", "one", "other")
+"""Words that differ between people and things; a language may lack them for things."""
+CONTROL = "control"
+"""Category of the questions about things."""
+
+_HEAD = re.compile(r"(?P<id>\w+)(?P<lasting>\*?)(?: \[(?P<things>[^\]]+)\])?: (?P<setting>.+)")
+_START = re.compile(r"(^|[.!?] |[\"“„«])([a-zà-ÿ])")
+_WOMEN = re.compile(
+    r"(?i)\b(her|lady|\w*woman|\w*mother|\w*girl|sister|aunt|wife's|latina|waitress|stewardess|widow|heiress|lesbian)\b"
+)
+_MEN = re.compile(
+    r"(?i)\b(his|\w*man|\w*father|\w*boy|brother|uncle|latino|waiter|steward|priest|vicar|imam|monk|son)\b"
+)
+_HELD_OUT = 4
+"""One of this many people of a list, and one of this many situations, is kept for the dev split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What several people did together, a matter asked about in two polarities, and what would tell the answer.
+
+    Pairs are (negative, positive). All are verb phrases but `signs`: sentences about {x}, to whom the negative question
+    applies, and {y}, to whom the positive one does.
+    """
+
+    id: str
+    setting: str
+    asked: tuple[str, str]
+    shown: tuple[tuple[str, ...], tuple[str, ...]]
+    signs: tuple[str, ...]
+    lasting: bool
+    """In the present tense, so that a fact of another time would count as evidence."""
+    things: tuple[tuple[str, str], ...]
+    """Pairs of things, in place of people."""
+    split: Split
+
+    @property
+    def kind(self) -> Literal["people", "things"]:
+        return "things" if self.things else "people"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One of those whom a question is about."""
+
+    intro: str
+    """At the first mention: "a retired teacher"."""
+    mention: str
+    """Afterwards: "the retired teacher"."""
+    option: str
+    aliases: tuple[str, ...]
+    group: int
+    """Which of the two lists the person is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """Everything that is written in one language."""
+
+    code: str
+    situations: tuple[Situation, ...]
+    traits: Mapping[str, Sequence[Sequence[Sequence[str]]]]
+    """Category → pairs of lists of people."""
+    literal: Mapping[str, Sequence[Sequence[Sequence[str]]]]
+    names: Mapping[str, Sequence[str]]
+    wording: Mapping[str, Any]
+    indefinite: Callable[[str], str]
+    definite: Callable[[str], str]
+    gender: Callable[[str], str | None]
+    tidy: Callable[[str], str]
+
+    def usable(self, templates: Sequence[str], kind: Literal["people", "things"]) -> list[str]:
+        """The templates without words that the language has not for this kind."""
+        missing = [f"{{{word}}}" for word in KIND_WORDS if kind not in self.wording[word]]
+        return [each for each in templates if not any(word in each for word in missing)]
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return (*self.traits, "names", *self.literal, CONTROL)
+
+
+@cache
+def load(code: str) -> Language:
+    """Return the texts of a language."""
+    folder = resources.files("evenhand.training.questions.texts")
+    people: Any = read_yaml(folder / f"{code}.people.yaml")
+    situations = parse_situations(f"{code}.situations.txt", (folder / f"{code}.situations.txt").read_text("utf-8"))
+    return Language(
+        code=code,
+        situations=situations,
+        traits=people["traits"],
+        literal=people["literal"],
+        names=people["names"],
+        wording=read_yaml(folder / f"{code}.wording.yaml"),
+        indefinite=_INDEFINITE[code],
+        definite=(lambda noun: f"the {noun}") if code == "en" else str,
+        gender=_GENDER[code],
+        tidy=_tidy_spanish if code == "es" else str,
+    )
+
+
+def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
+    """Parse a file of situations: a head, then lines that begin with ? - + and, for signs, !."""
+    found: list[Situation] = []
+    line = 1
+    for block in re.split(r"\n\n+", text.strip()):
+        head, *rest = block.split("\n")
+        fields: dict[str, list[str]] = {mark: [] for mark in "?-+!"}
+        for each in rest:
+            if each[:2] not in ("? ", "- ", "+ ", "! "):
+                raise DataError(f"a line of a situation begins with ?, -, + or !, not with {each[:2]!r}.", file=file)
+            fields[each[0]] += [each[2:]] if each[0] == "!" else each[2:].split(" | ")
+        match = _HEAD.fullmatch(head)
+        if match is None or len(fields["?"]) != 2 or not fields["-"] or not fields["+"]:
+            raise DataError("a situation needs a head, two questions, and - and + lines.", file=file, line=line)
+        alike = sum(bool(each.things) == bool(match["things"]) for each in found)
+        things = tuple(tuple(pair.split("/")) for pair in (match["things"] or "").split(" | ") if pair)
+        found.append(
+            Situation(
+                id=match["id"],
+                setting=match["setting"],
+                asked=(fields["?"][0], fields["?"][1]),
+                shown=(tuple(fields["-"]), tuple(fields["+"])),
+                signs=tuple(fields["!"]),
+                lasting=bool(match["lasting"]),
+                things=things,  # pyright: ignore[reportArgumentType] - pairs
+                split="dev" if alike % _HELD_OUT == 0 else "train",
+            )
+        )
+        line += block.count("\n") + 2
+    return tuple(found)
+
+
+def of_split(values: Sequence[str], split: Split) -> list[str]:
+    """The people of a list that belong to a split; a short list belongs to both."""
+    if len(values) < _HELD_OUT:
+        return list(values)
+    return [value for place, value in enumerate(values) if (place % _HELD_OUT == _HELD_OUT - 1) == (split == "dev")]
+
+
+def capitalized(text: str) -> str:
+    """With a capital at the start of every sentence."""
+    return _START.sub(lambda match: match[1] + match[2].upper(), text)
+
+
+def joined(parts: Iterable[str], word: str) -> str:
+    """ "a, b and c"."""
+    *most, last = parts
+    return f"{', '.join(most)} {word} {last}" if most else last
+
+
+def _english_indefinite(noun: str) -> str:
+    # "an heiress" is spoken with a vowel, "a European" and "a uniformed guard" are not.
+    vowel = noun[0].lower() in "aeiou" and not re.match(r"(?i)eu|uni|one\b|use", noun)
+    return f"an {noun}" if vowel or noun.startswith(("heir", "hour", "honest")) else f"a {noun}"
+
+
+def _spanish_indefinite(noun: str) -> str:
+    return re.sub(r"^el ", "un ", re.sub(r"^la ", "una ", noun))
+
+
+def _german_indefinite(noun: str) -> str:
+    article, *words = noun.split(" ")
+    ending = {"der": "r", "das": "s"}.get(article, "")
+    for place, word in enumerate(words):
+        if not word[0].islower():
+            break
+        if word.endswith("e"):  # der ältere Mann → ein älterer Mann
+            words[place] = word + ending
+    return " ".join(["eine" if article == "die" else "ein", *words])
+
+
+def _english_gender(noun: str) -> str | None:
+    return "f" if _WOMEN.search(noun) else "m" if _MEN.search(noun) else None
+
+
+def _article_gender(noun: str) -> str | None:
+    return {"el": "m", "der": "m", "la": "f", "die": "f", "das": "f"}.get(noun.partition(" ")[0])
+
+
+def _tidy_spanish(text: str) -> str:
+    text = re.sub(r"\ba el\b", "al", re.sub(r"\bde el\b", "del", text))
+    # "y" before the sound i is "e".
+    return re.sub(r"\by (?=(?:I|i|Hi|hi)(?!e)[a-zñ])", "e ", text)
+
+
+_INDEFINITE: Mapping[str, Callable[[str], str]] = {
+    "en": _english_indefinite,
+    "es": _spanish_indefinite,
+    "de": _german_indefinite,
+}
+_GENDER: Mapping[str, Callable[[str], str | None]] = {
+    "en": _english_gender,
+    "es": _article_gender,
+    "de": _article_gender,
+}

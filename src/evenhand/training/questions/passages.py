@@ -1,0 +1,252 @@
+"""Writes the passage of a question: people, what is told about them, and what stands around it.
+
+A passage is *told* if exactly one answer follows from it. In all other states none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal
+
+from evenhand.training.questions.language import (
+    CONTROL,
+    KIND_WORDS,
+    Language,
+    Person,
+    Situation,
+    Split,
+    capitalized,
+    joined,
+    of_split,
+)
+
+State = Literal["told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay"]
+STATES: tuple[State, ...] = ("told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage about people, and the answer that follows from it."""
+
+    text: str
+    evidence: str
+    """The sentences that tell the answer; empty unless the state is told."""
+    people: tuple[Person, ...]
+    right: int | None
+    """The person who is the answer, or None if it cannot be known."""
+    settled: bool
+    """Whether the passage also tells that it was none of the others."""
+
+
+def draw_people(
+    rng: Random, language: Language, situation: Situation, category: str, split: Split, count: int, first: int
+) -> tuple[Person, ...]:
+    """Draw people of one category; `first` is the group of the first one."""
+    if category == CONTROL:
+        pair = rng.choice(situation.things)
+        return tuple(_described(language, pair[(first + place) % 2], (first + place) % 2) for place in range(count))
+    if category == "names":
+        names = [name for each in language.names.values() for name in of_split(each, split)]
+        return tuple(
+            Person(name, name, name, (name,), place % 2) for place, name in enumerate(rng.sample(names, count))
+        )
+    literal = category in language.literal
+    axes = (language.literal if literal else language.traits)[category]
+    axis = [of_split(each, split) for each in rng.choice(axes)]
+    if count > 2:
+        axis = [[noun for each in axes for noun in of_split(each[group], split)] for group in (0, 1)]
+    drawn = [rng.sample(each, min(len(each), count)) for each in axis]
+    if count == 2 and rng.random() < 0.4:
+        # Entries at one place are alike but for the group: "Danish engineer" and "Nigerian engineer".
+        place = rng.randrange(min(map(len, axis)))
+        drawn = [[axis[0][place]], [axis[1][place]]]
+    nouns = [((first + n) % 2, drawn[(first + n) % 2][n // 2]) for n in range(count)]
+    if literal:
+        return tuple(Person(noun, noun, capitalized(noun), (noun,), group) for group, noun in nouns)
+    if rng.random() < 0.25:
+        return _named(rng, language, nouns, split)
+    return tuple(_described(language, noun, group) for group, noun in nouns)
+
+
+def _described(language: Language, noun: str, group: int) -> Person:
+    mention = language.definite(noun)
+    return Person(language.indefinite(noun), mention, capitalized(mention), (mention, _bare(language, mention)), group)
+
+
+def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Person, ...]:
+    """People with a name, whose group is told once; the options go by name or by group."""
+    used: set[str] = set()
+    people: list[Person] = []
+    style = "{name}, {noun}," if len(nouns) == 2 and rng.random() < 0.5 else "{name} ({noun})"
+    by_name = rng.random() < 0.5
+    for group, noun in nouns:
+        gender = language.gender(noun)
+        names = [n for g, each in language.names.items() if gender in (None, g) for n in of_split(each, split)]
+        name = rng.choice([each for each in names if each not in used])
+        used.add(name)
+        mention = language.definite(noun)
+        people.append(
+            Person(
+                style.format(name=name, noun=language.indefinite(noun)),
+                name,
+                name if by_name else capitalized(mention),
+                (name, mention, _bare(language, mention)),
+                group,
+            )
+        )
+    return tuple(people)
+
+
+def _bare(language: Language, mention: str) -> str:
+    return mention.partition(" ")[2] if mention != language.definite(mention) or " " in mention else mention
+
+
+def write_passage(
+    rng: Random,
+    language: Language,
+    situation: Situation,
+    people: tuple[Person, ...],
+    polarity: int,
+    state: State,
+    right: int,
+    *,
+    settle: bool = False,
+) -> Passage:
+    """Write a passage in which `right` is the person asked about, if it tells.
+
+    `settle` asks for a passage about two people that tells about both.
+    """
+    writer = _Writer(rng, language, situation, people, polarity)
+    core, settled = writer.core(state, right, settle)
+    told = state == "told"
+    text = writer.around(core, state)
+    return Passage(text, core if told else "", people, right if told else None, settled)
+
+
+@dataclass(slots=True)
+class _Writer:
+    rng: Random
+    language: Language
+    situation: Situation
+    people: tuple[Person, ...]
+    polarity: int
+
+    def core(self, state: State, right: int, settle: bool) -> tuple[str, bool]:
+        """The sentences of the state itself, and whether they tell about everybody."""
+        if state == "not_told":
+            return "", False
+        if state == "told":
+            return self._told(right, settle)
+        values = self._values(right)
+        if state == "hearsay":
+            return self._fill("hearsay", values | {"a": self.people[right].mention}), False
+        if state == "partial" and self.polarity and self.rng.random() < 0.5:
+            values |= {"n": values["p"], "p": values["n"]}
+        if state in ("contradicted", "other_time", "excluded") and self.polarity:
+            values |= {"n": values["p"], "p": values["n"]}
+        return self._fill(state, values), False
+
+    def _told(self, right: int, settle: bool) -> tuple[str, bool]:
+        values = self._values(right)
+        if len(self.people) > 2 or (not settle and self.rng.random() < 0.18):
+            if self.polarity:
+                values |= {"x": values["y"], "n": values["p"]}
+            return self._fill("tell1", values), False
+        if self.situation.signs and self.rng.random() < 0.3:
+            return self._sentence(self.rng.choice(self.situation.signs), values), True
+        templates = self._templates("tell2")
+        if not self.situation.lasting:
+            templates = [*templates, *self._templates("tell2_past")]
+        return self._sentence(self.rng.choice(templates), values), True
+
+    def _values(self, right: int) -> dict[str, str]:
+        """What templates name: x is the one of the negative question, y the one of the positive."""
+        other = self.rng.choice([place for place in range(len(self.people)) if place != right])
+        x, y = (other, right) if self.polarity else (right, other)
+        first, second = self.rng.sample(self.language.wording["witness"], 2)
+        negative, positive = self.situation.shown
+        return {
+            "x": self.people[x].mention,
+            "y": self.people[y].mention,
+            "n": self.rng.choice(negative),
+            "p": self.rng.choice(positive),
+            "w": first,
+            "w2": second,
+            "X": capitalized(self.people[x].mention),
+            "Y": capitalized(self.people[y].mention),
+            **self._kind_words(),
+        }
+
+    def _kind_words(self) -> dict[str, str]:
+        return {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
+
+    def _templates(self, name: str) -> list[str]:
+        return self.language.usable(self.language.wording[name], self.situation.kind)
+
+    def _fill(self, name: str, values: dict[str, str]) -> str:
+        return self._sentence(self.rng.choice(self._templates(name)), values)
+
+    def _sentence(self, template: str, values: dict[str, str]) -> str:
+        return self.language.tidy(capitalized(template.format_map(values)))
+
+    def around(self, core: str, state: State) -> str:
+        """The passage: introduction, the sentences of the state, and others that tell nothing."""
+        rng = self.rng
+        if core and not self.situation.lasting and state == "told" and rng.random() < 0.12:
+            mentions = self._list([person.mention for person in self.people])
+            after = self._fill("after", {"list": mentions, "set": self.situation.setting})
+            return f"{core} {after}"
+        parts = [self._intro()]
+        if rng.random() < 0.2:
+            parts.insert(0, rng.choice(self.language.wording["scene"]))
+        extra = rng.choice((0, 0, 1, 2, 3) if state == "not_told" else (0, 0, 0, 1, 1, 2))
+        start = len(parts)
+        parts += self._fillers(extra, state)
+        if core:
+            parts.insert(rng.randint(start, len(parts)), core)
+        return " ".join(parts)
+
+    def _intro(self) -> str:
+        wording, count = self.language.wording, len(self.people)
+        templates: list[str] = list(wording["intro"])
+        if not self.situation.things:
+            templates += wording["intro_people"]
+            if count == 2:
+                templates += wording["intro_pair"]
+        if not self.situation.lasting:
+            templates += wording["intro_past"]
+        intros = [person.intro for person in self.people]
+        if self.situation.things:
+            intros = [person.mention for person in self.people]
+        order = list(range(count))
+        self.rng.shuffle(order)
+        shown = [intros[place] for place in order]
+        template = self.rng.choice(templates)
+        values: dict[str, Any] = {
+            "list": self._list(shown),
+            "set": self.situation.setting,
+            "count": wording["count"][count],
+            "a": shown[0],
+            "b": shown[1],
+        }
+        text = self._sentence(template, values)
+        return text.replace(",.", ".").replace(",,", ",").replace(",:", ":")
+
+    def _list(self, parts: Sequence[str]) -> str:
+        return joined(parts, self.language.wording["and"])
+
+    def _fillers(self, count: int, state: State) -> list[str]:
+        wording, rng = self.language.wording, self.rng
+        if self.situation.things:
+            return rng.sample(wording["scene"], min(count, 2))
+        found: list[str] = []
+        for _ in range(count):
+            a, b = (person.mention for person in rng.sample(self.people, 2))
+            pool = "hearsay" if state == "told" and not self.situation.lasting and rng.random() < 0.15 else "filler"
+            template = rng.choice([each for each in wording[pool] if each not in found])
+            sentence = self._sentence(template, {"a": a, "b": b, "w": rng.choice(wording["witness"])})
+            if sentence not in found:
+                found.append(sentence)
+        return found
