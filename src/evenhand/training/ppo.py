@@ -22,15 +22,15 @@ The paper names PPO, the batch size, the learning rate and one epoch. These valu
  - the number of PPO epochs and the critic's learning rate;
  - the penalty for truncated answers.
 
-Variants (`algorithm`) differ in steps 3 and 4. They have no critic: the return R of an answer is the sum of its r_t, and
-all its tokens share one advantage, which is not whitened (see `losses`):
+Variants (`algorithm`) differ in steps 3 and 4. They have no critic: the return R of an answer is the sum of its r_t,
+and all its tokens share one advantage, which is not whitened (see `losses`):
  - `rloo`: R minus the mean R of the other answers to the prompt.
  - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
 Like PPO they clip the ratio of each token and average over all tokens of the batch. Their KL is a term of the loss, β
-times the mean of the estimate k3 over tokens: summed into R it would make short answers cheap (`kl_in`). Answers without
-an advantage, for example because all answers to the prompt earn the same, are left out of the update; the metric
-`informative` is the share of the others.
+times the mean of the estimate k3 over tokens: summed into R it would make short answers cheap (`kl_in`). Answers
+without an advantage, for example because all answers to the prompt earn the same, are left out of the update; the
+metric `informative` is the share of the others.
 """
 
 from __future__ import annotations

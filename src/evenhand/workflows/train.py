@@ -14,6 +14,7 @@ from evenhand.workflows.listener import Count, Listener
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
+    from evenhand.training.verifiable import VerifiableOptions
 
 Stage = Literal["sft", "reward", "ppo", "dpo", "recipe"]
 Record = dict[str, Any]
@@ -65,6 +66,32 @@ def make_recipe(
     recipe = Recipe(model, Path(data), Path(out), shared, own or {}, algorithm)
     recipe.options()  # checks them all before the first stage begins
     return recipe
+
+
+def make_verifiable(options: Mapping[str, Any], *, smoke: bool = False) -> VerifiableOptions:
+    """The checked options of `train verifiable`; `smoke` makes everything tiny, to see whether it runs."""
+    models.need_packages()
+    from evenhand.training.verifiable import VerifiableOptions
+
+    return VerifiableOptions(**(dict(options) | (_smoke(options) if smoke else {})))
+
+
+def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listener: Listener | None = None) -> Record:
+    """Train on questions whose answer is known: fine-tuning, RL with an exact reward, evaluation."""
+    from evenhand.training import verifiable
+
+    return verifiable.train_verifiable(options, resume=resume, announce=_announce(listener))
+
+
+def _smoke(options: Mapping[str, Any]) -> Record:
+    rl = options.get("rl", {})
+    small = {"steps": 2, "batch": 2, "answers": 2}
+    return {
+        "rows": 64,
+        "max_new_tokens": 8,
+        "sft": {"steps": 2, "batch": 8, **options.get("sft", {})},
+        "rl": None if rl is None else {**small, **rl},
+    }
 
 
 def _checked(stage: str, options: Mapping[str, Any]) -> Options:
