@@ -49,7 +49,7 @@ def _no_official_bbq(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def questions() -> list[Row]:
-    return list(islice(make(Plan(seed=1), "train"), 40))
+    return list(islice(make(Plan(seed=1), "train"), 16))
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     record = json.loads(Path("fair/training.json").read_text())  # noqa: ASYNC240 - a tiny file
     assert record["finished"]
     assert list(record["results"]) == ["before", "sft", "rl"]
-    assert record["results"]["rl"]["all"]["n"] == 8
-    assert "| all | 8 |" in Path("fair/README.md").read_text()  # noqa: ASYNC240
+    assert record["results"]["rl"]["all"]["n"] == 20
+    assert "| all | 20 |" in Path("fair/README.md").read_text()  # noqa: ASYNC240
     assert "exact reward" in Path("fair/rl/README.md").read_text()  # noqa: ASYNC240
     assert isinstance(await answer_of("hf/fair/rl"), str)
 
@@ -107,7 +107,19 @@ def test_a_finished_stage_is_kept(shell: Shell, spelling: str, rows: Callable[..
 
 
 def test_the_adapter_is_merged_on_request(shell: Shell, spelling: str, rows: Callable[..., Path]):
-    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--no-rl", "--merge")
+    given = (
+        "train",
+        "verifiable",
+        "--model",
+        spelling,
+        "--out",
+        "fair",
+        "--data",
+        rows(),
+        *SHORT,
+        "--no-rl",
+        "--merge",
+    )
 
     assert shell(*given) == 0, shell.err
 
@@ -125,6 +137,7 @@ def test_all_weights_can_be_trained(shell: Shell, spelling: str, rows: Callable[
     assert Path("fair/rl/model.safetensors").is_file()
 
 
+@pytest.mark.training
 def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Callable[..., Path], tmp_path: Path):
     data = rows()
 

@@ -12,7 +12,7 @@ _KINDS = {
     "reward": "a reward model: a sequence classifier with one output, higher for the less biased answer",
     "ppo": "a language model, trained by {algorithm} against a reward model that prefers the less biased answer",
     "dpo": "a language model, trained by DPO to prefer the less biased answer of pairs",
-    "verifiable-sft": "a language model, fine-tuned to answer what a text tells about people, or to say that it does not",
+    "verifiable-sft": "a language model, fine-tuned to answer what a text tells about people or say that it does not",
     "verifiable-rl": (
         "a language model, trained by {algorithm} with an exact reward to answer what a text tells about people, or "
         "to say that it does not"

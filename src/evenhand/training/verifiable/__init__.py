@@ -19,7 +19,7 @@ from typing import Any
 from evenhand.errors import UsageError
 from evenhand.training import card, stage
 from evenhand.training.loop import Observer
-from evenhand.training.options import PPOOptions, SFTOptions
+from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import launched_processes
 from evenhand.training.verifiable.evaluation import summarized
 from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
@@ -94,9 +94,14 @@ class VerifiableOptions:
         if self.rl is None:
             return None
         full = self.lora is None
-        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "answers": 8, "micro_batch": 64, "ppo_epochs": 1}
-        own |= {"steps": 60, "lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
-        options = PPOOptions(
+        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 64, "ppo_epochs": 1, "steps": 60}
+        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
+        own |= dict(self.shared) | dict(self.rl)
+        if own["algorithm"] == "ppo":
+            raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")
+        if own["algorithm"] in GROUPED:
+            own.setdefault("answers", 8)
+        return PPOOptions(
             model=str(self.out / "sft"),
             data=self.out / "questions",
             out=self.out / "rl",
@@ -105,11 +110,8 @@ class VerifiableOptions:
             keep_adapter=not full and not self.merge,
             seed=self.seed,
             max_new_tokens=self.max_new_tokens,
-            **(own | dict(self.shared) | dict(self.rl)),
+            **own,
         )
-        if options.algorithm == "ppo":
-            raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")
-        return options
 
     def as_json(self) -> dict[str, Any]:
         """Return every option except `out` as a JSON value."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any, cast
 from evenhand.errors import DataError, UsageError
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.questions.generate import Plan, counts, make
-from evenhand.training.questions.language import LANGUAGES, Split
+from evenhand.training.questions.folder import draw, write_folder
+from evenhand.training.questions.generate import Plan
+from evenhand.training.questions.language import LANGUAGES
 from evenhand.training.questions.leaks import load_benchmarks
 from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
 from evenhand.types import Message, Role
@@ -22,6 +22,7 @@ _HELD_OUT_SHARE = 10
 """One situation in so many is held out where a file has no held-out part."""
 _MAX_HELD_OUT = 1000
 _OTHER_SEED = 1 << 32
+"""Added to the seed for questions that the fine-tuning has not seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +51,9 @@ def generated_questions(
     """Generate questions into a folder; the questions for RL are new ones about the same situations."""
     plan = Plan(count, seed, tuple(forms) or FORMS, tuple(languages) or LANGUAGES)
     benchmarks = load_benchmarks()
-    dropped = Counter[str]()
-
-    def draw(plan: Plan, split: Split, count: int) -> list[Row]:
-        rows: list[Row] = []
-        for row in make(plan, split):
-            if len(rows) == count:
-                break
-            if benchmarks.leak_in(row):
-                dropped[split] += 1
-            else:
-                rows.append(row)
-        return rows
-
-    train, dev = (draw(plan, split, counts(plan)[split]) for split in ("train", "dev"))
-    rl = draw(replace(plan, seed=seed + _OTHER_SEED), "train", rl_count)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("train", train), ("rl", rl), ("dev", dev)):
-        (folder / f"{name}.jsonl").write_bytes(b"".join(row.line() for row in rows))
-    card = {"train": len(train), "rl": len(rl), "held_out": len(dev), "dropped": dict(dropped)}
-    return Questions(train, rl, dev, {**card, "leaks": benchmarks.note()})
+    card = write_folder(plan, folder, benchmarks)
+    rl, _ = draw(replace(plan, seed=seed + _OTHER_SEED), "train", rl_count, benchmarks) if rl_count else ([], {})
+    return Questions(read_rows(folder / "train.jsonl"), rl, read_rows(folder / "dev.jsonl"), card)
 
 
 def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
@@ -84,9 +68,8 @@ def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
             raise DataError("There are too few situations to hold some out; add more.", file=data)
     train, dev = (_of_forms(each, forms, data) for each in (train, dev))
     check_classes(train, str(data))
-    note = _check_leaks([*train, *dev], data)
     train, dev = train[:count], dev[:_MAX_HELD_OUT]
-    return Questions(train, train, dev, {"train": len(train), "held_out": len(dev), "leaks": note})
+    return Questions(train, train, dev, {"leaks": _check_leaks([*train, *dev], data)})
 
 
 def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:
