@@ -112,7 +112,7 @@ def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
         trainer.optimizer.begin(0)
         metrics = trainer.step(0)
         assert metrics["informative"] == (0 if "kl_in" not in settings else 1)
-        return max(float((a - b).abs().max()) for a, b in zip(before, loaded.actor.parameters(), strict=True))
+        return max((a - b).abs().max().item() for a, b in zip(before, loaded.actor.parameters(), strict=True))
 
     assert change() == 0
     assert change(kl_in="reward") > 0  # the KL of an answer is a sum, so the longer one pays more
