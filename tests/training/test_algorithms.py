@@ -1,6 +1,8 @@
 """PPO's relatives: that each raises a reward without a critic and can be interrupted, and what they leave to read."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
+from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import load_models, train_ppo  # noqa: E402
+from evenhand.training.ppo import PPOTrainer, load_models, train_ppo  # noqa: E402
 from evenhand.training.rollout import (  # noqa: E402
     SAMPLES,
     SampleLog,
@@ -80,6 +83,39 @@ def test_no_critic_is_loaded(tiny: str, pairs: Path, rewarding: Path, tmp_path: 
     _, tensors = checkpoints.newest(tmp_path / "out") or (0, {})
     assert tensors
     assert not [name for name in tensors if "critic" in name]
+
+
+class Constant:
+    """A reward that is the same for every answer."""
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
+        del prompts
+        return [1.0] * len(answers)
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
+    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
+):
+    def change(**settings: Any) -> float:
+        """How far one step moves the weights of a policy that is not the reference any more."""
+        given = options(tiny, pairs, rewarding, tmp_path, algorithm=algorithm, missing_eos_penalty=0, **settings)
+        loaded, chat = load_models(given, HERE)
+        loaded = replace(loaded, reward=Constant())
+        prompts = read_prompts(pairs / "pairs.train.jsonl")
+        trainer = PPOTrainer(given, loaded, chat, prompts, HERE)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            for weight in loaded.actor.parameters():
+                weight.add_(torch.randn_like(weight), alpha=0.01)
+        before = [weight.clone() for weight in loaded.actor.parameters()]
+        trainer.optimizer.begin(0)
+        metrics = trainer.step(0)
+        assert metrics["informative"] == (0 if "kl_in" not in settings else 1)
+        return max((a - b).abs().max().item() for a, b in zip(before, loaded.actor.parameters(), strict=True))
+
+    assert change() == 0
+    assert change(kl_in="reward") > 0  # the KL of an answer is a sum, so the longer one pays more
 
 
 def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
@@ -148,6 +184,7 @@ def test_a_line_that_was_cut_short_goes(tmp_path: Path):
         ({"algorithm": "remax", "answers": 4}, "for rloo and grpo, not for remax"),
         ({"algorithm": "rloo", "answers": 1}, "needs 2 or more"),
         ({"algorithm": "grpo", "answers": 0}, "answers must be a whole number"),
+        ({"algorithm": "rloo", "kl_in": "prompt"}, "kl-in must be one of loss, reward"),
         ({"sample_every": 0}, "sample-every must be a whole number"),
     ],
 )

@@ -41,6 +41,12 @@ PINNED: dict[str, dict[str, list[float]]] = {
         "policy_loss": [-0.0799947, -0.0791894, -0.0967748],
         "grad_norm": [1.49635, 1.83858, 2.54141],
     },
+    "rloo, KL in the loss": {
+        "reward": [0.867287, 0.745489, 0.6806],
+        "kl": [0.0, 0.220848, 0.387206],
+        "kl_loss": [0.0036903, 0.00255432, 0.0038043],
+        "grad_norm": [1.51062, 1.81887, 2.76372],
+    },
     "grpo": {
         "reward": [0.867288, 0.749243, 0.439333],
         "kl": [0.0, 0.147751, 0.47546],
@@ -69,7 +75,8 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
     rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, **shared}
     for algorithm in get_args(Algorithm):
-        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, **rolled_out))
+        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, kl_in="reward", **rolled_out))
+    train_ppo(PPOOptions(out=tmp_path / "rloo, KL in the loss", algorithm="rloo", **rolled_out))
 
     for stage, columns in PINNED.items():
         lines = read_metrics(tmp_path / stage)

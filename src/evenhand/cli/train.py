@@ -15,11 +15,11 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_questions import questions
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
-from evenhand.training.card import cautions, shown
+from evenhand.training.card import cautions, percent, shown
 from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.options import Algorithm, current_name
 from evenhand.training.parallel import is_main
-from evenhand.workflows.train import make_recipe, train_recipe, train_stage
+from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
@@ -39,12 +39,16 @@ _PACE = (
     click.option("--epochs", type=float, help="Passes over the data (default 1)."),
     click.option("--steps", type=int, help="Number of steps; overrides --epochs."),
 )
-_SHARED = (
+_MEMORY = (
     click.option("--micro-batch", type=int, help="Rows computed at once, to save memory; same result."),
     click.option("--gradient-checkpointing", is_flag=True, help="Less memory, more time; same result."),
     click.option("--max-length", type=int, help="Tokens of a conversation; prompts are truncated on the left (2048)."),
+)
+_LORA = (
     click.option("--lora", is_flag=True, help="Train LoRA adapters instead of all weights."),
     click.option("--lora-rank", type=int, default=_RANK, show_default=True, help="With --lora: rank of the adapters."),
+)
+_MACHINE = (
     click.option(
         "--dtype",
         type=click.Choice(["float32", "bfloat16"]),
@@ -56,7 +60,19 @@ _SHARED = (
     click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
     click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
 )
+_SHARED = (*_MEMORY, *_LORA, *_MACHINE)
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
+_OF_BOTH_STAGES = (
+    "micro_batch",
+    "gradient_checkpointing",
+    "max_length",
+    "dtype",
+    "device",
+    "save_every",
+    "chat_template",
+    "pad_token",
+)
+"""Options of `train verifiable` that fine-tuning and RL share."""
 _RENAMED_IN_PPO = {
     "--passes": "--ppo-epochs",
     "--beta": "--kl-coefficient",
@@ -193,6 +209,75 @@ def recipe(
         _print_record(record, whole.out / name)
     if evaluate:
         _evaluate(evaluation, whole)
+
+
+@train.command()
+@with_options(_WHERE[1:])
+@click.option("--data", type=_PATH, metavar="ROWS", help="Rows of your own instead of generated questions.")
+@click.option("--rows", type=int, help="Questions, held-out ones included (default 6000).")
+@click.option("--forms", metavar="FORM,…", help="Answer forms (default: all).")
+@click.option("--languages", metavar="CODE,…", help="Languages of the questions (default: all).")
+@click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.1).")
+@click.option("--sft-steps", type=int, help="Steps of fine-tuning (default: one pass over the data).")
+@click.option("--rl-steps", type=int, help="Steps of RL (default 60).")
+@click.option("--no-rl", is_flag=True, help="Fine-tune only.")
+@click.option("--lora", type=int, default=_RANK, show_default=True, help="Rank of the adapters; 0 trains all weights.")
+@click.option("--merge", is_flag=True, help="Save merged weights instead of the adapter.")
+@click.option("--max-new-tokens", type=int, help="Maximum length of a sampled answer (default 128).")
+@click.option(
+    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="An option of sft or rl, e.g. rl.lr=1e-5."
+)
+@click.option("--smoke", is_flag=True, help="A few rows and steps, to see whether everything runs.")
+@with_options((*_MEMORY, *_MACHINE))
+def verifiable(
+    resume: bool, smoke: bool, no_rl: bool, lora: int, settings: tuple[str, ...], sft_steps: int | None,
+    rl_steps: int | None, **given: Any,
+) -> None:  # fmt: skip
+    """Train a model not to guess about people: on questions whose answer is known, by fine-tuning and RL.
+
+    The questions are generated; the reward of RL is exact. FOLDER gets questions, sft, rl and the evaluation.
+
+    \b
+    Examples:
+      evenhand train verifiable --model hf/models/base --out models/fair
+      evenhand train verifiable --model local/builtin --out models/smoke --smoke
+      evenhand audit hf/models/fair/rl
+    """
+    chosen = _verifiable_options(given, stage_settings(settings))
+    chosen["lora"] = lora or None
+    for stage, steps in (("sft", sft_steps), ("rl", rl_steps)):
+        if steps is not None:
+            chosen[stage]["steps"] = steps
+    if no_rl:
+        if chosen["rl"]:
+            raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
+        chosen["rl"] = None
+    options = make_verifiable(chosen, smoke=smoke)
+    with shown_workflow(options.out) as listener:
+        record = train_verifiable(options, resume=resume, listener=listener)
+    _print_evaluation(record["results"])
+    click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
+
+
+def _verifiable_options(given: Mapping[str, Any], own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Sort the options into those of the whole training, of both stages and of one."""
+    for stage in own:
+        if stage not in ("sft", "rl"):
+            raise UsageError(f"There is no stage {stage}; a verifiable training has sft and rl.")
+    values = {name: value for name, value in given.items() if value is not None}
+    for name in ("forms", "languages"):
+        if name in values:
+            values[name] = tuple(values[name].split(","))
+    of_both = [name for name in values if name in _OF_BOTH_STAGES]
+    shared = {name: values.pop(name) for name in of_both}
+    return {**values, "shared": shared, "sft": own.get("sft", {}), "rl": own.get("rl", {})}
+
+
+def _print_evaluation(results: Mapping[str, Any]) -> None:
+    names = list(results)
+    click.echo(f"{'right answers to held-out questions':<36}" + "".join(f"{name:>20}" for name in names))
+    for group in results[names[0]]:
+        click.echo(f"  {group:<34}" + "".join(f"{percent(results[name][group]):>20}" for name in names))
 
 
 def _train(stage: str, options: dict[str, Any], *, resume: bool) -> None:

@@ -27,6 +27,10 @@ class Encoded:
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
 
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.answer)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -38,11 +38,14 @@ def token_entropies(logits: Any) -> Any:
 
 
 def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
-    """Return the log probability of every answer token, and 0 at all other positions (float32, rows × width)."""
+    """Return the log probability of every answer token, and 0 at all other positions (float32, rows × positions)."""
     batch = chat.pad(rows, machine.device)
+    # Logits take most of the memory, so they are computed only from the shortest prompt's last token on.
+    kept = batch.ids.shape[1] - max(1, min(len(row.prompt) for row in rows))
+    inputs = {"input_ids": batch.ids, "attention_mask": batch.mask}
     with machine.autocast():
-        logits = model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False).logits
-    return token_logprobs(logits[:, :-1], batch.ids[:, 1:]) * batch.answer[:, 1:]
+        logits = model(**inputs, use_cache=False, logits_to_keep=kept + 1).logits
+    return token_logprobs(logits[:, :-1], batch.ids[:, -kept:]) * batch.answer[:, -kept:]
 
 
 # Pairs
@@ -62,6 +65,12 @@ def token_rewards(scores: Any, logprobs: Any, reference: Any, mask: Any, kl_coef
     last = mask.sum(1).long() - 1
     rewards[torch.arange(len(rewards), device=rewards.device), last] += scores
     return rewards
+
+
+def kl_estimates(logprobs: Any, reference: Any) -> Any:
+    """Return the estimate k3 of the KL divergence from the reference at every token: ρ − 1 − log ρ, ρ = π_ref/π."""
+    log_ratio = reference - logprobs
+    return log_ratio.exp() - 1 - log_ratio
 
 
 def clipped_policy_loss(logprobs: Any, old_logprobs: Any, advantages: Any, mask: Any, clip: float) -> tuple[Any, Any]:

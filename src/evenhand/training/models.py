@@ -24,6 +24,8 @@ from evenhand.training.parallel import Team
 ADAPTER = "adapter_config.json"
 HEAD = "score"
 """The name of a classifier's last layer in transformers."""
+_TRAINED, _REFERENCE = "default", "reference"
+"""The names of adapters in peft: the one that is trained, and a frozen copy of it where there is one."""
 
 
 def need_packages() -> None:
@@ -91,12 +93,30 @@ def chat_of(options: Options, model: Any) -> Chat:
 
 def load_policy(options: Options, at: Machine) -> Any:
     """Load the language model that the options name, with LoRA adapters if they ask for them."""
-    if options.keep_adapter and isinstance(source := _source(options.model), Path) and source.is_file():
-        raise UsageError(
-            f"An adapter needs a base model in a folder, and {source.name} is a GGUF file; remove --keep-adapter."
-        )
     model = load_causal(options.model, at, trained=options.lora is None)
-    return model if options.lora is None else with_adapters(model, options.lora)
+    if options.lora is None:
+        return model
+    adapted = with_adapters(model, options.lora)
+    if isinstance(source := _source(options.model), Path) and source.is_file():
+        # transformers does not remember GGUF files; `local/builtin` also names the file on other machines.
+        name = options.model if options.model.startswith("local/") else str(source.resolve())
+        adapted.peft_config[_TRAINED].base_model_name_or_path = name
+    return adapted
+
+
+def load_adapted(folder: str, at: Machine) -> Any:
+    """Load an adapter to go on training it, with a frozen copy of it as the reference."""
+    peft: Any = importlib.import_module("peft")
+    base = load_causal(adapter_base(Path(folder)), at, trained=False)
+    adapted = peft.PeftModel.from_pretrained(base, folder, adapter_name=_TRAINED, is_trainable=True)
+    adapted.load_adapter(folder, adapter_name=_REFERENCE)
+    adapted.set_adapter(_TRAINED)
+    return adapted
+
+
+def adapter_base(folder: Path) -> str:
+    """Return the name of the model that an adapter belongs to."""
+    return json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
 
 
 def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
@@ -106,8 +126,7 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     folder = Path(name.removeprefix("hf/")).expanduser()
     if (folder / ADAPTER).is_file():
         peft: Any = importlib.import_module("peft")
-        base = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
-        model = load_causal(base, at, trained=trained)
+        model = load_causal(adapter_base(folder), at, trained=trained)
         merged = peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
         return merged.requires_grad_(True)  # peft froze what it adapted
     model = _from_pretrained("AutoModelForCausalLM", name, dtype=dtype)
@@ -180,9 +199,16 @@ def frozen_reference(policy: Any, lora: int | None) -> Any:
 
 @contextlib.contextmanager
 def as_reference(policy: Any, reference: Any) -> Generator[Any]:
-    """Give the reference model: the frozen copy, or the policy with its adapters off."""
+    """Give the reference model: a frozen copy of the policy or of its adapter, or the policy with its adapters off."""
     if reference is not None:
         yield reference
+        return
+    if _REFERENCE in policy.peft_config:
+        policy.set_adapter(_REFERENCE, inference_mode=True)
+        try:
+            yield policy
+        finally:
+            policy.set_adapter(_TRAINED)
         return
     with policy.disable_adapter():
         yield policy
@@ -237,7 +263,7 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
     if not keep_adapter:
         model = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
         model = model.to(getattr(torch, at.dtype))
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, **({"selected_adapters": [_TRAINED]} if keep_adapter else {}))
     chat.tokenizer.save_pretrained(folder)
 
 

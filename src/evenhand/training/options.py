@@ -13,6 +13,7 @@ from evenhand.training.chat import MAX_LENGTH
 
 Precision = Literal["float32", "bfloat16"]
 Algorithm = Literal["ppo", "rloo", "grpo", "remax"]
+KLPlace = Literal["loss", "reward"]
 GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
 _RENAMED: Mapping[str, str] = {"rate": "lr"}
@@ -130,7 +131,9 @@ class PPOOptions(Options):
     max_new_tokens: int = 128
     temperature: float = 1.0
     kl_coefficient: float = 0.05
-    """β: the weight of the KL divergence from the reference in the reward."""
+    """β: the weight of the KL divergence from the reference."""
+    kl_in: KLPlace | None = None
+    """Where the KL counts: per token in the loss, or summed in the reward (None: in the reward for ppo only)."""
     clip: float = 0.2
     """ε: the clip range of probability ratios and of values."""
     gamma: float = 1.0
@@ -154,6 +157,8 @@ class PPOOptions(Options):
             )
         if self.algorithm not in get_args(Algorithm):
             raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
+        if self.kl_in not in (None, *get_args(KLPlace)):
+            raise UsageError(f"kl-in must be one of {', '.join(get_args(KLPlace))}, not {self.kl_in!r}.")
         if self.answers is not None and self.algorithm not in GROUPED:
             raise UsageError(f"Several answers per prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
         if self.answers_per_prompt == 1 and self.algorithm in GROUPED:
@@ -162,6 +167,10 @@ class PPOOptions(Options):
     @property
     def answers_per_prompt(self) -> int:
         return (self.answers or 4) if self.algorithm in GROUPED else 1
+
+    @property
+    def kl_in_loss(self) -> bool:
+        return (self.kl_in or ("reward" if self.algorithm == "ppo" else "loss")) == "loss"
 
     @property
     def answers_at_once(self) -> int:

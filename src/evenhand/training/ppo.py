@@ -3,7 +3,7 @@
 Four models take part:
  - The *actor* is trained. It starts as the fine-tuned (SFT) policy.
  - The *reference* is the frozen SFT policy: the actor with its adapters off (LoRA), or a copy of it.
- - The *reward model* is frozen.
+ - The *reward model* is frozen. In its place any `Reward` may score answers, for example a grader that knows them.
  - The *critic* has its own weights. It starts as the reward model with its head and predicts the return at every token.
 
 One step:
@@ -22,13 +22,15 @@ The paper names PPO, the batch size, the learning rate and one epoch. These valu
  - the number of PPO epochs and the critic's learning rate;
  - the penalty for truncated answers.
 
-Variants (`algorithm`) differ in step 4 alone. They have no critic: the return R of an answer is the sum of its r_t, and
-all its tokens share one advantage, which is not whitened (see `losses`):
+Variants (`algorithm`) differ in steps 3 and 4. They have no critic: the return R of an answer is the sum of its r_t,
+and all its tokens share one advantage, which is not whitened (see `losses`):
  - `rloo`: R minus the mean R of the other answers to the prompt.
- - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations. (Its authors put the KL into the
-   loss.)
+ - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
-Like PPO they clip the ratio of each token and average over all tokens of the batch.
+Like PPO they clip the ratio of each token and average over all tokens of the batch. Their KL is a term of the loss, β
+times the mean of the estimate k3 over tokens: summed into R it would make short answers cheap (`kl_in`). Answers
+without an advantage, for example because all answers to the prompt earn the same, are left out of the update; the
+metric `informative` is the share of the others.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from evenhand.errors import UsageError
 from evenhand.training import data, losses, models, stage
@@ -55,6 +57,16 @@ from evenhand.training.rollout import Rollout, SampleLog, logprobs_and_entropies
 
 _HELD_OUT = 64
 """The maximum number of held-out prompts that are answered before and after training."""
+_NO_ADVANTAGE = 1e-6
+"""Smaller advantages are rounding."""
+
+
+class Reward(Protocol):
+    """What scores answers: a reward model, or a grader that knows the right ones."""
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> Sequence[float]:
+        """Return a number for each answer, higher for the better one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class PPOModels:
     """None with LoRA, where the actor with its adapters off is the reference."""
     critic: Any
     """None for algorithms without a critic."""
-    reward: RewardModel
+    reward: Reward
 
     def as_reference(self) -> AbstractContextManager[Any]:
         """Give the reference model within a `with` block."""
@@ -108,7 +120,7 @@ def load_models(options: PPOOptions, machine: Machine) -> tuple[PPOModels, Chat]
         # The critic reads the actor's tokens.
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
     loaded = PPOModels(actor, models.frozen_reference(actor, options.lora), critic, reward)
-    for model in (loaded.actor, loaded.reference, loaded.critic, loaded.reward.model):
+    for model in (loaded.actor, loaded.reference, loaded.critic, reward.model):
         models.prepare(model, options, machine)
     return loaded, chat
 
@@ -130,10 +142,11 @@ class Experience:
     values: Any = None
     """None, like the returns, without a critic."""
     returns: Any = None
+    reference_logprobs: Any = None
 
     def select(self, rows: Sequence[int]) -> Experience:
         """Return some of the answers."""
-        tensors = (self.logprobs, self.advantages, self.values, self.returns)
+        tensors = (self.logprobs, self.advantages, self.values, self.returns, self.reference_logprobs)
         return Experience(self.rollout.select(rows), *(None if each is None else each[list(rows)] for each in tensors))
 
 
@@ -158,6 +171,12 @@ class PPOTrainer:
         experience, metrics = self._experience(number, prompts)
         if metrics["kl"] > self._options.kl_limit:
             raise StopTraining(f"at step {number + 1}, a KL of {metrics['kl']:.1f} above the limit")
+        if self._models.critic is None:
+            informative: list[int] = (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
+            metrics["informative"] = len(informative) / len(experience.advantages)
+            if not informative:
+                return metrics
+            experience = experience.select(informative)
         updates = [self._update(experience) for _ in range(self._options.ppo_epochs)]
         return metrics | {name: sum(each[name] for each in updates) / len(updates) for name in updates[0]}
 
@@ -182,8 +201,9 @@ class PPOTrainer:
         with self._models.as_reference() as reference:
             reference_logprobs, _ = self._for_all(lambda part: self._logprobs(reference, part), rollout)
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
-        rewards = losses.token_rewards(penalized, logprobs, reference_logprobs, mask, o.kl_coefficient)
-        experience = Experience(rollout, logprobs, *self._advantages(prompts, rollout, rewards))
+        kl_coefficient = 0.0 if o.kl_in_loss else o.kl_coefficient
+        rewards = losses.token_rewards(penalized, logprobs, reference_logprobs, mask, kl_coefficient)
+        experience = Experience(rollout, logprobs, *self._advantages(prompts, rollout, rewards), reference_logprobs)
         metrics = {
             "reward": scores.mean(),
             "kl": divergences.mean(),
@@ -244,6 +264,10 @@ class PPOTrainer:
             logprobs, micro_batch.logprobs, micro_batch.advantages, mask, clip
         )
         metrics = {"policy_loss": loss, "clip_fraction": clip_fraction}
+        if self._options.kl_in_loss:
+            estimates = losses.kl_estimates(logprobs, micro_batch.reference_logprobs)
+            metrics["kl_loss"] = self._options.kl_coefficient * losses.masked_mean(estimates, mask)
+            loss = loss + metrics["kl_loss"]
         if self._models.critic is not None:
             values = self._values(micro_batch.rollout)
             metrics["value_loss"] = losses.clipped_value_loss(
@@ -277,7 +301,7 @@ class PPOTrainer:
         return values[:, -width - 1 : -1] * rollout.answer
 
     def _scores(self, prompts: Sequence[Prompt], rollout: Rollout) -> tuple[Any, Any]:
-        """Do step 2: return the scores of the reward model without and with the penalty for truncation."""
+        """Do step 2: return the scores of the answers without and with the penalty for truncation."""
         rewards = self._models.reward.score(prompts, rollout.texts)
         if not all(math.isfinite(reward) for reward in rewards):
             raise UsageError("The reward model's score of an answer is not a number; check it, or train it again.")

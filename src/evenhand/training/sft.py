@@ -41,21 +41,40 @@ def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = 
 
 
 class SFTTrainer:
-    """Minimizes the negative log likelihood of answer tokens, averaged over the answer tokens of a batch."""
+    """Minimizes the negative log likelihood of answer tokens, averaged over the answer tokens of a batch.
 
-    def __init__(self, options: SFTOptions, model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> None:
+    With `equal_rows` it is averaged over the tokens of each answer first, so that long answers do not count more.
+    """
+
+    def __init__(
+        self,
+        options: SFTOptions,
+        model: Any,
+        chat: Chat,
+        rows: Sequence[Encoded],
+        machine: Machine,
+        *,
+        equal_rows: bool = False,
+    ) -> None:
         self._model, self._chat, self._rows, self._machine = model, chat, rows, machine
+        self._equal_rows = equal_rows
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(rows), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(rows)))
         self.optimizer = Optimizer([(models.trainable(model), options.lr)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
-        rows = [self._rows[i] for i in self._sampler.rows(number)]
+        # Sorted, so that a micro-batch has rows of similar length and little padding.
+        rows = sorted((self._rows[i] for i in self._sampler.rows(number)), key=lambda row: row.length)
         tokens = sum(len(row.answer) for row in rows)
         total = 0.0
         for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
-            loss = self._summed_loss(micro_batch) / tokens * weight
+            losses = self._losses(micro_batch)
+            if self._equal_rows:
+                lengths = losses.new_tensor([len(row.answer) for row in micro_batch])
+                loss = (losses / lengths).sum() / len(rows) * weight
+            else:
+                loss = losses.sum() / tokens * weight
             loss.backward()
             total += loss.item()
         (total,) = self._machine.team.all_sum(total)
@@ -67,11 +86,12 @@ class SFTTrainer:
         team = self._machine.team
         with torch.no_grad():
             losses = [
-                float(self._summed_loss(micro_batch)) * weight
+                float(self._losses(micro_batch).sum()) * weight
                 for micro_batch, weight in team.micro_batches(rows, self._micro_batch)
             ]
         (total,) = team.all_sum(sum(losses))
         return total / sum(len(row.answer) for row in rows)
 
-    def _summed_loss(self, rows: Sequence[Encoded]) -> Any:
-        return -answer_logprobs(self._model, self._chat, rows, self._machine).sum()
+    def _losses(self, rows: Sequence[Encoded]) -> Any:
+        """Return the summed loss of each row."""
+        return -answer_logprobs(self._model, self._chat, rows, self._machine).sum(1)

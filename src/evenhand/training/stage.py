@@ -12,7 +12,7 @@ import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evenhand.errors import DataError, PlanError, UsageError
 from evenhand.training import card, checkpoints, models
@@ -24,6 +24,14 @@ from evenhand.version import versions
 
 RECORD = "training.json"
 T = TypeVar("T")
+
+
+class Planned(Protocol):
+    """Options with a folder."""
+
+    @property
+    def out(self) -> Path: ...
+    def as_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ def training_run(stage: str, options: Options, checksums: Mapping[str, str], *, 
         ) from None
 
 
-def open_folder(stage: str, options: Options, checksums: Mapping[str, str], *, resume: bool) -> bool:
+def open_folder(stage: str, options: Planned, checksums: Mapping[str, str], *, resume: bool) -> bool:
     """Create the output folder, or reopen one with the same options; return True if the stage is finished already."""
     record, plan = options.out / RECORD, {"stage": stage, "options": options.as_json(), "data": dict(checksums)}
     if record.is_file():

@@ -14,6 +14,7 @@ from evenhand.workflows.listener import Count, Listener
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
+    from evenhand.training.verifiable import VerifiableOptions
 
 Stage = Literal["sft", "reward", "ppo", "dpo", "recipe"]
 Record = dict[str, Any]
@@ -53,18 +54,52 @@ def make_recipe(
     models.need_packages()
     from evenhand.training.recipe import Recipe
 
-    for stage, settings in (own or {}).items():
-        known = OPTIONS[stage].__dataclass_fields__ if stage in OPTIONS else {}
-        for name, value in settings.items():
-            if name not in known or name in OF_THE_RECIPE:
-                raise UsageError(
-                    f"--set {stage}.{name}={value} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or ppo.lr=1e-5."
-                )
+    _check_settings(own or {})
     shared = dict(options)
     model, data, out = (shared.pop(name) for name in ("model", "data", "out"))
     recipe = Recipe(model, Path(data), Path(out), shared, own or {}, algorithm)
     recipe.options()  # checks them all before the first stage begins
     return recipe
+
+
+def make_verifiable(options: Mapping[str, Any], *, smoke: bool = False) -> VerifiableOptions:
+    """The checked options of `train verifiable`; `smoke` makes everything tiny, to see whether it runs."""
+    models.need_packages()
+    from evenhand.training.verifiable import VerifiableOptions
+
+    _check_settings({"sft": options.get("sft") or {}, "ppo": options.get("rl") or {}}, {"ppo": "rl"})
+    return VerifiableOptions(**(dict(options) | (_smoke(options) if smoke else {})))
+
+
+def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listener: Listener | None = None) -> Record:
+    """Train on questions whose answer is known: fine-tuning, RL with an exact reward, evaluation."""
+    from evenhand.training import verifiable
+
+    return verifiable.train_verifiable(options, resume=resume, announce=_announce(listener))
+
+
+def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, str] | None = None) -> None:
+    """Check the names of options of single stages; `shown` are other names of the stages."""
+    for stage, settings in own.items():
+        known = OPTIONS[stage].__dataclass_fields__ if stage in OPTIONS else {}
+        name = (shown or {}).get(stage, stage)
+        for option, value in settings.items():
+            if option not in known or option in OF_THE_RECIPE:
+                raise UsageError(
+                    f"--set {name}.{option}={value} should be STAGE.OPTION=VALUE, e.g. sft.epochs=2 or "
+                    f"{'rl' if shown else 'ppo'}.lr=1e-5."
+                )
+
+
+def _smoke(options: Mapping[str, Any]) -> Record:
+    rl = options.get("rl", {})
+    small = {"steps": 2, "batch": 2, "answers": 2}
+    return {
+        "rows": 160,
+        "max_new_tokens": 8,
+        "sft": {"steps": 2, "batch": 8, **options.get("sft", {})},
+        "rl": None if rl is None else {**small, **rl},
+    }
 
 
 def _checked(stage: str, options: Mapping[str, Any]) -> Options:

@@ -1,0 +1,177 @@
+"""Training on questions whose right answer is known: fine-tuning, then RL with a grader as the reward.
+
+The stages, each resumable:
+ 1. Questions: generated, or rows of one's own; some situations are held out. Text of BBQ is not allowed in them.
+ 2. The model answers general prompts. Its answers are mixed into the fine-tuning, so that it forgets nothing.
+ 3. SFT on the right answers, in all answer forms. Only answers carry loss, and every row counts the same.
+ 4. RL: several answers to each question are sampled and graded. A right answer earns 1, a wrong person costs 1.
+ 5. The held-out questions, answered greedily before training and after each stage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import UsageError
+from evenhand.training import card, stage
+from evenhand.training.loop import Observer
+from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
+from evenhand.training.parallel import launched_processes
+from evenhand.training.verifiable.evaluation import summarized
+from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
+from evenhand.training.verifiable.rl import train_rl
+from evenhand.training.verifiable.sft import train_sft
+from evenhand.version import versions
+
+Announce = Callable[[str], Observer]
+"""Called with the name of a stage that begins; returns the observer of its steps."""
+NAME = "verifiable"
+_RANK = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiableOptions:
+    """The options of the whole training; those of single stages are `sft` and `rl`."""
+
+    model: str
+    out: Path
+    data: Path | None = None
+    """Rows of one's own: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
+    rows: int = 6000
+    """Questions, held-out ones included."""
+    forms: tuple[str, ...] = ()
+    """Answer forms; none means all."""
+    languages: tuple[str, ...] = ()
+    """Languages of generated questions; none means all."""
+    general: float = 0.1
+    """The share of rows that are the model's own answers to general prompts."""
+    lora: int | None = _RANK
+    """Rank of LoRA adapters; None trains all weights."""
+    merge: bool = False
+    """Save merged weights instead of the adapter."""
+    seed: int = 0
+    max_new_tokens: int = 128
+    """Tokens of a sampled answer."""
+    shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of both stages, for example the device."""
+    sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rl: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
+    """None: no RL."""
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {getattr(self, name)}.")
+        if not 0 <= self.general < 1:
+            raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
+        if self.merge and self.lora is None:
+            raise UsageError("All weights are trained, so there is nothing to merge; remove --merge.")
+        if launched_processes() > 1:
+            raise UsageError("train verifiable runs in one process; leave out the launcher.")
+        self.sft_options()
+        self.rl_options()
+
+    def sft_options(self) -> SFTOptions:
+        """Return the options of the fine-tuning."""
+        full = self.lora is None
+        own: dict[str, Any] = {"batch": 32, "micro_batch": 16, "lr": 5e-5 if full else 2e-4}
+        return SFTOptions(
+            model=self.model,
+            data=self.out / "questions",
+            out=self.out / "sft",
+            lora=self.lora,
+            keep_adapter=not full and not (self.merge and self.rl is None),
+            seed=self.seed,
+            **(own | dict(self.shared) | dict(self.sft)),
+        )
+
+    def rl_options(self) -> PPOOptions | None:
+        """Return the options of RL, which goes on with the adapter of the fine-tuning; None without RL."""
+        if self.rl is None:
+            return None
+        full = self.lora is None
+        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 64, "ppo_epochs": 1, "steps": 60}
+        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
+        own |= dict(self.shared) | dict(self.rl)
+        if own["algorithm"] == "ppo":
+            raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")
+        if own["algorithm"] in GROUPED:
+            own.setdefault("answers", 8)
+        return PPOOptions(
+            model=str(self.out / "sft"),
+            data=self.out / "questions",
+            out=self.out / "rl",
+            reward="grader",
+            lora=self.lora,
+            keep_adapter=not full and not self.merge,
+            seed=self.seed,
+            max_new_tokens=self.max_new_tokens,
+            **own,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every option except `out` as a JSON value."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        del values["out"]
+        return values
+
+
+def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announce: Announce) -> dict[str, Any]:
+    """Train all stages that are not finished yet; return the record, whose results are the evaluation."""
+    checksums = {} if options.data is None else _checksums(options.data)
+    if stage.open_folder(NAME, options, checksums, resume=resume):
+        return stage.read_record(options.out)
+    announce("questions")
+    questions = _questions(options)
+    records = {"sft": train_sft(options, options.sft_options(), questions, resume=resume, announce=announce)}
+    if (rl := options.rl_options()) is not None:
+        records["rl"] = train_rl(options, rl, questions, resume=resume, announce=announce)
+    results = summarized(options.out, ["before", *records])
+    about = {"stages": records, "questions": questions.card, "versions": versions()}
+    record = stage.finish_folder(options.out, "done", results, about)
+    (options.out / card.CARD).write_text(_card(options, record), encoding="utf-8")
+    return record
+
+
+def _questions(options: VerifiableOptions) -> Questions:
+    if options.data is not None:
+        return own_questions(options.data, count=options.rows, forms=options.forms)
+    rl = options.rl_options()
+    return generated_questions(
+        options.out / "questions",
+        count=options.rows,
+        rl_count=0 if rl is None else rl.total_steps(options.rows) * rl.batch,
+        forms=options.forms,
+        languages=options.languages,
+        seed=options.seed,
+    )
+
+
+def result_of(folder: Path) -> Path:
+    """Return the folder of the trained model."""
+    return folder / ("rl" if (folder / "rl").is_dir() else "sft")
+
+
+def _checksums(data: Path) -> dict[str, str]:
+    from evenhand.models.weights import file_sha256
+
+    files = [data] if data.is_file() else sorted(data.glob("*.jsonl"))
+    return {file.name: file_sha256(file) for file in files}
+
+
+def _card(options: VerifiableOptions, record: Mapping[str, Any]) -> str:
+    return f"""# {options.out.name}
+
+`{options.model}`, trained by `evenhand train verifiable` on questions whose answer is known. The model is in
+`{result_of(options.out).name}/`, with its own card.
+
+## Held-out questions
+
+Right answers in percent, with 95 % intervals (questions about one situation are a cluster). Greedy decoding.
+
+{card.evaluation_table(record["results"])}
+"""

@@ -1,0 +1,102 @@
+"""Held-out questions, answered greedily: the share of right answers by form and state, before and after training."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.stats.intervals import share_interval
+from evenhand.training.chat import Chat
+from evenhand.training.data import Prompt
+from evenhand.training.loop import Observer
+from evenhand.training.models import Machine
+from evenhand.training.questions.grading import Grade, grade
+from evenhand.training.questions.row import Row
+from evenhand.training.rollout import roll_out
+from evenhand.training.stage import chunks
+from evenhand.training.verifiable.questions import prompt_of
+
+FOLDER = "evaluation"
+_BATCH = 128
+_REWARDS: Mapping[Grade, float] = {
+    Grade.RIGHT_PERSON: 1.0,
+    Grade.RIGHT_ABSTENTION: 1.0,
+    Grade.WRONGLY_ABSTAINED: 0.0,
+    Grade.WRONG_PERSON: -1.0,
+    Grade.FORM_BROKEN: -1.0,
+}
+
+
+class Grader:
+    """The reward of RL: an exact function of the answer, found by its prompt."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = {prompt_of(row): row for row in rows}
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
+        """Return 1 for a right answer, 0 for an abstention that is not right, −1 for the rest."""
+        pairs = zip(prompts, answers, strict=True)
+        return [_REWARDS[grade(self._rows[prompt], answer)] for prompt, answer in pairs]
+
+
+def answer_questions(
+    policy: Any, chat: Chat, machine: Machine, rows: Sequence[Row], path: Path, max_new_tokens: int, observe: Observer
+) -> None:
+    """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
+    if path.is_file():
+        return
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i].messages[-1]["content"]))
+    lines: dict[int, dict[str, Any]] = {}
+    for chunk in chunks(order, _BATCH):
+        observe(len(lines), len(rows))
+        prompts = [prompt_of(rows[i]) for i in chunk]
+        rollout = roll_out(policy, chat, prompts, machine, max_new_tokens=max_new_tokens, temperature=0)
+        for i, text in zip(chunk, rollout.texts, strict=True):
+            row = rows[i]
+            about = {"form": row.form, "state": row.state, "language": row.language, "situation": row.situation}
+            about |= {"context": row.context, "question": row.question}
+            lines[i] = {**about, "answer": row.answer, "reply": text, "grade": grade(row, text)}
+    observe(len(rows), len(rows))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".partial")
+    text = "".join(json.dumps(lines[i], ensure_ascii=False) + "\n" for i in range(len(rows)))
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the share of right answers of each evaluation, over all rows and by form, state and language."""
+    return {name: _shares(_read(folder / FOLDER / f"{name}.jsonl")) for name in names}
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups["all"].append(line)
+        for axis in ("state", "form", "language"):
+            groups[f"{axis} {line[axis]}"].append(line)
+    return {name: _share(groups[name]) for name in sorted(groups, key=lambda name: (name != "all", name))}
+
+
+def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the share with its 95 % interval; questions about one situation are a cluster."""
+    clusters: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for line in lines:
+        counts = clusters[line["situation"]]
+        counts[0] += Grade(line["grade"]).right
+        counts[1] += 1
+    interval = share_interval(list(clusters.values()))
+    return {
+        "right": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+        "n": len(lines),
+        "grades": dict(Counter(line["grade"] for line in lines)),
+    }

@@ -1,0 +1,68 @@
+"""The model's own answers to general prompts: mixed into the fine-tuning, they keep what the model could do before.
+
+Training on samples of a model minimizes the KL divergence of the trained model from it on these prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from evenhand.training.chat import Chat, Encoded
+from evenhand.training.data import Prompt
+from evenhand.training.loop import Observer, step_seed
+from evenhand.training.losses import torch
+from evenhand.training.models import Machine
+from evenhand.training.rollout import roll_out
+from evenhand.training.stage import chunks
+from evenhand.types import Message
+
+FILE = "general.jsonl"
+_PROMPTS = Path(__file__).with_name("general.txt")
+
+
+def general_prompts() -> list[Prompt]:
+    """Return the prompts: everyday questions, facts, writing, code, arithmetic, choices."""
+    lines = _PROMPTS.read_text(encoding="utf-8").splitlines()
+    return [(Message("user", line.replace("\\n", "\n")),) for line in lines if line and not line.startswith("#")]
+
+
+def own_answers(
+    policy: Any, chat: Chat, machine: Machine, path: Path, *, count: int, seed: int, max_new_tokens: int, batch: int,
+    observe: Observer,
+) -> list[Encoded]:  # fmt: skip
+    """Sample answers of the untrained model at temperature 1, or read those that an interrupted training sampled."""
+    if not path.is_file():
+        rows = _sampled(policy, chat, machine, count, seed, max_new_tokens, batch, observe)
+        draft = path.with_name(path.name + ".partial")
+        draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        draft.replace(path)
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [_encoded(chat, row) for row in rows if row["answer"].strip()]
+
+
+def _sampled(
+    policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Observer
+) -> list[dict[str, Any]]:
+    prompts = general_prompts()
+    order = random.Random(seed).sample(range(len(prompts)), len(prompts))
+    chosen = [prompts[order[i % len(order)]] for i in range(count)]
+    torch.manual_seed(step_seed(seed, -1))
+    rows: list[dict[str, Any]] = []
+    for chunk in chunks(chosen, batch):
+        observe(len(rows), count)
+        rollout = roll_out(policy, chat, chunk, machine, max_new_tokens=max_new_tokens)
+        rows += [
+            {"prompt": prompt[0].content, "answer": answer, "ended": ended}
+            for prompt, answer, ended in zip(chunk, rollout.texts, rollout.ended, strict=True)
+        ]
+    observe(count, count)
+    return rows
+
+
+def _encoded(chat: Chat, row: dict[str, Any]) -> Encoded:
+    encoded = chat.encode([Message("user", row["prompt"])], row["answer"])
+    # An answer that was truncated did not end there, so its end is not learned.
+    return encoded if row["ended"] else Encoded(encoded.prompt, encoded.answer[:-1])

@@ -1,0 +1,107 @@
+"""The questions of a training: generated ones, or rows of one's own, checked before the first step."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evenhand.errors import DataError, UsageError
+from evenhand.training.chat import Chat
+from evenhand.training.data import Prompt
+from evenhand.training.questions.folder import draw, write_folder
+from evenhand.training.questions.generate import Plan
+from evenhand.training.questions.language import LANGUAGES
+from evenhand.training.questions.leaks import load_benchmarks
+from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
+from evenhand.types import Message, Role
+
+_HELD_OUT_SHARE = 10
+"""One situation in so many is held out where a file has no held-out part."""
+_MAX_HELD_OUT = 1000
+_OTHER_SEED = 1 << 32
+"""Added to the seed for questions that the fine-tuning has not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Rows to train on, other rows for RL, held-out rows, and what is known about them."""
+
+    train: Sequence[Row]
+    rl: Sequence[Row]
+    dev: Sequence[Row]
+    card: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Return the sha256 of each part, to check the data on resume."""
+        parts = {"train": self.train, "rl": self.rl, "dev": self.dev}
+        return {name: hashlib.sha256(b"".join(row.line() for row in rows)).hexdigest() for name, rows in parts.items()}
+
+
+def prompt_of(row: Row) -> Prompt:
+    return tuple(Message(cast(Role, each["role"]), each["content"]) for each in row.messages)
+
+
+def generated_questions(
+    folder: Path, *, count: int, rl_count: int, forms: Sequence[str], languages: Sequence[str], seed: int
+) -> Questions:
+    """Generate questions into a folder; the questions for RL are new ones about the same situations."""
+    plan = Plan(count, seed, tuple(forms) or FORMS, tuple(languages) or LANGUAGES)
+    benchmarks = load_benchmarks()
+    card = write_folder(plan, folder, benchmarks)
+    rl, _ = draw(replace(plan, seed=seed + _OTHER_SEED), "train", rl_count, benchmarks) if rl_count else ([], {})
+    return Questions(read_rows(folder / "train.jsonl"), rl, read_rows(folder / "dev.jsonl"), card)
+
+
+def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
+    """Read rows of one's own: a folder with train.jsonl and dev.jsonl, or one file, of which a part is held out."""
+    if data.is_dir():
+        train, dev = (read_rows(data / f"{split}.jsonl") for split in ("train", "dev"))
+    else:
+        everything = read_rows(data)
+        train = [row for row in everything if not _is_held_out(row)]
+        dev = [row for row in everything if _is_held_out(row)]
+        if not train or not dev:
+            raise DataError("There are too few situations to hold some out; add more.", file=data)
+    train, dev = (_of_forms(each, forms, data) for each in (train, dev))
+    check_classes(train, str(data))
+    train, dev = train[:count], dev[:_MAX_HELD_OUT]
+    return Questions(train, train, dev, {"leaks": _check_leaks([*train, *dev], data)})
+
+
+def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:
+    """Raise UsageError if a letter or number is not one token of its own: its probability could not be read."""
+    known: dict[str, int] = chat.tokenizer.get_vocab()
+    unknown = known.get(chat.tokenizer.unk_token or "")
+    for answer, form in {row.answer: row.form for row in rows if len(row.answer) == 1}.items():
+        tokens = chat.tokenizer(answer, add_special_tokens=False)["input_ids"]
+        if len(tokens) != 1 or tokens[0] == unknown:
+            raise UsageError(
+                f"The tokenizer of {model} cannot spell {answer!r} in one token, which the form {form} needs; choose "
+                "other --forms."
+            )
+
+
+def _of_forms(rows: Sequence[Row], forms: Sequence[str], data: Path) -> list[Row]:
+    known = sorted({row.form for row in rows})
+    for form in forms:
+        if form not in known:
+            raise DataError(f"No row has the form {form!r}; there are {', '.join(known)}.", file=data)
+    return [row for row in rows if not forms or row.form in forms]
+
+
+def _is_held_out(row: Row) -> bool:
+    return hashlib.sha256(row.situation.encode()).digest()[0] % _HELD_OUT_SHARE == 0
+
+
+def _check_leaks(rows: Sequence[Row], data: Path) -> dict[str, Any]:
+    check = load_benchmarks()
+    for row in rows:
+        if leak := check.leak_in(row):
+            raise DataError(
+                f"A row contains text of BBQ ({leak!r}), and a benchmark must not be trained on; remove it.", file=data
+            )
+    return check.note()

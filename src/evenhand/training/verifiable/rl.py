@@ -1,0 +1,50 @@
+"""Reinforcement learning with a verifiable reward: the policy's answers to questions are graded exactly.
+
+The algorithm is that of `ppo`, without a critic (RLOO by default), and the reward model is a grader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenhand.training import models, stage
+from evenhand.training.loop import train
+from evenhand.training.options import PPOOptions
+from evenhand.training.ppo import PPOModels, PPOTrainer
+from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_questions
+from evenhand.training.verifiable.questions import Questions, prompt_of
+
+if TYPE_CHECKING:
+    from evenhand.training.verifiable import Announce, VerifiableOptions
+
+
+def train_rl(
+    whole: VerifiableOptions, options: PPOOptions, questions: Questions, *, resume: bool, announce: Announce
+) -> dict[str, Any]:
+    """Go on with the fine-tuned model and answer the held-out questions after it; return the stage's record."""
+    with stage.training_run("verifiable-rl", options, questions.checksums, resume=resume) as run:
+        if run.finished:
+            return run.record
+        if options.lora is None:
+            actor = models.load_policy(options, run.machine)
+            reference = models.frozen_reference(actor, None)
+        else:
+            actor, reference = models.load_adapted(options.model, run.machine), None
+        chat = models.chat_of(options, actor)
+        for model in (actor, reference):
+            models.prepare(model, options, run.machine)
+        prompts = list(dict.fromkeys(prompt_of(row) for row in questions.rl))
+        loaded = PPOModels(actor, reference, None, Grader(questions.rl))
+        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine)
+        steps = options.total_steps(len(prompts))
+        observe = announce("rl")
+        ended = train(
+            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
+        )
+        path, observe = whole.out / FOLDER / "rl.jsonl", announce("held-out questions: rl")
+        answer_questions(actor, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
+        models.save(actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
+        results: dict[str, Any] = {"prompts": len(prompts), "steps": steps}
+        for metric in ("reward", "informative", "kl", "length"):
+            results |= run.first_and_last(metric, steps)
+        return run.finish(ended, results)

@@ -1,0 +1,296 @@
+"""Training on questions with a known answer: the whole command, its stages, what the reward is, and what is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.models.base import ModelOptions, load_model  # noqa: E402 - they need torch
+from evenhand.training import models  # noqa: E402
+from evenhand.training.chat import Encoded  # noqa: E402
+from evenhand.training.loop import nobody  # noqa: E402
+from evenhand.training.losses import answer_logprobs  # noqa: E402
+from evenhand.training.options import SFTOptions  # noqa: E402
+from evenhand.training.questions import Plan, Row, make  # noqa: E402
+from evenhand.training.rollout import roll_out  # noqa: E402
+from evenhand.training.sft import SFTTrainer  # noqa: E402
+from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
+from evenhand.training.verifiable.evaluation import Grader  # noqa: E402
+from evenhand.training.verifiable.questions import prompt_of  # noqa: E402
+from evenhand.types import Message, Params  # noqa: E402
+from support.shell import Shell  # noqa: E402
+from support.tiny import make_byte_model, make_model  # noqa: E402
+from support.toy_training import Interruption, tensors_of  # noqa: E402
+
+HERE = models.Machine("cpu", "float32")
+SHORT = ("--rows", "24", "--general", "0.1", "--max-new-tokens", "4", "--device", "cpu", "--sft-steps", "1")
+
+
+@pytest.fixture(scope="session")
+def spelling(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny model that can spell everything."""
+    folder = tmp_path_factory.mktemp("spelling")
+    make_byte_model(folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def _no_official_bbq(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reading all of BBQ for the leak check takes seconds."""
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def questions() -> list[Row]:
+    return list(islice(make(Plan(seed=1), "train"), 16))
+
+
+@pytest.fixture
+def rows(tmp_path: Path, questions: list[Row]) -> Callable[..., Path]:
+    """Writes rows of one's own, held-out ones included."""
+
+    def write(*chosen: Row) -> Path:
+        folder = tmp_path / "rows"
+        folder.mkdir()
+        lines = b"".join(row.line() for row in chosen or questions)
+        for split in ("train", "dev"):
+            (folder / f"{split}.jsonl").write_bytes(lines)
+        return folder
+
+    return write
+
+
+async def answer_of(spec: str) -> str:
+    async with load_model(spec, ModelOptions(extra={"device": "cpu"})) as model:
+        return (await model.generate([Message("user", "Who?")], Params(temperature=1, seed=1, max_tokens=8))).text
+
+
+async def test_the_whole_command_in_small(shell: Shell, spelling: str):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--device", "cpu", "--smoke")
+    assert shell(*given) == 0, shell.err
+    assert "Use it as hf/fair/rl" in shell.out
+
+    record = json.loads(Path("fair/training.json").read_text())  # noqa: ASYNC240 - a tiny file
+    assert record["finished"]
+    assert list(record["results"]) == ["before", "sft", "rl"]
+    assert record["results"]["rl"]["all"]["n"] == 20
+    assert "| all | 20 |" in Path("fair/README.md").read_text()  # noqa: ASYNC240
+    assert "exact reward" in Path("fair/rl/README.md").read_text()  # noqa: ASYNC240
+    assert isinstance(await answer_of("hf/fair/rl"), str)
+
+    assert shell(*given) == 2
+    assert "go on with --resume" in shell.err
+    assert shell(*given, "--resume") == 0
+
+
+def test_a_finished_stage_is_kept(shell: Shell, spelling: str, rows: Callable[..., Path]):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--rl-steps", "1")
+    small = ("--set", "rl.batch=2", "--set", "rl.answers=2")
+    assert shell(*given, *small) == 0, shell.err
+    kept = [Path("fair/sft/adapter_model.safetensors"), Path("fair/general.jsonl")]
+    before = [path.stat().st_mtime_ns for path in kept]
+    shutil.rmtree("fair/rl")
+    record = json.loads(Path("fair/training.json").read_text())
+    Path("fair/training.json").write_text(json.dumps({**record, "finished": False}))
+
+    assert shell(*given, *small, "--resume") == 0, shell.err
+
+    assert [path.stat().st_mtime_ns for path in kept] == before
+    assert Path("fair/rl/adapter_model.safetensors").is_file()
+
+
+def test_the_adapter_is_merged_on_request(shell: Shell, spelling: str, rows: Callable[..., Path]):
+    given = (
+        "train",
+        "verifiable",
+        "--model",
+        spelling,
+        "--out",
+        "fair",
+        "--data",
+        rows(),
+        *SHORT,
+        "--no-rl",
+        "--merge",
+    )
+
+    assert shell(*given) == 0, shell.err
+
+    assert "Use it as hf/fair/sft" in shell.out
+    assert Path("fair/sft/model.safetensors").is_file()
+    assert not Path("fair/sft", models.ADAPTER).exists()
+
+
+@pytest.mark.training
+def test_all_weights_can_be_trained(shell: Shell, spelling: str, rows: Callable[..., Path]):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--rl-steps", "1")
+
+    assert shell(*given, "--lora", "0", "--set", "rl.batch=2") == 0, shell.err
+
+    assert Path("fair/rl/model.safetensors").is_file()
+
+
+@pytest.mark.training
+def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+    data = rows()
+
+    def options(name: str) -> VerifiableOptions:
+        return VerifiableOptions(
+            model=spelling,
+            out=tmp_path / name,
+            data=data,
+            max_new_tokens=4,
+            shared={"device": "cpu"},
+            sft={"steps": 2, "save_every": 1},
+            rl={"steps": 2, "batch": 4, "answers": 2, "save_every": 1},
+        )
+
+    def interrupt(stage: str) -> Callable[[int, int], None]:
+        if stage == "rl":
+            raise Interruption
+        return nobody
+
+    train_verifiable(options("whole"), announce=lambda _: nobody)
+    with pytest.raises(Interruption):
+        train_verifiable(options("parts"), announce=interrupt)
+    train_verifiable(options("parts"), resume=True, announce=lambda _: nobody)
+
+    whole, parts = (tensors_of(tmp_path / name / "rl") for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+    train_verifiable(
+        VerifiableOptions(
+            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4, rl=None,
+            shared={"device": "cpu"}, sft={"steps": 2, "lr": 0.1},
+        ),
+        announce=lambda _: nobody,
+    )  # fmt: skip
+    adapted = models.load_adapted(str(tmp_path / "out" / "sft"), HERE)
+    merged = models.load_causal(str(tmp_path / "out" / "sft"), HERE, trained=False)
+    ids = torch.tensor([[5, 6, 7]])
+    expected = merged(ids).logits
+    assert torch.allclose(adapted(ids).logits, expected, atol=1e-4)
+
+    with torch.no_grad():
+        for weight in models.trainable(adapted).values():
+            weight.add_(0.1)
+    with models.as_reference(adapted, None) as reference:
+        assert torch.allclose(reference(ids).logits, expected, atol=1e-4)
+    assert not torch.allclose(adapted(ids).logits, expected, atol=1e-4)
+    assert not [name for name in models.trainable(adapted) if "reference" in name]
+
+
+def test_every_row_counts_the_same(spelling: str, tmp_path: Path):
+    model = models.load_causal(spelling, HERE, trained=True)
+    chat = models.load_chat(spelling, model)
+    encoded = [Encoded((9, 8, 7), (5, 1)), Encoded((4,), tuple(range(20, 60)))]
+    options = SFTOptions(model=spelling, data=tmp_path, out=tmp_path, batch=2, steps=1)
+    expected = [-answer_logprobs(model, chat, [row], HERE).sum().item() / len(row.answer) for row in encoded]
+
+    loss = SFTTrainer(options, model, chat, encoded, HERE, equal_rows=True).step(0)["loss"]
+
+    assert loss == pytest.approx(sum(expected) / 2, rel=1e-5)
+
+
+def test_general_answers_are_sampled_once_and_a_truncated_one_has_no_end(spelling: str, tmp_path: Path):
+    model = models.load_causal(spelling, HERE, trained=False)
+    chat = models.load_chat(spelling, model)
+    settings: dict[str, Any] = {"count": 3, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": nobody}
+    path = tmp_path / "general.jsonl"
+
+    first = general.own_answers(model, chat, HERE, path, **settings)
+    again = general.own_answers(None, chat, HERE, path, **settings)
+
+    assert again == first
+    stored = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["ended"] for row in stored] == [row.answer[-1] in chat.eos_ids for row in first]
+
+
+def test_general_prompts_are_many_and_different():
+    prompts = general.general_prompts()
+
+    assert len(prompts) == len(set(prompts)) >= 200
+
+
+def test_the_reward_is_exact(questions: list[Row]):
+    told = next(row for row in questions if row.form == "letter" and row.state == "told")
+    wrong = next(i for i in range(len(told.options)) if i not in (told.right, told.unknown))
+    answers = [told.marks[told.right], told.marks[told.unknown or 0], told.marks[wrong], "It depends."]
+
+    assert Grader([told]).score([prompt_of(told)] * 4, answers) == [1, 0, -1, -1]
+
+
+def test_held_out_answers_can_be_read(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+    assert shell(
+        "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--no-rl"
+    ) == 0, shell.err  # fmt: skip
+
+    lines = [json.loads(line) for line in Path("fair/evaluation/before.jsonl").read_text().splitlines()]
+    assert [line["question"] for line in lines] == [row.question for row in questions]
+    model = models.load_causal(spelling, HERE, trained=False)
+    chat = models.load_chat(spelling, model)
+    greedy = roll_out(model, chat, [prompt_of(questions[0])], HERE, max_new_tokens=4, temperature=0)
+    assert lines[0]["reply"] == greedy.texts[0]
+
+
+def test_one_class_is_refused(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+    data = rows(*(row for row in questions if row.state == "told"))
+
+    assert shell("train", "verifiable", "--model", spelling, "--out", "fair", "--data", data, *SHORT) == 2
+    assert "training needs both kinds" in shell.err.splitlines()[-1]
+
+
+def test_text_of_a_benchmark_is_refused(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+    from dataclasses import replace
+
+    from evenhand.data.bbq import CATEGORIES, BuiltinRows
+
+    item = next(iter(BuiltinRows().items(CATEGORIES[0])))
+    data = rows(*questions, replace(questions[0], context=item.context))
+
+    assert shell("train", "verifiable", "--model", spelling, "--out", "fair", "--data", data, *SHORT) == 2
+    assert "a benchmark must not be trained on" in shell.err.splitlines()[-1]
+
+
+def test_a_letter_that_is_no_token_is_refused(shell: Shell, tiny: str, rows: Callable[..., Path]):
+    assert shell("train", "verifiable", "--model", tiny, "--out", "fair", "--data", rows(), *SHORT) == 2
+    assert "in one token, which the form" in shell.err.splitlines()[-1]
+
+
+def test_a_model_without_chat_template_is_refused(shell: Shell, tmp_path: Path, rows: Callable[..., Path]):
+    make_model(tmp_path / "base", template=None)
+
+    assert shell("train", "verifiable", "--model", tmp_path / "base", "--out", "fair", "--data", rows(), *SHORT) == 2
+    assert "has no chat template" in shell.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--rows", "0"), "rows must be a whole number above 0"),
+        (("--general", "1"), "general must be a share"),
+        (("--lora", "0", "--merge"), "nothing to merge"),
+        (("--no-rl", "--rl-steps", "3"), "leaves out RL"),
+        (("--set", "ppo.lr=1"), "There is no stage ppo"),
+        (("--set", "rl.algorithm=ppo"), "needs a critic"),
+        (("--set", "rl.speed=9"), "should be STAGE.OPTION=VALUE"),
+        (("--forms", "poem"), "There is no answer form named 'poem'"),
+        (("--data", "absent"), "There is no such file"),
+    ],
+)
+def test_bad_input_is_one_sentence(shell: Shell, arguments: tuple[str, ...], sentence: str):
+    assert shell("train", "verifiable", "--model", "m", "--out", "out", *arguments) == 2
+
+    last = shell.err.splitlines()[-1]
+    assert last.startswith("evenhand: ")
+    assert sentence in last
