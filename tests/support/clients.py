@@ -61,7 +61,7 @@ def _python(folder: Path) -> Path:
 
 def _run(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(
-        command, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=_SECONDS
+        command, check=False, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=_SECONDS
     )
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
