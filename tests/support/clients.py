@@ -14,6 +14,7 @@ import pytest
 
 from evenhand.paths import cache_folder
 
+OLDEST_NODE = 20
 _SECONDS = 1200
 
 
@@ -31,6 +32,9 @@ def node_with(pins: Sequence[str]) -> Path:
     """Return a folder whose scripts can import these npm packages; skips the test where they cannot be installed."""
     if (npm := shutil.which("npm")) is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
+    version = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
+        pytest.skip(f"the client packages need Node {OLDEST_NODE}, and this is {version}")
 
     def make(folder: Path) -> None:
         folder.mkdir(parents=True)

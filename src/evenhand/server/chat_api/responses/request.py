@@ -220,7 +220,9 @@ def _text(fields: Json, name: str, place: str) -> str:
 
 
 def _why(kind: Any) -> str:
-    return f" {_STORED}, not references to them." if kind == "item_reference" else ""
+    if kind != "item_reference":
+        return ""
+    return " Responses are not stored. With store: false, clients send the items themselves."
 
 
 def _shown(kind: Any) -> str:
