@@ -30,12 +30,12 @@ demo: $(VENV)/.core  ## the built-in model's bias under three methods, and its t
 test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin
 	$(MAKE) lint
-	$(PYTEST) -m 'not (weights or processes or training or network)'
+	$(PYTEST) -m 'not (weights or processes or training or network or clients)'
 
-test-all: $(VENV)/.dev  ## the same and every test, with coverage
+test-all: $(VENV)/.dev  ## the same and every test, with coverage; skipped ones are listed with the reason
 	$(BIN)/evenhand models pull builtin
 	$(MAKE) lint
-	$(PYTEST) --cov --cov-report=term:skip-covered
+	$(PYTEST) -rs --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import openai
 import pytest
+from pydantic import BaseModel
 
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import chat, refuse
+from support.server import chat, refuse, reply_with
 
 T = TypeVar("T")
 HELLO: Any = [{"role": "user", "content": "Hello?"}]
@@ -133,6 +134,74 @@ async def test_openai_lists_models_and_completes(serve: Serve, guarding: Guardin
 
     assert listed == [one.id] == ["guarded"]
     assert text.choices[0].text == CLEAN
+
+
+async def test_openai_reads_responses(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(RUDE), chat(CLEAN))
+    guard = await guarding(route(behind.url))
+
+    answer = await synchronous(guard, lambda client: client.responses.create(model="guarded", input="Hello?"))
+
+    assert (answer.output_text, answer.status) == (CLEAN, "completed")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 50
+    assert answer.model_extra is not None
+    assert answer.model_extra["evenhand"]["action"] == "revised"
+
+
+async def test_openai_streams_responses(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(["The weather is mild. ", "The park is open."], tool_calls=[CALL]))
+    guard = await guarding(route(behind.url))
+    look: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+    async with openai.AsyncOpenAI(base_url=guard.url, api_key="none", max_retries=0) as client:
+        async with client.responses.stream(model="guarded", input="Hello?", tools=[look]) as events:
+            kinds = [each.type async for each in events]
+            final = await events.get_final_response()
+
+    assert kinds[-1] == "response.completed"
+    assert final.output_text == "The weather is mild. The park is open."
+    call: Any = final.output[1]
+    assert (call.call_id, call.name, call.arguments) == ("c1", "look", "{}")
+
+
+async def test_openai_parses_responses(serve: Serve, guarding: Guarding):
+    class Reply(BaseModel):
+        answer: str
+
+    behind = await serve(chat('{"answer": "It is mild."}'), chat(RUDE))
+    guard = await guarding(route(behind.url, policy="block"))
+
+    def work(client: openai.OpenAI) -> list[Any]:
+        return [client.responses.parse(model="guarded", input="Hello?", text_format=Reply) for _ in range(2)]
+
+    parsed, blocked = await synchronous(guard, work)
+
+    assert parsed.output_parsed == Reply(answer="It is mild.")
+    assert blocked.output_parsed is None
+    assert blocked.incomplete_details.reason == "content_filter"
+    assert blocked.output[0].content[0].type == "refusal"
+
+
+async def test_openai_hears_of_a_response_that_breaks(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed(["The weather is mild. ", "The park is open. "], fail=True))
+    guard = await guarding(route(behind.url))
+
+    async with openai.AsyncOpenAI(base_url=guard.url, api_key="none", max_retries=0) as client:
+        stream = await client.responses.create(model="guarded", input="Hello?", stream=True)
+        with pytest.raises(openai.APIError):
+            async for _ in stream:
+                pass
+
+
+async def test_openai_reads_embeddings(serve: Serve, guarding: Guarding):
+    behind = await serve(reply_with({"data": [{"embedding": [0.5, -1]}], "usage": {"prompt_tokens": 3}}))
+    guard = await guarding(route(behind.url))
+
+    answer = await synchronous(guard, lambda client: client.embeddings.create(model="guarded", input="Hello?"))
+
+    assert answer.data[0].embedding == [0.5, -1.0]
+    assert answer.usage.total_tokens == 3
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     def __init__(self, name: str, options: ModelOptions) -> None:
         super().__init__(name, options)
         self._older_url = "/completions".join(self.url.rsplit("/chat/completions", 1))
+        self._embeddings_url = "/embeddings".join(self.url.rsplit("/chat/completions", 1))
         self._own_calls = ReasoningModel(self, options)
 
     @property
@@ -59,6 +60,9 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._asked(self._older_url, {key: body[key] for key in body if key not in _OWN[:2]})
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._asked(self._embeddings_url, dict(body))
 
     async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         sent = {key: value for key, value in body.items() if key not in _OWN}

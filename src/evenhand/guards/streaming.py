@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from evenhand.guards.checks import is_quick, is_unchecked
+from evenhand.guards.fields import text_of
 from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
@@ -40,7 +41,7 @@ async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerat
                 yield segment
         return
     guarded = await loop.run()
-    for piece in pieces(guarded.text):
+    for piece in pieces(text_of(guarded.message.get("content"))):
         yield Segment(piece, guarded.after)
     yield Segment("", guarded.after, guarded)
 

@@ -84,6 +84,11 @@ class Upstream(ABC):
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The raw answer to a request in the older completions form."""
 
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The raw answer to a request for embeddings."""
+        del body
+        raise BadRequest("The model of this route makes no embeddings; only routes to OpenAI-compatible endpoints do.")
+
     async def aclose(self) -> None:
         """Release connections and memory."""
         await self.model.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -15,24 +15,33 @@ from evenhand.server.access.auth import Handler, auth_middleware, client_of
 from evenhand.server.access.cors import allow_origins, preflight
 from evenhand.server.chat_api.chat import answer_chat
 from evenhand.server.chat_api.completions import answer_completions
+from evenhand.server.chat_api.embeddings import answer_embeddings
+from evenhand.server.chat_api.responses.handler import answer_responses
 from evenhand.server.chat_api.streaming import end_with_error
 from evenhand.server.errors import RequestError, as_request_error
 from evenhand.server.page import page
+from evenhand.server.paths import ANSWERED, endpoint_of
 from evenhand.server.routes import Routes
 from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.server import Server
 from evenhand.server.telemetry import health, metrics
-from evenhand.server.ticket import CLIENT_CLOSED, SCORING, Ticket, new_ticket
+from evenhand.server.ticket import CLIENT_CLOSED, UNANSWERED, Ticket, new_ticket
 
 _log = logging.getLogger("evenhand.server")
-_REPORTED = frozenset({"/v1/chat/completions", "/v1/completions", *SCORING})
-"""The paths whose requests become events."""
+_REPORTED = frozenset({*ANSWERED, *UNANSWERED})
+"""The endpoints whose requests become events."""
 _RETRY_SECONDS = 2.0
 """Retry-After during shutdown, when another process takes over the address."""
 _CLOSE_SECONDS = 0.5
 """Time limit to close connections at shutdown; by then all requests are answered or abandoned."""
 Answer = Callable[[web.Request, Routes], Awaitable[web.StreamResponse]]
+_ANSWERS: Mapping[str, Answer] = {
+    "/v1/chat/completions": answer_chat,
+    "/v1/responses": answer_responses,
+    "/v1/completions": answer_completions,
+    "/v1/embeddings": answer_embeddings,
+}
 Reload = Callable[[], Awaitable[list[str]]]
 
 
@@ -45,9 +54,9 @@ def make_app(server: Server, reload: Reload) -> web.Application:
     app = web.Application(middlewares=middlewares, client_max_size=int(server.config.limits.body_mb * 1e6))
     app.add_routes(
         [
-            web.post("/v1/chat/completions", _with_routes(server, answer_chat)),
-            web.post("/v1/completions", _with_routes(server, answer_completions)),
+            *_answer_routes(server),
             web.get("/v1/models", _models(server)),
+            *(web.get(path, _models(server)) for path in ("/openai/models", "/openai/v1/models")),
             web.get("/v1/models/{name:.+}", _model(server)),
             web.post("/admin/reload", _reload(reload)),
             *scoring_routes(server.scorer),
@@ -67,6 +76,17 @@ def make_runner(server: Server, reload: Reload) -> web.AppRunner:
     return web.AppRunner(
         make_app(server, reload), access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
     )
+
+
+def _answer_routes(server: Server) -> Iterator[web.RouteDef]:
+    """Yield the paths of OpenAI, and those of Azure, whose deployments are the routes."""
+    for path, answer in _ANSWERS.items():
+        handler = _with_routes(server, answer)
+        call = path.removeprefix("/v1")
+        for prefix in ("/v1", "/openai/v1", "/openai/deployments/{route:.+}"):
+            yield web.post(prefix + call, handler)
+        if call == "/responses":
+            yield web.post(f"/openai{call}", handler)
 
 
 def _with_routes(server: Server, answer: Answer) -> Handler:
@@ -90,7 +110,7 @@ def _front(server: Server) -> Middleware:
                 response = await _respond(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
             finally:
-                if request.path in _REPORTED:
+                if endpoint_of(request.path) in _REPORTED:
                     event = ticket.event(request, status, texts=server.texts)
                     # Published after the answer is sent, so that the client does not wait for the sinks.
                     asyncio.get_running_loop().call_soon(server.events.publish, event)
@@ -113,11 +133,11 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
     except (asyncio.CancelledError, ConnectionError):
         raise  # the client has disconnected
     except Exception as error:
-        fault = ticket.fault = as_request_error(error, ticket.id)
+        fault = ticket.fault = as_request_error(error, ticket.id, request.path)
         if fault.status == 500:
             _log.exception("The request %s failed", ticket.id)
     if ticket.sending is not None:
-        await end_with_error(ticket.sending, fault)
+        await end_with_error(ticket.sending, ticket.failure(fault))
         return ticket.sending
     response = fault.response()
     response.headers["X-Request-Id"] = ticket.id

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.guards.upstream import CutReply, Unreachable, UpstreamError
+from evenhand.server.paths import not_served, wrong_method
 from evenhand.server.telemetry.redact import redacted
 
 _TYPES: Mapping[int, str] = {
@@ -98,14 +99,14 @@ class RequestError(Exception):
         )
 
 
-def as_request_error(error: Exception, request_id: str) -> RequestError:
+def as_request_error(error: Exception, request_id: str, path: str = "") -> RequestError:
     """Return the client's view of any failure, without internal details."""
-    fault = _request_error(error)
+    fault = _request_error(error, path)
     fault.id = request_id
     return fault
 
 
-def _request_error(error: Exception) -> RequestError:  # noqa: PLR0911 - a table
+def _request_error(error: Exception, path: str) -> RequestError:  # noqa: PLR0911 - a table
     match error:
         case RequestError():
             return error
@@ -118,9 +119,11 @@ def _request_error(error: Exception) -> RequestError:  # noqa: PLR0911 - a table
         case web.HTTPRequestEntityTooLarge():
             return RequestError(413, "The request is larger than this server accepts.", code="request_too_large")
         case web.HTTPNotFound():
-            return RequestError(404, "There is nothing at this path. The API is under /v1.")
+            return RequestError(404, not_served(path), code="unknown_url")
         case web.HTTPMethodNotAllowed():
-            return RequestError(405, f"This path accepts {', '.join(sorted(error.allowed_methods))} requests only.")
+            return RequestError(
+                405, wrong_method(error.method, path, error.allowed_methods), code="method_not_supported"
+            )
         case web.HTTPException():
             return RequestError(error.status, error.reason)
         case TimeoutError():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from time import time as now
@@ -14,12 +14,18 @@ from evenhand.guards.types import Guarded
 from evenhand.server.access.auth import client_of
 from evenhand.server.chat_api.wire import Stamp, spent, worst
 from evenhand.server.errors import RequestError
+from evenhand.server.paths import endpoint_of
 from evenhand.server.telemetry.events import Event
+from evenhand.types import Usage
 
 CLIENT_CLOSED = 499
 """Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
-SCORING = frozenset({"/v1/moderations", "/v1alpha1/comments:analyze"})
-"""Paths at which texts are scored, not answered."""
+UNANSWERED: Mapping[str, str] = {
+    "/v1/moderations": "scored",
+    "/v1alpha1/comments:analyze": "scored",
+    "/v1/embeddings": "embedded",
+}
+"""Endpoints that give no text, and the action of their events."""
 _NO_ANSWER = Guarded("", {}, "stop", "passed")
 
 
@@ -37,6 +43,10 @@ class Ticket:
     answers: Sequence[Guarded] = ()
     sending: web.StreamResponse | None = None
     """The stream, once it has started."""
+    failure: Callable[[RequestError], Iterable[bytes]] = lambda _: ()
+    """The events with which a started stream ends if it fails."""
+    usage: Usage = Usage()
+    """Of a request that has no answers, such as one for embeddings."""
     fault: RequestError | None = None
 
     @property
@@ -46,14 +56,15 @@ class Ticket:
     def event(self, request: web.Request, status: int, *, texts: bool) -> Event:
         """Return the event for the sinks; of several answers it shows the worst, and the usage of all."""
         shown = worst(self.answers) if self.answers else _NO_ANSWER
+        endpoint = endpoint_of(request.path)
         return Event(
             id=self.id,
             time=self.time,
             route=self.route,
-            endpoint=request.path,
+            endpoint=endpoint,
             key=client_of(request).name,
             status=status,
-            action=shown.action if self.answers else "scored" if status == 200 and request.path in SCORING else "",
+            action=shown.action if self.answers else UNANSWERED.get(endpoint, "") if status == 200 else "",
             why=shown.why,
             prompt=self.prompt if texts else "",
             first=shown.first if texts else "",
@@ -64,7 +75,7 @@ class Ticket:
             stream=self.stream,
             first_segment=self.first_segment,
             stages={**shown.stages, "total": perf_counter() - self.began},
-            usage=spent(self.answers) if self.answers else shown.usage,
+            usage=spent(self.answers) if self.answers else self.usage,
             error=self.fault.detail if self.fault else "; ".join(dict.fromkeys(_errors(self.answers))),
             upstream_error=self.fault.upstream if self.fault else "",
         )

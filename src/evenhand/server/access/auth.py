@@ -195,7 +195,7 @@ def right_needed(path: str) -> Permission | None:
 
 
 def key_of(request: web.Request) -> str:
-    """Return the key as OpenAI's and Google's clients send it, or "".
+    """Return the key as OpenAI's, Azure's and Google's clients send it, or "".
 
     Credentials that a browser adds by itself (cookies, passwords) are ignored, so that other sites cannot use them.
     """
@@ -204,7 +204,7 @@ def key_of(request: web.Request) -> str:
         return value.strip()
     if request.path.startswith(("/v1alpha1/", "/$discovery/")):
         return request.headers.get("X-Goog-Api-Key") or request.query.get("key", "")
-    return request.headers.get("X-Api-Key", "")
+    return request.headers.get("Api-Key") or request.headers.get("X-Api-Key", "")
 
 
 def new_key() -> tuple[str, str]:

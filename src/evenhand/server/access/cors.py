@@ -11,7 +11,7 @@ from evenhand.server.access.auth import Handler
 
 _ALLOWED = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Evenhand-Method",
+    "Access-Control-Allow-Headers": "Authorization, Api-Key, Content-Type, X-Evenhand-Method",
     "Access-Control-Max-Age": "600",
 }
 _EXPOSED = "X-Request-Id, Retry-After, X-Evenhand-Route, X-Evenhand-Action, X-Evenhand-Revised, X-Evenhand-Late"

@@ -13,7 +13,7 @@ from evenhand.guards.conversation import content_words
 from evenhand.guards.types import Guarded
 from evenhand.server.access.auth import allowed, client_of
 from evenhand.server.chat_api.passthrough import Answerer
-from evenhand.server.chat_api.streaming import Chunk, chat_chunks, stream
+from evenhand.server.chat_api.streaming import Chunk, ChunkFormat, StreamFormat, chat_chunks, stream
 from evenhand.server.chat_api.wire import (
     Json,
     answers_wanted,
@@ -34,7 +34,7 @@ _OFF = ("none", "default")
 
 
 async def answer_chat(request: web.Request, routes: Routes) -> web.StreamResponse:
-    body = read_body(await request.read())
+    body = await body_of(request)
     check_chat(body)
     n = answers_wanted(body)
     ticket = ticket_of(request)
@@ -44,20 +44,27 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
         guard = chosen_guard(request, body, route)
         bodies = single_bodies(body, n)
         if is_set(body, "stream"):
-            return await stream_answers(request, guard, bodies, chat_chunks)
+            return await stream_answers(request, guard, bodies, chunk_format(ticket, body, chat_chunks))
         ticket.answers = await all_answers(guard, bodies)
     return send(chat_completion(ticket.answers, ticket.stamp), ticket)
 
 
+async def body_of(request: web.Request) -> Json:
+    """Return the parsed body; the path of an Azure-style request names the model."""
+    return read_body(await request.read(), request.match_info.get("route"))
+
+
 async def stream_answers(
-    request: web.Request, guard: Answerer, bodies: Sequence[Json], chunks: Chunk
+    request: web.Request, guard: Answerer, bodies: Sequence[Json], form: StreamFormat
 ) -> web.StreamResponse:
     ticket = ticket_of(request)
     ticket.stream = True
-    options = as_object(bodies[0].get("stream_options"))
-    usage = bool(options and options.get("include_usage"))
-    streams = [guard.stream(each) for each in bodies]
-    return await stream(request, ticket, streams, chunks, usage=usage)
+    return await stream(request, ticket, [guard.stream(each) for each in bodies], form)
+
+
+def chunk_format(ticket: Ticket, body: Json, chunks: Chunk) -> ChunkFormat:
+    options = as_object(body.get("stream_options"))
+    return ChunkFormat(ticket.stamp, chunks, usage=bool(options and options.get("include_usage")))
 
 
 async def all_answers(guard: Answerer, bodies: Sequence[Json]) -> list[Guarded]:

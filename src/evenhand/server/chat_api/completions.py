@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from evenhand.server.chat_api.chat import all_answers, chosen_guard, send, stream_answers
+from evenhand.server.chat_api.chat import all_answers, body_of, chosen_guard, chunk_format, send, stream_answers
 from evenhand.server.chat_api.streaming import text_chunks
 from evenhand.server.chat_api.wire import (
     MOST_ANSWERS,
@@ -16,7 +16,6 @@ from evenhand.server.chat_api.wire import (
     answers_wanted,
     as_list,
     is_set,
-    read_body,
     single_bodies,
     text_completion,
 )
@@ -29,7 +28,7 @@ _OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
 
 
 async def answer_completions(request: web.Request, routes: Routes) -> web.StreamResponse:
-    body = read_body(await request.read())
+    body = await body_of(request)
     prompts = _prompts(body)
     n = answers_wanted(body)
     streams, echoes = is_set(body, "stream"), is_set(body, "echo")
@@ -44,7 +43,7 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
         guard = chosen_guard(request, body, route)
         bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
         if streams:
-            return await stream_answers(request, guard, bodies, text_chunks)
+            return await stream_answers(request, guard, bodies, chunk_format(ticket, body, text_chunks))
         ticket.answers = await all_answers(guard, bodies)
     echoed = [prompt for prompt in prompts for _ in range(n)] if echoes else ()
     return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)

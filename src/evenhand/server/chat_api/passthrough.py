@@ -18,6 +18,7 @@ from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.budget import FREE, Price
 from evenhand.server.chat_api.wire import as_object
+from evenhand.types import Usage
 
 
 class Answerer(Protocol):
@@ -61,6 +62,12 @@ class Passthrough:
         async with contextlib.aclosing(self._guard.stream(body)) as segments:
             async for segment in segments:
                 yield replace(segment, final=segment.final and self._marked(segment.final))
+
+    async def embed(self, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Usage]:
+        """Return the upstream's raw embeddings, and their usage with its cost."""
+        reply = await self._upstream.embeddings(body)
+        used = usage_in(reply)
+        return reply, replace(used, cost=self._price.of(used) if self._price else None)
 
     def _marked(self, answer: Guarded) -> Guarded:
         cost = self._price.of(answer.usage) if self._price else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import orjson
 from aiohttp import web
@@ -17,48 +17,74 @@ from evenhand.server.errors import RequestError
 from evenhand.server.ticket import Ticket
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_DONE = b"data: [DONE]\n\n"
 Chunk = Callable[[Stamp, int, Segment, bool], list[Json]]
 """(stamp, answer number, segment, whether it is the answer's first) → chunks."""
 
 
+class StreamFormat(Protocol):
+    """How one stream is written, as server-sent events."""
+
+    def segment(self, index: int, segment: Segment) -> Iterable[bytes]: ...
+
+    def end(self, answers: Sequence[Guarded]) -> Iterable[bytes]: ...
+
+    def failure(self, fault: RequestError) -> Iterable[bytes]:
+        """The end of a stream whose status is sent, and which is no whole answer."""
+        ...
+
+
+class ChunkFormat:
+    """Chunks that end with `[DONE]`, or with an error and without it."""
+
+    def __init__(self, stamp: Stamp, chunks: Chunk, *, usage: bool) -> None:
+        self._stamp = stamp
+        self._chunks = chunks
+        self._usage = usage
+        self._started: set[int] = set()
+
+    def segment(self, index: int, segment: Segment) -> Iterable[bytes]:
+        for chunk in self._chunks(self._stamp, index, segment, index not in self._started):
+            yield event({**chunk, "usage": None} if self._usage else chunk)
+        self._started.add(index)
+
+    def end(self, answers: Sequence[Guarded]) -> Iterable[bytes]:
+        if self._usage:
+            empty = self._chunks(self._stamp, 0, Segment(""), False)[0]
+            yield event({**empty, "choices": [], "usage": usage_of(answers)})
+        yield b"data: [DONE]\n\n"
+
+    def failure(self, fault: RequestError) -> Iterable[bytes]:
+        yield event(fault.body)
+
+
 async def stream(
-    request: web.Request,
-    ticket: Ticket,
-    streams: Sequence[AsyncGenerator[Segment]],
-    chunks: Chunk,
-    *,
-    usage: bool,
+    request: web.Request, ticket: Ticket, streams: Sequence[AsyncGenerator[Segment]], form: StreamFormat
 ) -> web.StreamResponse:
     """Send all segments as they are released; a failure before the first segment gets its own HTTP status."""
-    stamp = ticket.stamp
     finished: dict[int, Guarded] = {}
-    started: set[int] = set()
     async with contextlib.aclosing(_merged(streams)) as segments:
         first = await anext(segments)
         ticket.first_segment = time.perf_counter() - ticket.began
-        response = web.StreamResponse(headers=_HEADERS | {"X-Request-Id": stamp.id, "X-Evenhand-Route": stamp.route})
+        response = web.StreamResponse(headers=_HEADERS | {"X-Request-Id": ticket.id, "X-Evenhand-Route": ticket.route})
         await response.prepare(request)
-        ticket.sending = response
+        ticket.sending, ticket.failure = response, form.failure
         async for index, segment in _with_first(first, segments):
             if segment.final is not None:
                 finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
-            for chunk in chunks(stamp, index, segment, index not in started):
-                await response.write(_event({**chunk, "usage": None} if usage else chunk))
-            started.add(index)
-    if usage:
-        last: Json = {**chunks(stamp, 0, Segment(""), False)[0], "choices": [], "usage": usage_of(ticket.answers)}
-        await response.write(_event(last))
-    await response.write(_DONE)
+            for each in form.segment(index, segment):
+                await response.write(each)
+    for each in form.end(ticket.answers):
+        await response.write(each)
     await response.write_eof()
     return response
 
 
-async def end_with_error(response: web.StreamResponse, fault: RequestError) -> None:
-    """End a started stream with an error event and without `[DONE]`: its status is sent, and it is no whole answer."""
+async def end_with_error(response: web.StreamResponse, events: Iterable[bytes]) -> None:
+    """End a started stream with these events."""
     with contextlib.suppress(ConnectionError):
-        await response.write(_event(fault.body))
+        for each in events:
+            await response.write(each)
         await response.write_eof()
 
 
@@ -105,7 +131,7 @@ def _text(stamp: Stamp, index: int, text: str, finish: str | None = None) -> Jso
     }
 
 
-def _event(chunk: Json) -> bytes:
+def event(chunk: Json) -> bytes:
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 

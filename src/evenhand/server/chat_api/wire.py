@@ -33,14 +33,16 @@ class Stamp:
     route: str
 
 
-def read_body(data: bytes) -> Json:
-    """Parse the request's body and check the fields that every endpoint needs."""
+def read_body(data: bytes, route: str | None = None) -> Json:
+    """Parse the request's body and check the fields that every endpoint needs; `route` replaces the model."""
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
     if (fields := as_object(body)) is None:
         raise RequestError(400, "The request body must be a JSON object.")
+    if route is not None:
+        fields["model"] = route
     if not isinstance(fields.get("model"), str):
         raise RequestError(400, "The request names no model. See /v1/models.", param="model")
     return fields

@@ -17,7 +17,7 @@ WINDOWS = {"5 minutes": 5, "hour": 60, "day": 24 * 60}
 """Seconds per time step of each window."""
 _LATEST = 1_000
 """Number of latest requests in the latency percentiles."""
-_UNGUARDED = frozenset({"", "scored"})
+_UNGUARDED = frozenset({"", "scored", "embedded"})
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResp
             raise
         except Exception as error:
             ticket = ticket_of(request)
-            fault = ticket.fault = as_request_error(error, ticket.id)
+            fault = ticket.fault = as_request_error(error, ticket.id, request.path)
             if fault.status == 500:
                 raise  # the outermost middleware logs it
             return google_response(fault)

@@ -32,7 +32,7 @@ class Event:
     """The name of the client's key, never the key; "" without one."""
     status: int = 200
     action: str = ""
-    """What the guard did, or `scored`; "" for a rejected or failed request."""
+    """What the guard did, `scored` or `embedded`; "" for a rejected or failed request."""
     why: tuple[str, ...] = ()
     prompt: str = ""
     first: str = ""

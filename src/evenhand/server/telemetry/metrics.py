@@ -21,6 +21,7 @@ from aiohttp import web
 from evenhand.guards.types import Action
 from evenhand.server.access.limits import Limits
 from evenhand.server.errors import RequestError
+from evenhand.server.paths import SERVED
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
 
@@ -33,10 +34,8 @@ OTHER = "other"
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with prometheus-client's shared folder; it is read at import."""
 
-_ENDPOINTS = frozenset(
-    {"/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze"}
-)
-_ACTIONS = frozenset({"", *get_args(Action), "bypassed", "scored"})
+_ENDPOINTS = frozenset(SERVED)
+_ACTIONS = frozenset({"", *get_args(Action), "bypassed", "scored", "embedded"})
 _STAGES = frozenset({"answer", "checks", "revision", "total"})
 
 

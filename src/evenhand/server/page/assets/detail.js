@@ -33,6 +33,7 @@ const texts = (event) => {
   if (event.action === "error") return event.prompt ? [box("", "Asked", event.prompt)] : [];
   if (event.withheld) return [make("p", "note", "The texts of this request are not kept.")];
   if (event.action === "scored") return [box("", "Scored text", event.prompt || event.text)];
+  if (event.action === "embedded") return [box("", "Embedded text", event.prompt || "(tokens)")];
   const parts = [box("", "Asked", event.prompt || "(nothing)")];
   if (!event.first && !event.text) return [...parts, make("p", "note", "The answer has no text.")];
   if (event.first === event.text) return [...parts, box("output", "Answer, unchanged", event.text)];

@@ -1,0 +1,1 @@
+"""OpenAI's Responses format: requests become chat completions requests, so that one guard answers both."""
