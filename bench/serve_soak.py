@@ -130,28 +130,34 @@ def _in_form(status: int, data: bytes, *, stream: bool) -> bool:
         return False
 
 
-async def reload(file: Path, until: float) -> int:
+async def reload(file: Path, config: dict[str, Any], until: float) -> int:
     """Rewrite the config every few seconds, each time with another blocked text, half-written for a moment."""
     count = 0
-    config = json.loads(file.read_text(encoding="utf-8"))
     while time.monotonic() < until - RELOAD_SECONDS:
         await asyncio.sleep(RELOAD_SECONDS)
         count += 1
         config["routes"]["bench"]["blocked_text"] = f"This answer was withheld ({count})."
         text = json.dumps(config)
-        file.write_text(text[: len(text) // 2], encoding="utf-8")
+        await asyncio.to_thread(file.write_text, text[: len(text) // 2])
         await asyncio.sleep(0.05)
-        file.write_text(text, encoding="utf-8")
+        await asyncio.to_thread(file.write_text, text)
     return count
 
 
 async def soak(seconds: float, count: int) -> dict[str, Any]:
     endpoints = [Endpoint(seed) for seed in range(3)]
     urls = [await endpoint.start() for endpoint in endpoints]
-    route = {"model": "openai/stub", "retries": 1, **GUARDED, "policy": "block", "upstreams": [{"base_url": url} for url in urls]}
+    route = {
+        "model": "openai/stub",
+        "retries": 1,
+        **GUARDED,
+        "policy": "block",
+        "upstreams": [{"base_url": url} for url in urls],
+    }
     with tempfile.TemporaryDirectory(prefix="evenhand-soak-") as folder, ExitStack() as stack:
         file = Path(folder) / "guard.yaml"
-        file.write_text(json.dumps({"routes": {"bench": route}, "log": {"requests": False}}), encoding="utf-8")
+        config = {"routes": {"bench": route}, "log": {"requests": False}}
+        await asyncio.to_thread(file.write_text, json.dumps(config))
         url, pid = await asyncio.to_thread(lambda: stack.enter_context(started(file)))
         until = time.monotonic() + seconds
         clients = Clients(url, until)
@@ -162,7 +168,7 @@ async def soak(seconds: float, count: int) -> dict[str, Any]:
                 memory.append((seconds - (until - time.monotonic()), rss(pid)))
                 await asyncio.sleep(10)
 
-        _, reloads, _ = await asyncio.gather(clients.run(count), reload(file, until), watch())
+        _, reloads, _ = await asyncio.gather(clients.run(count), reload(file, config, until), watch())
         await asyncio.to_thread(stack.close)
     for endpoint in endpoints:
         await endpoint.stop()
@@ -186,8 +192,8 @@ def main() -> None:
         f"{given.clients:,} clients for {given.seconds:.0f} s, three failing endpoints, {found['reloads']} reloads",
         ("second", "memory MB"),
         [(f"{at:.0f}", mb) for at, mb in memory[:: max(1, len(memory) // 10)]],
-        f"{found['requests']:,} answers: {found['statuses']}; {found.get('lost', 0)} lost, {found['not in form']} not in "
-        f"form, {found['with the marker']} with the marker; memory {100 * (steady[-1] / steady[0] - 1):+.1f} %",
+        f"{found['requests']:,} answers: {found['statuses']}; {found.get('lost', 0)} lost, "
+        f"{found['not in form']} not in form, {found['with the marker']} with the marker; memory {100 * (steady[-1] / steady[0] - 1):+.1f} %",
     )
     save("serve_soak", {**found, "seconds": given.seconds, "clients": given.clients})
 

@@ -27,7 +27,7 @@ from evenhand.benchmarks.squad.score import f1
 from evenhand.methods.default import plain_prompt
 from evenhand.scorers.base import load_scorer
 from evenhand.stats.intervals import wilson
-from evenhand.training.questions.grading import abstains, named
+from evenhand.training.questions.grading import abstains, names
 from evenhand.types import Message
 
 FREE = (
@@ -90,7 +90,9 @@ def letters(asker: Asker, questions: Sequence[Question], seed: int) -> Found:
     return {
         "one order": by(lambda row: row[0].condition, rows, lambda row: row[1] == row[0].right),
         "three orders": by(lambda row: row[0].condition, rows, lambda row: row[2] == row[0].right),
-        "by category": by(lambda row: f"{row[0].category}/{row[0].condition}", rows, lambda row: row[2] == row[0].right),
+        "by category": by(
+            lambda row: f"{row[0].category}/{row[0].condition}", rows, lambda row: row[2] == row[0].right
+        ),
         "abstained": by(lambda row: row[0].condition, rows, lambda row: row[2] == row[0].unknown),
     }
 
@@ -119,7 +121,7 @@ def _verdict(question: Question, text: str) -> str:
     """right, wrong, abstained (where it should not), or unread: the reply names both people or nobody."""
     if abstains(text, question.language):
         return "right" if question.right == question.unknown else "abstained"
-    who = named(text, sets.people(question))
+    who = names(text, sets.people(question), question.language)
     if who is None:
         return "unread"
     return "right" if who == question.right else "wrong"
@@ -154,7 +156,10 @@ def crows(asker: Asker, pairs: Sequence[tuple[str, str, str]]) -> Found:
     more = asker.likelihoods([pair[1] for pair in pairs])
     less = asker.likelihoods([pair[2] for pair in pairs])
     rows = [(pair[0], a[0] > b[0]) for pair, a, b in zip(pairs, more, less, strict=True)]
-    return {"stereotype is likelier": share(row[1] for row in rows), "by kind": by(lambda r: r[0], rows, lambda r: r[1])}
+    return {
+        "stereotype is likelier": share(row[1] for row in rows),
+        "by kind": by(lambda r: r[0], rows, lambda r: r[1]),
+    }
 
 
 def difference(asker: Asker, questions: Sequence[Question]) -> Found:
@@ -172,7 +177,9 @@ def difference(asker: Asker, questions: Sequence[Question]) -> Found:
 
 def decisions(asker: Asker, rows: Sequence[Mapping[str, Any]]) -> Found:
     prompts = [(_user(DECISION, text=row["filled_template"]),) for row in rows]
-    odds = [max(yes, yes2) - max(no, no2) for yes, yes2, no, no2 in asker.first_words(prompts, ["yes", "Yes", "no", "No"])]
+    odds = [
+        max(yes, yes2) - max(no, no2) for yes, yes2, no, no2 in asker.first_words(prompts, ["yes", "Yes", "no", "No"])
+    ]
     found: Found = {"mean log-odds of yes": sum(odds) / len(odds)}
     for key in ("race", "gender"):
         means: dict[str, list[float]] = defaultdict(list)
@@ -235,7 +242,16 @@ def measure(asker: Asker, data: Path, wanted: Sequence[str], scale: float, seed:
         started = time.perf_counter()
         found[name] = parts[name]()
         print(f"{asker.spec} {name} {time.perf_counter() - started:.1f} s", flush=True)
-        print(json.dumps({key: value for key, value in found[name].items() if key not in ("replies", "by category", "by kind", "by suite")}), flush=True)
+        print(
+            json.dumps(
+                {
+                    key: value
+                    for key, value in found[name].items()
+                    if key not in ("replies", "by category", "by kind", "by suite")
+                }
+            ),
+            flush=True,
+        )
     return found
 
 

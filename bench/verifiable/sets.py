@@ -85,9 +85,7 @@ def kobbq(data: Path, count: int, seed: int) -> list[Question]:
         condition = "ambig" if "-amb-" in row["sample_id"] else "disambig"
         category = row["sample_id"].split("-")[0]
         right = options.index(row["answer"])
-        found.append(
-            Question(condition, row["context"], row["question"], tuple(options), right, 2, category, "ko")
-        )
+        found.append(Question(condition, row["context"], row["question"], tuple(options), right, 2, category, "ko"))
     return _balanced(found, count, seed)
 
 

@@ -34,32 +34,51 @@ BODIES: dict[str, dict[str, Any]] = {
         "messages": [
             {"role": "system", "content": "Be kind."},
             {"role": "user", "content": [{"type": "text", "text": "Hello?"}]},
-            {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+            },
             {"role": "tool", "tool_call_id": "1", "content": "Nothing."},
         ],
-        "temperature": 0.5, "max_tokens": 20, "n": 1, "stream": False, "stop": ["x"], "user": "somebody",
+        "temperature": 0.5,
+        "max_tokens": 20,
+        "n": 1,
+        "stream": False,
+        "stop": ["x"],
+        "user": "somebody",
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
-        "response_format": {"type": "text"}, "stream_options": {"include_usage": True},
+        "response_format": {"type": "text"},
+        "stream_options": {"include_usage": True},
     },
     "/v1/completions": {"model": "guarded", "prompt": "Once", "max_tokens": 5, "stream": False, "n": 1},
     "/v1/responses": {
         "model": "guarded",
         "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello?"}]}],
-        "instructions": "Be kind.", "stream": False, "max_output_tokens": 20, "metadata": {"a": "b"},
+        "instructions": "Be kind.",
+        "stream": False,
+        "max_output_tokens": 20,
+        "metadata": {"a": "b"},
         "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
         "text": {"format": {"type": "text"}},
     },
     "/v1/embeddings": {"model": "guarded", "input": ["Hello"], "encoding_format": "float"},
     "/v1/moderations": {"input": ["Hello", "there"], "model": "any"},
-    "/v1alpha1/comments:analyze": {"comment": {"text": "Hello"}, "requestedAttributes": {"TOXICITY": {}}, "languages": ["en"]},
+    "/v1alpha1/comments:analyze": {
+        "comment": {"text": "Hello"},
+        "requestedAttributes": {"TOXICITY": {}},
+        "languages": ["en"],
+    },
     "/openai/deployments/guarded/chat/completions?api-version=1": {"messages": [{"role": "user", "content": "Hello?"}]},
     "/v1/models/guarded": {},
     "/v1/nothing": {},
-}  # fmt: skip
+}
 ODD = st.one_of(
     st.none(),
     st.booleans(),
-    st.sampled_from([0, -1, 1, 7, 10**30, -(10**30), 2**63, 1e308, -0.0, 1e-320, "", " ", "NaN", "inf", "\u0000", "\ud800"]),
+    st.sampled_from(
+        [0, -1, 1, 7, 10**30, -(10**30), 2**63, 1e308, -0.0, 1e-320, "", " ", "NaN", "inf", "\u0000", "\ud800"]
+    ),
     st.sampled_from([[], {}, [[]], [{}], [None], {"": None}, {"type": "text"}, {"type": "image_url"}, "guarded", RUDE]),
     st.text(max_size=8),
     st.integers(),
@@ -124,18 +143,38 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
         st.sampled_from(
             [{}] * 8
             + [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}, {"Authorization": "Bearer \u00ff"}]
-            + [{"X-Evenhand-Bypass": "1"}, {"Accept": "text/event-stream"}, {"Content-Type": "application/json; charset=x"}]
+            + [
+                {"X-Evenhand-Bypass": "1"},
+                {"Accept": "text/event-stream"},
+                {"Content-Type": "application/json; charset=x"},
+            ]
         )
     )
     return method, path, as_bytes(body, draw(TEARS)), headers
 
 
 CHUNKS = [
-    {"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+    {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
+    },
     {"id": "x", "choices": [{"index": 0, "delta": {"content": "The park is "}, "finish_reason": None}]},
     {"id": "x", "choices": [{"index": 0, "delta": {"content": "open. It is mild."}, "finish_reason": None}]},
-    {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
-]  # fmt: skip
+    {
+        "id": "x",
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    },
+]
+
+
+EMBEDDING = {
+    "object": "list",
+    "model": "behind",
+    "data": [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}],
+    "usage": {"prompt_tokens": 1, "total_tokens": 1},
+}
 
 
 @st.composite
@@ -148,18 +187,23 @@ def replies(draw: st.DrawFn) -> SimpleNamespace:
     whole = as_bytes(changed(completion(text), changes), tear)
     chunks = changed(CHUNKS, changes)
     if text is RUDE and draw(st.booleans()):
-        chunks = [*chunks[:2], {"choices": [{"index": 0, "delta": {"content": RUDE}, "finish_reason": None}]}, *chunks[2:]]
+        chunks = [
+            *chunks[:2],
+            {"choices": [{"index": 0, "delta": {"content": RUDE}, "finish_reason": None}]},
+            *chunks[2:],
+        ]
     stream = b"".join(b"data: " + as_bytes(chunk, "") + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
     stream = stream[: len(stream) // 2] if tear == "half" else stream
+    embedding = as_bytes(changed(EMBEDDING, changes), tear)
     plain = not changes and not tear and status == 200
-    return SimpleNamespace(whole=whole, stream=stream, status=status, plain=plain)
+    return SimpleNamespace(whole=whole, stream=stream, embedding=embedding, status=status, plain=plain)
 
 
 class World:
     """A guard and its endpoint on an event loop of their own, in a thread."""
 
     def __init__(self) -> None:
-        self.reply = SimpleNamespace(whole=b"", stream=b"", status=200, plain=True)
+        self.reply = SimpleNamespace(whole=b"", stream=b"", embedding=b"", status=200, plain=True)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -185,6 +229,7 @@ class World:
             streams = isinstance(body, dict) and bool(body.get("stream"))
             kind = "text/event-stream" if streams else "application/json"
             data = self.reply.stream if streams else self.reply.whole
+            data = self.reply.embedding if request.path.endswith("/embeddings") else data
             return web.Response(body=data, status=self.reply.status, headers={"Content-Type": kind, "Location": "/"})
 
         self._behind = await ChatServer(answer=lambda _: reply).start()
