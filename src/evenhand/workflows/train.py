@@ -68,7 +68,7 @@ def make_verifiable(options: Mapping[str, Any], *, smoke: bool = False) -> Verif
     from evenhand.training.verifiable import VerifiableOptions
 
     _check_settings({"sft": options.get("sft") or {}, "ppo": options.get("rl") or {}}, {"ppo": "rl"})
-    return VerifiableOptions(**(dict(options) | (_smoke(options) if smoke else {})))
+    return VerifiableOptions(**(_smoke(options) if smoke else options))
 
 
 def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listener: Listener | None = None) -> Record:
@@ -97,6 +97,7 @@ def _smoke(options: Mapping[str, Any]) -> Record:
     return {
         "rows": 160,
         "max_new_tokens": 8,
+        **options,
         "sft": {"steps": 2, "batch": 8, **options.get("sft", {})},
         "rl": None if rl is None else {**small, **rl},
     }

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import re
 import threading
 import time
@@ -129,9 +130,24 @@ class HFModel(Model):
     def model(self) -> Any:
         """The transformers model, in evaluation mode on its device; loaded on first use."""
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
-        model = self._load("AutoModelForCausalLM", dtype=dtype).to(self.device).eval()
+        model = self._load("AutoModelForCausalLM", dtype=dtype)
+        if self._gguf is not None and self._gguf != self.path:
+            peft: Any = importlib.import_module("peft")
+            model = peft.PeftModel.from_pretrained(model, str(self.path)).merge_and_unload()
+        model = model.to(self.device).eval()
         tune(model)
         return model
+
+    @cached_property
+    def _gguf(self) -> Path | None:
+        """The GGUF file with the weights: the path itself, or that of an adapter's base model."""
+        if self.path is None or self.path.is_file():
+            return self.path
+        adapter = self.path / "adapter_config.json"
+        base = json.loads(adapter.read_bytes())["base_model_name_or_path"] if adapter.is_file() else None
+        if not base or (not base.startswith("local/") and not base.endswith(".gguf")):
+            return None  # transformers loads other bases itself
+        return weights.find(base.removeprefix("local/"))
 
     @cached_property
     def _max_length(self) -> int:
@@ -180,8 +196,8 @@ class HFModel(Model):
         if self.path is not None:
             transformers.utils.logging.disable_progress_bar()
             source = str(self.path)
-            if self.path.is_file():
-                source, settings["gguf_file"] = str(self.path.parent), self.path.name
+            if self._gguf is not None and (self.path.is_file() or kind != "AutoTokenizer"):
+                source, settings["gguf_file"] = str(self._gguf.parent), self._gguf.name
         try:
             return getattr(transformers, kind).from_pretrained(source, **settings)
         except (OSError, ValueError, KeyError, ImportError) as error:
