@@ -156,7 +156,8 @@ def load_upstream(model: str | Model, options: ModelOptions) -> Upstream:
     upstreams = load_endpoints(model, options)
     if isinstance(upstreams[0], ModelUpstream):
         return upstreams[0]
-    endpoints = [Endpoint(str(place), breaker=new_breaker()) for place, _ in enumerate(upstreams, 1)]
+    most = reached(model, options)[1].concurrency
+    endpoints = [Endpoint(str(place), 0, most, new_breaker()) for place, _ in enumerate(upstreams, 1)]
     return Upstreams(upstreams, endpoints, options.retries)
 
 

@@ -47,7 +47,10 @@ def new_breaker() -> Breaker:
 
 
 class Upstreams(Upstream):
-    """Sends each request to the best of its upstreams; `endpoints` holds their names, limits and states, in order."""
+    """Sends each request to the best of its upstreams; `endpoints` are their names, limits and states, in order.
+
+    Log lines begin with `title`. Calls are listed in TRIED if `listed`.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,12 @@ class Upstreams(Upstream):
         endpoints: Sequence[Endpoint],
         retries: int,
         *,
+        spec: str = "",
         title: str = "",
         patience: float = math.inf,
         listed: bool = True,
     ) -> None:
-        self.spec = upstreams[0].spec
+        self.spec = spec or upstreams[0].spec
         self.name = upstreams[0].name
         self.endpoints = endpoints
         self._upstreams = upstreams

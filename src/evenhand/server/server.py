@@ -105,7 +105,8 @@ class Server:
         if not self._allow_call:
             routes = config.routes.values()
             specs = [(each.model, each.judge, each.method, each.evaluators, each.thresholds) for each in routes]
-            check_no_call([*specs, config.scorer], "The config")
+            upstreams = [upstream.model for each in routes for upstream in each.upstreams or ()]
+            check_no_call([*specs, *upstreams, config.scorer], "The config")
 
     def _names(self) -> list[str]:
         return self.routes.names()
