@@ -74,14 +74,15 @@ class Breaker:
     def failed(self, error: ModelError, epoch: int, now: float, retry_after: float = 0.0) -> bool:
         """Record a failure and return whether it opened the breaker."""
         self.error = error
-        self.until = max(self.until, now + min(retry_after, LONGEST_REST))
+        if retry_after:
+            self.until = max(self.until, now + min(retry_after, LONGEST_REST))
         if epoch != self._epoch:
             return False
         self._failures += 1
         self._trial = False
         if not self._rests and self._failures < self._most:
             return False
-        self.until = max(now + min(retry_after, LONGEST_REST), now + self._rest())
+        self.until = max(self.until, now + self._rest())
         self._epoch += 1
         self._rests += 1
         self._failures = 0
