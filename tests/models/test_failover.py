@@ -202,6 +202,16 @@ async def test_a_call_that_is_cancelled_after_its_patience_counts_as_failed():
         assert group.endpoints[0].breaker.is_open is is_open
 
 
+async def test_a_stream_that_is_left_after_its_patience_does_not_count():
+    group, clock = failover(sensitive(), patience=4)
+    _, stream = await group.begin(Calls())
+    clock.now += 60
+
+    stream.end(asyncio.CancelledError())
+
+    assert not group.endpoints[0].breaker.is_open and not group.endpoints[0].in_flight
+
+
 async def test_retries_are_a_share_of_the_calls_and_a_few_more():
     group, clock = failover(Endpoint(breaker=Breaker(10**9)), retries=5)
     calls = Calls(0)

@@ -19,7 +19,7 @@ from evenhand.guards.fields import as_mapping, as_sequence, text_of
 from evenhand.guards.segments import segment_end
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.base import Model
-from evenhand.models.failover import Answered, Breaker, Endpoint, Failover, NoEndpointError
+from evenhand.models.failover import Attempt, Breaker, Endpoint, Failover, NoEndpointError
 from evenhand.models.pool import PoolModel
 
 T = TypeVar("T")
@@ -78,36 +78,34 @@ class Upstreams(Upstream):
         return self._model
 
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        answered = await self._begun(lambda upstream: upstream.chat(body))
-        with answered.attempt:
-            return answered.value
+        reply, attempt = await self._begun(lambda upstream: upstream.chat(body))
+        attempt.end()
+        return reply
 
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        answered = await self._begun(lambda upstream: upstream.completions(body))
-        with answered.attempt:
-            return answered.value
+        reply, attempt = await self._begun(lambda upstream: upstream.completions(body))
+        attempt.end()
+        return reply
 
     async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
-        answered = await self._begun(lambda upstream: _opened(upstream, body, held=held))
-        with answered.attempt:
-            opening, chunks = answered.value
+        (opening, chunks), attempt = await self._begun(lambda upstream: _opened(upstream, body, held=held))
+        with attempt:
             async with aclosing(chunks):
                 for chunk in opening:
                     yield chunk
                 async for chunk in chunks:
                     yield chunk
 
-    async def _begun(self, use: Callable[[Upstream], Awaitable[T]]) -> Answered[T]:
+    async def _begun(self, use: Callable[[Upstream], Awaitable[T]]) -> tuple[T, Attempt]:
         try:
             return await self._failover.begin(lambda place: use(self._upstreams[place]))
         except NoEndpointError as error:
             raise UpstreamError(503, f"{self._title}: {error}", retry_after=error.wait) from error
 
-    def _report(self, endpoint: Endpoint, error: BaseException | None, changed: bool) -> None:
-        tried = TRIED.get()
-        if tried is not None and self._listed:
-            failed = isinstance(error, ModelError) and not error.request_at_fault
-            tried.append(Tried(endpoint.name, failed))
+    def _report(self, attempt: Attempt, error: BaseException | None, changed: bool) -> None:
+        endpoint, tried = attempt.endpoint, TRIED.get()
+        if tried is not None and self._listed and (attempt.answered or isinstance(error, ModelError)):
+            tried.append(Tried(endpoint.name, isinstance(error, ModelError) and not error.request_at_fault))
         if changed and endpoint.breaker.is_open:
             reason = endpoint.breaker.error
             _log.warning(

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 from evenhand.errors import EndpointError, ModelError
 from evenhand.http import Clock, RetryPolicy, Sleep
@@ -142,15 +142,6 @@ class Endpoint:
     def is_full(self) -> bool:
         return self.in_flight >= self.concurrency
 
-    @property
-    def rank(self) -> tuple[int, float, int]:
-        """The smallest gets the next call."""
-        return self.priority, self.in_flight / self.concurrency, self.calls
-
-
-Report = Callable[[Endpoint, BaseException | None, bool], None]
-"""(endpoint, error, whether its breaker opened or closed): how a call ended."""
-
 
 class Attempt:
     """A call at one endpoint, which counts as in flight until `end`."""
@@ -159,6 +150,8 @@ class Attempt:
         self.endpoint = endpoint
         self.failures = 0
         """Attempts of the same call that failed before."""
+        self.answered = False
+        """Whether the endpoint has begun to answer."""
         self._group = group
         self._began = now
         self._epoch = endpoint.breaker.began(one_trial=one_trial)
@@ -178,19 +171,15 @@ class Attempt:
         self.end(error)
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[T]):
-    """The result of a call, and the attempt that gave it, which has not ended yet."""
-
-    value: T
-    attempt: Attempt
+Report = Callable[[Attempt, BaseException | None, bool], None]
+"""(attempt, error, whether the breaker opened or closed): how an attempt ended."""
 
 
 class Failover:
     """Makes each call at the best endpoint: the preferred ones first, and the least busy one of these.
 
     A call that fails is tried at each of the other endpoints, and `retries` times more. `patience` is a time in
-    seconds: a call that is cancelled after it counts as failed.
+    seconds: a call that is cancelled after it, without an answer, counts as failed.
     """
 
     def __init__(
@@ -222,12 +211,12 @@ class Failover:
 
     async def call(self, use: Callable[[int], Awaitable[T]]) -> tuple[T, int]:
         """Return what `use` makes of the endpoint with this number, and how many attempts failed before."""
-        answered = await self.begin(use)
-        answered.attempt.end()
-        return answered.value, answered.attempt.failures
+        value, attempt = await self.begin(use)
+        attempt.end()
+        return value, attempt.failures
 
-    async def begin(self, use: Callable[[int], Awaitable[T]]) -> Answered[T]:
-        """Make a call whose attempt goes on after `use` has returned; the caller ends it."""
+    async def begin(self, use: Callable[[int], Awaitable[T]]) -> tuple[T, Attempt]:
+        """Return what `use` makes of an endpoint, and the attempt, which the caller ends."""
         tried: set[Endpoint] = set()
         failures = 0
         last: ModelError | None = None
@@ -242,7 +231,9 @@ class Failover:
                 raise last from None
             attempt.failures = failures
             try:
-                return Answered(await use(self.endpoints.index(attempt.endpoint)), attempt)
+                value = await use(self.endpoints.index(attempt.endpoint))
+                attempt.answered = True
+                return value, attempt
             except ModelError as error:
                 attempt.end(error)
                 failures += 1
@@ -260,14 +251,14 @@ class Failover:
         changed = False
         if error is None:
             changed = breaker.succeeded(epoch)
-        elif isinstance(error, asyncio.CancelledError) and now - began >= self._patience:
+        elif isinstance(error, asyncio.CancelledError) and not attempt.answered and now - began >= self._patience:
             changed = breaker.failed(EndpointError("no answer came in time"), epoch, now)
         elif isinstance(error, ModelError) and not error.request_at_fault:
             changed = breaker.failed(error, epoch, now, getattr(error, "retry_after", None) or 0.0)
         else:
             breaker.abandoned(epoch)
         if self._report is not None:
-            self._report(attempt.endpoint, error, changed)
+            self._report(attempt, error, changed)
         self._admit()
 
     async def _may_retry(self, error: ModelError, failures: int, tried: set[Endpoint]) -> bool:
@@ -286,15 +277,17 @@ class Failover:
 
     async def _admitted(self, tried: Collection[Endpoint]) -> Attempt:
         """Return an attempt at the best endpoint that was not tried; if all are full, wait for any of them."""
-        while not (awake := self._awake()) and self._patient:
+        while True:
+            if not self._queue and (best := self._best(tried) or self._best()):
+                return self._attempt(best)
+            if self._awake():
+                break
+            if not self._patient:
+                raise NoEndpointError(self._wait())
             await (self._sleep or asyncio.sleep)(self._wait())
-        if not awake:
-            raise NoEndpointError(self._wait())
-        self._admit()
-        if not self._queue and (best := self._best(tried) or self._best(())):
-            return self._attempt(best)
         turn: asyncio.Future[Attempt] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
+        self._admit()
         try:
             return await turn
         except asyncio.CancelledError as error:
@@ -308,7 +301,7 @@ class Failover:
     def _admit(self) -> None:
         """Give free places to waiting calls, first come, first served; none waits for endpoints that rest."""
         while self._queue:
-            if best := self._best(()):
+            if best := self._best():
                 turn = self._queue.popleft()
                 if not turn.done():
                     turn.set_result(self._attempt(best))
@@ -326,13 +319,18 @@ class Failover:
         now = self._clock()
         return [endpoint for endpoint in self.endpoints if not endpoint.breaker.rests(now)]
 
-    def _best(self, tried: Collection[Endpoint]) -> Endpoint | None:
-        free = (endpoint for endpoint in self._awake() if not endpoint.is_full and endpoint not in tried)
-        return min(free, key=lambda endpoint: endpoint.rank, default=None)
+    def _best(self, tried: Collection[Endpoint] = ()) -> Endpoint | None:
+        free = [endpoint for endpoint in self._awake() if not endpoint.is_full and endpoint not in tried]
+        return min(free, key=_rank, default=None)
 
     def _wait(self) -> float:
         """Return the seconds until the first endpoint is back; 0 if one is there."""
         return max(0.0, min(endpoint.breaker.until for endpoint in self.endpoints) - self._clock())
+
+
+def _rank(endpoint: Endpoint) -> tuple[int, float, int]:
+    """The smallest gets the next call."""
+    return endpoint.priority, endpoint.in_flight / endpoint.concurrency, endpoint.calls
 
 
 def _loop_time() -> float:
