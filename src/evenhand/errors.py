@@ -86,6 +86,9 @@ class SearchError(EvenhandError):
 class ModelError(EvenhandError):
     """A model call failed after all retries."""
 
+    request_at_fault = False
+    """Whether the endpoint rejects this very request, so that another one would, too."""
+
 
 class EndpointError(ModelError):
     """The endpoint cannot be reached or rejects the request; `permanent` if a retry cannot help."""

@@ -58,6 +58,8 @@ class TooLargeError(aiohttp.ClientPayloadError):
 class RefusedError(EndpointError):
     """The endpoint rejects the content of this request; other requests may succeed."""
 
+    request_at_fault = True
+
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
         self.reply = reply

@@ -39,7 +39,7 @@ async def test_several_prompts_and_answers_keep_their_order(serve: Serve, guardi
         ({"prompt": []}, "prompt must be"),
         ({"prompt": "a", "suffix": "b"}, "suffix is not supported here"),
         ({"prompt": "a", "logprobs": 3}, "logprobs is not supported here"),
-        ({"prompt": ["a"] * 5, "n": 4}, "at most 16 texts"),
+        ({"prompt": ["a"] * 5, "n": 4}, "at most 8 texts"),
         ({"prompt": "a", "echo": True, "stream": True}, "echo cannot be streamed"),
     ],
 )

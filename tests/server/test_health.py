@@ -29,7 +29,7 @@ async def test_a_server_is_alive_always_and_ready_between_start_and_end():
 
 
 async def test_a_failing_endpoint_is_told_without_its_name():
-    health = Health()
+    health = Health(lambda: [True, False, False])
     health.ready(["secret-project", "chat"])
     for _ in range(FAILURES):
         health(FAILED)
@@ -40,7 +40,13 @@ async def test_a_failing_endpoint_is_told_without_its_name():
         session.get("/readyz") as response,
     ):
         assert response.status == 200  # without requests nobody would learn that it is back
-        assert await response.json() == {"status": "ready", "routes": 2, "failing": 1}
+        assert await response.json() == {
+            "status": "ready",
+            "routes": 2,
+            "failing": 1,
+            "upstreams": 3,
+            "upstreams_open": 1,
+        }
 
 
 def test_a_route_fails_after_some_failures_in_a_row_and_recovers_with_one_answer():

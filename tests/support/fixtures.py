@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.models.base import ModelOptions
 from evenhand.models.openai import OpenAIModel
-from support.server import ChatServer, Reply
+from support.server import ChatServer, Reply, skip
 
 Serve = Callable[..., Awaitable[ChatServer]]
 Connect = Callable[..., OpenAIModel]
@@ -53,5 +53,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("evenhand.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    async def note_and_skip(seconds: float) -> None:
+        await note(seconds)
+        skip(seconds)
+
+    for module, sleep in (("evenhand.http", note), ("evenhand.models.failover", note_and_skip)):
+        monkeypatch.setattr(f"{module}.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
     return noted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,9 +20,12 @@ from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
+from evenhand.guards.upstreams import Upstreams, new_breaker
 from evenhand.methods import GUARD_METHOD
 from evenhand.models.base import Model, ModelOptions, is_pool, load_model, reached, split_spec
 from evenhand.models.budget import Price
+from evenhand.models.failover import Endpoint
+from evenhand.models.pool import single_options
 from evenhand.prompts import read_templates
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.types import Message
@@ -146,12 +150,25 @@ class Guard:
 
 
 def load_upstream(model: str | Model, options: ModelOptions) -> Upstream:
-    """Return the upstream of a model: an endpoint passes requests through, pools and other models take text."""
+    """Return the upstream of a model: endpoints pass requests through, other models take text."""
     if isinstance(model, Model):
         return ModelUpstream(load_model(model, options))
+    upstreams = load_endpoints(model, options)
+    if isinstance(upstreams[0], ModelUpstream):
+        return upstreams[0]
+    most = reached(model, options)[1].concurrency
+    endpoints = [Endpoint(str(place), 0, most, new_breaker()) for place, _ in enumerate(upstreams, 1)]
+    return Upstreams(upstreams, endpoints, options.retries)
+
+
+def load_endpoints(model: str, options: ModelOptions) -> list[Upstream]:
+    """Return an upstream for each endpoint of a model; those do not repeat their calls."""
     bare, options = reached(model, options)
-    if options.provider != "openai" or is_pool(options):
-        return ModelUpstream(load_model(bare, options))
-    upstream = OpenAIUpstream(split_spec(bare)[1], options)
-    upstream.spec = bare
-    return upstream
+    if options.provider != "openai":
+        return [ModelUpstream(load_model(bare, options))]
+    found: list[Upstream] = []
+    for single in single_options(options) if is_pool(options) else [replace(options, retries=0)]:
+        upstream = OpenAIUpstream(split_spec(bare)[1], single)
+        upstream.spec = bare
+        found.append(upstream)
+    return found

@@ -56,8 +56,9 @@ class ModelUpstream(Upstream):
         ]
         return _envelope("text_completion", self.spec, choices, generation)
 
-    async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
         """One chunk: these models give their answer as a whole."""
+        del held
         yield as_chunk(await self.chat({key: value for key, value in body.items() if key != "n"}))
 
     async def _generated(self, messages: tuple[Message, ...], params: Params) -> Generation:
@@ -66,7 +67,9 @@ class ModelUpstream(Upstream):
         except UpstreamError:
             raise
         except ModelError as error:
-            raise UpstreamError(502, str(error)) from error
+            fault = UpstreamError(502, str(error))
+            fault.request_at_fault = error.request_at_fault
+            raise fault from error
 
     def _check(self, body: Mapping[str, Any]) -> None:
         for name in _WORDS:

@@ -1,11 +1,13 @@
 """Any OpenAI-compatible endpoint as an upstream: request bodies pass unchanged, except for the model's name.
 
+Nothing is retried here; `Upstreams` does that.
 It is also the model of `models/openai`, with the same connections and key. A parameter of the client that the server
 rejects is not dropped, as it is in the guard's own calls: the client gets the server's complaint.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
@@ -13,21 +15,24 @@ from typing import Any, TypeVar, cast
 import aiohttp
 import orjson
 
-from evenhand.guards.upstream import BadRequest, CutReply, Unreachable, Upstream, UpstreamError, as_chunk
-from evenhand.http import Reply, Retryable, TooLargeError, read_lines, read_reply, retry_after
+from evenhand.guards.upstream import (
+    REQUEST_FAULTS,
+    BadRequest,
+    CutReply,
+    Unreachable,
+    Upstream,
+    UpstreamError,
+    as_chunk,
+)
+from evenhand.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import OpenAIModel
 from evenhand.models.reasoning import ReasoningModel, split_thought
 
 T = TypeVar("T")
 
-LONGEST_PAUSE = 5.0
-"""Seconds; when the endpoint asks for a longer pause, there is no retry, and the client gets its Retry-After."""
 _CLIENTS = (400, 404, 409, 413, 415, 422)
 """Statuses that the client's request caused; others concern the guard and its upstream only."""
-_FAULTY = (400, 413, 415, 422)
-"""Statuses whose reason helps the client."""
-_PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _COUNT = "stream_options"
 _OWN = ("stream", _COUNT, "n")
 
@@ -40,6 +45,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         self._older_url = "/completions".join(self.url.rsplit("/chat/completions", 1))
         self._embeddings_url = "/embeddings".join(self.url.rsplit("/chat/completions", 1))
         self._own_calls = ReasoningModel(self, options)
+        self._timeout = options.timeout
 
     @property
     def model(self) -> Model:
@@ -52,7 +58,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         reply = await self._asked(self.url, sent)
         if not isinstance(reply.get("choices"), list) or not reply["choices"]:
             raise self._no_completion(orjson.dumps(reply))
-        if _finish_of(reply) == "error":
+        if any(map(_is_cut, cast(list[Any], reply["choices"]))):
             raise self._cut()
         for choice in cast(list[Any], reply["choices"]):
             _set_thoughts_apart(choice)
@@ -64,16 +70,17 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._asked(self._embeddings_url, dict(body))
 
-    async def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        del held
         sent = {key: value for key, value in body.items() if key not in _OWN}
         response = await self._streamed(sent | {"stream": True})
         begun = ended = False
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                chunk = as_chunk(self._loaded(await read_reply(response)))
-                if _finish_of(chunk) == "error":
+                whole = self._loaded(await read_reply(response))
+                if any(map(_is_cut, whole.get("choices") or ())):
                     raise self._cut()
-                yield chunk
+                yield as_chunk(whole)
                 return
             async with aclosing(read_lines(response)) as lines:
                 async for line in lines:
@@ -113,28 +120,20 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         return self._loaded(await self._post(url, sent, read_reply))
 
     async def _post(self, url: str, sent: dict[str, Any], read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
-        """What `read` makes of a response of status 200; retries what may pass."""
+        """What `read` makes of a response of status 200."""
         try:
             data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
         except TypeError as error:
             raise BadRequest(f"The request cannot be sent as JSON: {error}.") from error
 
-        async def attempt() -> T:
-            try:
+        try:
+            async with asyncio.timeout(self._timeout):  # aiohttp's own limits do not cover the connection
                 response = await self.client.send(data, url, stream=read is _unread)
                 if response.status == 200:
                     return await read(response)
-                reply = Reply(response.status, response.headers, await read_reply(response))
-            except (aiohttp.ClientError, OSError) as error:
-                fault = self._broken(error)
-                raise fault if isinstance(error, TooLargeError) else Retryable(fault) from error
-            fault = self._relayed(reply)
-            if reply.status in _PASSING and (fault.retry_after or 0) <= LONGEST_PAUSE:
-                raise Retryable(fault, fault.retry_after)
-            raise fault
-
-        result, _ = await self.client.retry(attempt)
-        return result
+                raise self._relayed(Reply(response.status, response.headers, await read_reply(response)))
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._broken(error) from error
 
     def _loaded(self, payload: bytes) -> dict[str, Any]:
         try:
@@ -155,7 +154,9 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     def _broken(self, error: Exception) -> UpstreamError:
         if isinstance(error, TooLargeError):
-            return UpstreamError(502, f"The upstream {self.name} sent a reply of {error}, which is too large.")
+            fault = UpstreamError(502, f"The upstream {self.name} sent a reply of {error}, which is too large.")
+            fault.request_at_fault = True  # another upstream would be asked for the same
+            return fault
         if isinstance(error, TimeoutError):
             return UpstreamError(504, f"The upstream {self.name} did not answer in time.", kind="timeout")
         if isinstance(error, aiohttp.ClientPayloadError):
@@ -180,7 +181,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                 param=None if param is None else str(param),
                 code=None if code is None else str(code),
                 retry_after=wait,
-                reason=self.client.redact(str(told.get("message") or "")) if status in _FAULTY else "",
+                reason=self.client.redact(str(told.get("message") or "")) if status in REQUEST_FAULTS else "",
             )
         shown = 503 if status == 503 else 504 if status in (408, 504) else 502
         return UpstreamError(shown, f"The upstream {self.name} answered {status}: {words}", retry_after=wait)
@@ -197,6 +198,15 @@ def _finish_of(chunk: Mapping[str, Any]) -> Any:
             return finish
         case _:
             return None
+
+
+def _is_cut(choice: Any) -> bool:
+    """Whether a choice of a whole reply says that it has not ended, or failed."""
+    match choice:
+        case {"finish_reason": None | "error"}:
+            return True
+        case _:
+            return False
 
 
 def _error_in(payload: bytes) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ class StreamedReply:
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
         try:
-            async with aclosing(self._request.upstream.chat_stream(body)) as chunks:
+            async with aclosing(self._request.upstream.chat_stream(body, held=self._thoughts is not None)) as chunks:
                 async for chunk in chunks:
                     try:
                         text = self._taken(chunk)

@@ -9,6 +9,9 @@ from typing import Any
 from evenhand.errors import ModelError
 from evenhand.models.base import Model
 
+REQUEST_FAULTS = (400, 413, 415, 422)
+"""Statuses with which an endpoint rejects this very request; their reason helps the client."""
+
 
 class UpstreamError(ModelError):
     """The model behind the guard gave no answer; `body` is the error in OpenAI's form, and holds no key."""
@@ -28,6 +31,7 @@ class UpstreamError(ModelError):
         self.reason = reason
         """What is wrong with the request, in the endpoint's own words; empty if the request is not at fault."""
         self.status = status
+        self.request_at_fault = status in REQUEST_FAULTS
         self.body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         self.retry_after = retry_after
 
@@ -77,8 +81,11 @@ class Upstream(ABC):
         """The raw chat completion; raises UpstreamError."""
 
     @abstractmethod
-    def chat_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """The raw chunks of a streamed chat completion, the last with its usage; raises UpstreamError."""
+    def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        """The raw chunks of a streamed chat completion, the last with its usage; raises UpstreamError.
+
+        `held` says that no text is used before its first segment is complete, so that the chunks may come together.
+        """
 
     @abstractmethod
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _CUT = "The model endpoint of this route sent no whole answer."
 _MESSAGES: Mapping[int, str] = {
     **dict.fromkeys(_CLIENT_ERRORS, "The model endpoint of this route rejects the request."),
     429: "The model endpoint of this route accepts no more requests for now. Try again later.",
-    503: "The model endpoint of this route is overloaded. Try again later.",
+    503: "The model endpoint of this route is overloaded or down. Try again later.",
     504: "The model endpoint of this route did not answer in time.",
 }
 _LONGEST_REASON = 300

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 
 from evenhand.errors import EvenhandError, PlanError, UnknownNameError, UsageError
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
-from evenhand.models.base import ModelOptions
+from evenhand.models.base import reached
 from evenhand.models.budget import Price
 from evenhand.prompts import read_templates
 from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import RouteConfig
 from evenhand.server.errors import RequestError
+from evenhand.server.upstreams import RouteUpstreams, judge_options
 from evenhand.specs import model_spec, spec_parts
 
 
 class Route:
     """One guard with a count of its users; `with route:` keeps it open until its last request has ended."""
 
-    def __init__(self, name: str, config: RouteConfig) -> None:
+    def __init__(self, name: str, config: RouteConfig, before: Route | None = None) -> None:
         self.name = name
         self.config = config
-        self._guard = _guard(config)
+        self.upstreams = RouteUpstreams(name, config, {} if before is None else before.upstreams.breakers)
+        self._guard = _guard(config, self.upstreams)
         price = self._guard.prices.get(self._guard.upstream.spec)
         self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED)
         """For keys that may switch the method off."""
@@ -75,7 +76,11 @@ class Route:
 
     def _close_if_unused(self) -> None:
         if self._retired and not self._users and self._closing is None:
-            self._closing = asyncio.ensure_future(self._guard.aclose())
+            self._closing = asyncio.ensure_future(self._close())
+
+    async def _close(self) -> None:
+        await self._guard.aclose()
+        await self.upstreams.upstream.aclose()
 
 
 class Routes:
@@ -90,7 +95,7 @@ class Routes:
                 self._routes[name] = kept[name]
                 continue
             try:
-                self._routes[name] = Route(name, config)
+                self._routes[name] = Route(name, config, kept.get(name))
             except EvenhandError as error:
                 for each in new:
                     each.retire()
@@ -116,6 +121,12 @@ class Routes:
     def names(self) -> list[str]:
         return list(self._routes)
 
+    def upstreams(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield the route, the name and whether the circuit breaker is open, for every upstream."""
+        for name, route in self._routes.items():
+            for endpoint in route.upstreams.endpoints:
+                yield name, endpoint.name, endpoint.breaker.is_open
+
     def retire(self, successor: Routes | None = None) -> list[Route]:
         """Retire and return all routes that the successor does not keep; each closes when its requests have ended."""
         kept = () if successor is None else successor._routes.values()
@@ -125,7 +136,7 @@ class Routes:
         return retired
 
 
-def _guard(config: RouteConfig) -> Guard:
+def _guard(config: RouteConfig, upstreams: RouteUpstreams) -> Guard:
     policy = GuardPolicy(
         config.policy,
         blocked_text=config.blocked_text,
@@ -135,34 +146,19 @@ def _guard(config: RouteConfig) -> Guard:
         unchecked=config.unchecked,
         tool_arguments=config.tool_arguments,
     )
-    options = ModelOptions(
-        base_url=config.base_url,
-        concurrency=config.concurrency,
-        timeout=config.timeout,
-        retries=config.retries,
-        extra={"key_env": config.key_env, **config.extra},
-    )
     return Guard(
-        config.model,
+        upstreams.upstream,
         method=config.method,
         policy=policy,
-        judge=config.judge,
-        options=options,
-        judge_options=_judge_options(config, options),
+        judge=upstreams.judge(),
+        judge_options=judge_options(config),
         prices=_prices(config),
         templates=config.templates,
     )
 
 
-def _judge_options(config: RouteConfig, model: ModelOptions) -> ModelOptions:
-    """Return the model's options, but send neither its key nor its extra options to a separate judge endpoint."""
-    if config.judge_base_url is not None:
-        return replace(model, base_url=config.judge_base_url, extra={"key_env": config.judge_key_env or ""})
-    if config.judge_key_env is not None:
-        return replace(model, extra={**model.extra, "key_env": config.judge_key_env})
-    return model
-
-
 def _prices(config: RouteConfig) -> dict[str, Price]:
+    bare, how = reached(config.model)
     given = ((config.model, config.price), (config.judge, config.judge_price))
-    return {model_spec(spec)[0]: Price(each.input, each.output) for spec, each in given if spec and each}
+    known = {model_spec(spec)[0]: Price(each.input, each.output) for spec, each in given if spec and each}
+    return {bare: how.price, **known} if how.price else known

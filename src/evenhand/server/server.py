@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from evenhand.aio import all_of
@@ -50,7 +50,7 @@ class Server:
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits)
         self.scorer = load_scorer(config.scorer)
-        self.health = Health()
+        self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()])
         self.metrics = load_metrics()
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
@@ -67,6 +67,7 @@ class Server:
             self.events.add(self.metrics)
             self.metrics.watch_limits(self.limits)
             self.metrics.watch_losses(self.events, self.audit)
+            self.metrics.watch_upstreams(self._upstreams)
             self.metrics.watch("wrong_keys", "Requests with a wrong API key.", lambda: self.wrong_keys.count)
         self._announce_routes()
 
@@ -105,7 +106,11 @@ class Server:
         if not self._allow_call:
             routes = config.routes.values()
             specs = [(each.model, each.judge, each.method, each.evaluators, each.thresholds) for each in routes]
-            check_no_call([*specs, config.scorer], "The config")
+            upstreams = [upstream.model for each in routes for upstream in each.upstreams or ()]
+            check_no_call([*specs, *upstreams, config.scorer], "The config")
+
+    def _upstreams(self) -> Iterator[tuple[str, str, bool]]:
+        return self.routes.upstreams()
 
     def _names(self) -> list[str]:
         return self.routes.names()

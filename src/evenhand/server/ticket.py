@@ -11,6 +11,7 @@ from time import time as now
 from aiohttp import web
 
 from evenhand.guards.types import Guarded
+from evenhand.guards.upstreams import TRIED, Tried
 from evenhand.server.access.auth import client_of
 from evenhand.server.chat_api.wire import Stamp, spent, worst
 from evenhand.server.errors import RequestError
@@ -48,6 +49,8 @@ class Ticket:
     usage: Usage = Usage()
     """Of a request that has no answers, such as one for embeddings."""
     fault: RequestError | None = None
+    tried: list[Tried] = field(default_factory=list[Tried])
+    """The calls of upstreams."""
 
     @property
     def stamp(self) -> Stamp:
@@ -78,6 +81,7 @@ class Ticket:
             usage=spent(self.answers) if self.answers else self.usage,
             error=self.fault.detail if self.fault else "; ".join(dict.fromkeys(_errors(self.answers))),
             upstream_error=self.fault.upstream if self.fault else "",
+            tried=tuple(self.tried),
         )
 
 
@@ -95,6 +99,7 @@ _TICKET = web.RequestKey("ticket", Ticket)
 
 def new_ticket(request: web.Request) -> Ticket:
     ticket = request[_TICKET] = Ticket()
+    TRIED.set(ticket.tried)
     return ticket
 
 

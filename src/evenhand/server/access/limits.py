@@ -26,6 +26,14 @@ BODY_SECONDS = 30.0
 """Time limit for a client to send its whole request."""
 
 
+_LIMITS = web.RequestKey("limits", LimitsConfig)
+
+
+def limits_of(request: web.Request) -> LimitsConfig:
+    """Return the limits that were in effect when the request came."""
+    return request.get(_LIMITS) or LimitsConfig()
+
+
 class Bucket:
     """A token bucket: refilled at a steady rate, one token per request."""
 
@@ -122,6 +130,7 @@ class Limits:
                 return await handler(request)
             self._check_size(request)
             self.rates.check(client_of(request))
+            request[_LIMITS] = self.config
             async with self.gate.turn():
                 await _read(request)
                 return await self._in_time(request, handler)

@@ -12,6 +12,7 @@ from evenhand import aio
 from evenhand.guards.conversation import content_words
 from evenhand.guards.types import Guarded
 from evenhand.server.access.auth import allowed, client_of
+from evenhand.server.access.limits import limits_of
 from evenhand.server.chat_api.passthrough import Answerer
 from evenhand.server.chat_api.streaming import Chunk, ChunkFormat, StreamFormat, chat_chunks, stream
 from evenhand.server.chat_api.wire import (
@@ -35,8 +36,9 @@ _OFF = ("none", "default")
 
 async def answer_chat(request: web.Request, routes: Routes) -> web.StreamResponse:
     body = await body_of(request)
-    check_chat(body)
-    n = answers_wanted(body)
+    most = limits_of(request)
+    check_chat(body, most)
+    n = answers_wanted(body, most)
     ticket = ticket_of(request)
     with routes.find(body["model"]) as route:
         ticket.route = route.name

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from evenhand.server.access.limits import limits_of
 from evenhand.server.chat_api.chat import all_answers, body_of, chosen_guard, chunk_format, send, stream_answers
 from evenhand.server.chat_api.streaming import text_chunks
 from evenhand.server.chat_api.wire import (
-    MOST_ANSWERS,
     Json,
     answers_wanted,
     as_list,
@@ -30,12 +30,13 @@ _OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
 async def answer_completions(request: web.Request, routes: Routes) -> web.StreamResponse:
     body = await body_of(request)
     prompts = _prompts(body)
-    n = answers_wanted(body)
+    most = limits_of(request)
+    n = answers_wanted(body, most)
     streams, echoes = is_set(body, "stream"), is_set(body, "echo")
     if streams and echoes:
         raise RequestError(400, "echo cannot be streamed.", param="echo")
-    if len(prompts) * n > MOST_ANSWERS:
-        raise RequestError(400, f"A request may ask for at most {MOST_ANSWERS} texts.", param="prompt")
+    if len(prompts) * n > most.choices:
+        raise RequestError(400, f"A request may ask for at most {most.choices} texts.", param="prompt")
     ticket = ticket_of(request)
     with routes.find(body["model"]) as route:
         ticket.route = route.name

@@ -10,11 +10,10 @@ import orjson
 
 from evenhand.guards.checks import LATE, NO_WORDS, failed
 from evenhand.guards.types import Check, Guarded
+from evenhand.server.config import LimitsConfig
 from evenhand.server.errors import RequestError
 from evenhand.types import Usage
 
-MOST_ANSWERS = 16
-"""The largest `n`; every answer runs its own loop."""
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
 NO_SCORE = "it could not be scored"
@@ -56,13 +55,21 @@ def as_list(value: Any) -> list[Any] | None:
     return cast(list[Any], value) if isinstance(value, list) else None
 
 
-def check_chat(body: Mapping[str, Any]) -> None:
+def check_chat(body: Mapping[str, Any], limits: LimitsConfig) -> None:
     messages = as_list(body.get("messages"))
     if not messages:
         raise RequestError(400, "messages must be a list with at least one message.", param="messages")
     for each in map(as_object, messages):
         if each is None or not isinstance(each.get("role"), str):
             raise RequestError(400, "Every message must be an object with a role.", param="messages")
+    parts = sum(len(as_list(each.get("content")) or ()) for each in messages)
+    if max(len(messages), parts) > limits.messages:
+        raise RequestError(
+            400, f"A request may have at most {limits.messages:,} messages and parts of messages.", param="messages"
+        )
+    for name in ("tools", "functions"):
+        if len(as_list(body.get(name)) or ()) > limits.tools:
+            raise RequestError(400, f"A request may have at most {limits.tools:,} {name}.", param=name)
 
 
 def is_set(body: Mapping[str, Any], name: str) -> bool:
@@ -73,12 +80,12 @@ def is_set(body: Mapping[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def answers_wanted(body: Mapping[str, Any]) -> int:
-    n = body.get("n")
-    if n is None:
-        return 1
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MOST_ANSWERS:
-        raise RequestError(400, f"n must be a whole number from 1 to {MOST_ANSWERS}.", param="n")
+def answers_wanted(body: Mapping[str, Any], limits: LimitsConfig) -> int:
+    """Return `n`; the model's endpoint may know `best_of`, too."""
+    n = 1 if body.get("n") is None else body["n"]
+    for name, value in (("n", n), ("best_of", body.get("best_of") or 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limits.choices:
+            raise RequestError(400, f"{name} must be a whole number from 1 to {limits.choices}.", param=name)
     return n
 
 

@@ -3,7 +3,7 @@
 from evenhand.server.config.access import KeyConfig, LimitsConfig, Permission
 from evenhand.server.config.base import Name
 from evenhand.server.config.file import ServeConfig, make_config, parse_config, read_config
-from evenhand.server.config.route import PriceConfig, RouteConfig
+from evenhand.server.config.route import PriceConfig, RouteConfig, UpstreamConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "PriceConfig",
     "RouteConfig",
     "ServeConfig",
+    "UpstreamConfig",
     "make_config",
     "parse_config",
     "read_config",

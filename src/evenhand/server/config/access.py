@@ -41,5 +41,13 @@ class LimitsConfig(BaseModel):
     """Concurrency limit."""
     waiting: Annotated[int, Field(ge=0)] = 1000
     """Queue limit; further requests are answered with 429."""
+    choices: Annotated[int, Field(ge=1)] = 8
+    """Largest `n`, and most texts of one completions request: every answer runs its own loop."""
+    inputs: Annotated[int, Field(ge=1)] = 100
+    """Most texts of one moderations request."""
+    messages: Annotated[int, Field(ge=1)] = 2000
+    """Most messages of one request, and parts of their contents."""
+    tools: Annotated[int, Field(ge=1)] = 128
+    """Most tools or functions of one request."""
     shutdown_seconds: Annotated[float, Field(gt=0)] = 60.0
     """Time limit for requests in flight at shutdown."""

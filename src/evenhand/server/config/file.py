@@ -17,7 +17,7 @@ from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.server.config.access import KeyConfig, LimitsConfig
 from evenhand.server.config.base import STRICT, Name
-from evenhand.server.config.route import PriceConfig, RouteConfig
+from evenhand.server.config.route import PriceConfig, RouteConfig, UpstreamConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+|\*")
@@ -116,4 +116,6 @@ def _fields(place: tuple[str, ...]) -> list[str]:
     }
     if {"price", "judge_price"} & set(place[:-1]):
         return list(PriceConfig.model_fields)
+    if "upstreams" in place[2:-1]:
+        return list(UpstreamConfig.model_fields)
     return list((ServeConfig if len(place) == 1 else groups[place[0]]).model_fields)

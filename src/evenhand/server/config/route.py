@@ -19,6 +19,22 @@ class PriceConfig(BaseModel):
     output: Annotated[float, Field(ge=0)]
 
 
+class UpstreamConfig(BaseModel):
+    """One of several endpoints behind a route; what it does not set is as the route says."""
+
+    model_config = STRICT
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")] | None = None
+    """For metrics, log and audit file; by default its number, from 1."""
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    """Environment variable with the API key of this endpoint; without it, only OpenAI's own endpoint gets a key."""
+    priority: int = 0
+    """Upstreams with the lowest number are used first, the others if none of these can take the request."""
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    timeout: Annotated[float, Field(gt=0)] | None = None
+
+
 class RouteConfig(BaseModel):
     """The model, method and policy behind one model name."""
 
@@ -43,6 +59,8 @@ class RouteConfig(BaseModel):
     base_url: str | None = None
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the API key of the model's endpoint."""
+    upstreams: Annotated[tuple[UpstreamConfig, ...], Field(min_length=1)] | None = None
+    """Several endpoints, in place of `base_url` and `key_env`."""
     judge_base_url: str | None = None
     """The judge's endpoint; by default the model's."""
     judge_key_env: str | None = None
@@ -50,6 +68,7 @@ class RouteConfig(BaseModel):
     timeout: Annotated[float, Field(gt=0)] = 120.0
     retries: Annotated[int, Field(ge=0)] = 2
     concurrency: Annotated[int, Field(ge=1)] = 1000
+    """Concurrent calls of the model, or of each upstream."""
     price: PriceConfig | None = None
     judge_price: PriceConfig | None = None
     extra: dict[str, Any] = {}
@@ -62,4 +81,15 @@ class RouteConfig(BaseModel):
                 raise ValueError(f"{name} needs a judge; add one or remove this field")
         if self.judge == self.model and self.judge_price not in (None, self.price):
             raise ValueError("model and judge are the same, so give them the same price")
+        return self
+
+    @model_validator(mode="after")
+    def _upstreams_have_their_own_endpoints(self) -> Self:
+        if self.upstreams is None:
+            return self
+        for name in sorted({"base_url", "key_env"} & self.model_fields_set):
+            raise ValueError(f"a route with upstreams has no {name} of its own; move it to the upstreams")
+        names = [each.name or str(place) for place, each in enumerate(self.upstreams, 1)]
+        if len(set(names)) < len(names):
+            raise ValueError("each upstream needs another name")
         return self

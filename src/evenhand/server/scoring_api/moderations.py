@@ -23,6 +23,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.scorers.base import Scorer, Scores
+from evenhand.server.access.limits import limits_of
 from evenhand.server.errors import RequestError
 from evenhand.server.scoring_api.scored import no_score, read_object, scores_of
 from evenhand.server.ticket import ticket_of
@@ -30,7 +31,6 @@ from evenhand.types import Unscored
 
 PATH = "/v1/moderations"
 FLAGGED_FROM = 0.5
-MOST_TEXTS = 1_000
 
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "harassment": ("insult",),
@@ -58,7 +58,7 @@ def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
             raise RequestError(
                 501, f"The scorer of this server, {scorer.spec}, does not score toxicity. Configure another one."
             )
-        texts = texts_of((await read_object(request)).get("input"))
+        texts = texts_of((await read_object(request)).get("input"), limits_of(request).inputs)
         ticket_of(request).prompt = "\n\n".join(texts)
         results = [
             moderation(_usable(scorer, result, place)) for place, result in enumerate(await scores_of(scorer, texts))
@@ -69,15 +69,15 @@ def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
     return [web.post(PATH, moderate)]
 
 
-def texts_of(given: Any) -> list[str]:
+def texts_of(given: Any, most: int) -> list[str]:
     """Return the texts of the field `input`: a string, a list of strings, or the parts of one text."""
     if isinstance(given, str):
         return [given]
     items: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
     if not items:
         raise RequestError(400, "input must be a text, a list of texts or a list of text parts.", param="input")
-    if len(items) > MOST_TEXTS:
-        raise RequestError(400, f"input may have at most {MOST_TEXTS:,} texts, not {len(items):,}.", param="input")
+    if len(items) > most:
+        raise RequestError(400, f"input may have at most {most:,} texts, not {len(items):,}.", param="input")
     if all(isinstance(item, str) for item in items):
         return items
     return ["\n".join(_part(item, place) for place, item in enumerate(items))]

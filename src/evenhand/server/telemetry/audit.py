@@ -238,6 +238,8 @@ def row_of(event: Event) -> tuple[Any, ...]:
         "usage": asdict(event.usage),
         "error": without_secrets(event.error),
         "upstream_error": event.upstream_error,
+        "upstream": event.upstream,
+        "upstreams_tried": event.upstreams_tried,
     }
     facts = (event.time, event.id, event.route, event.endpoint, event.key, event.status, event.action)
     return (*facts, event.late, event.stream, event.usage.cost, _json(body))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from evenhand.guards.types import Check
+from evenhand.guards.upstreams import Tried
 from evenhand.types import Usage
 
 KEPT = 200
@@ -51,6 +52,17 @@ class Event:
     """One sentence on what went wrong, without keys."""
     upstream_error: str = ""
     """How the model's endpoint failed: `timeout`, `unreachable`, `cut` or an HTTP status; "" if it did not."""
+    tried: tuple[Tried, ...] = ()
+    """The calls of upstreams, in order of their ends."""
+
+    @property
+    def upstream(self) -> str:
+        """The name of the upstream that answered last; "" if none did."""
+        return next((each.upstream for each in reversed(self.tried) if not each.failed), "")
+
+    @property
+    def upstreams_tried(self) -> int:
+        return len({each.upstream for each in self.tried})
 
 
 Sink = Callable[[Event], None]

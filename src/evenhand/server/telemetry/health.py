@@ -6,7 +6,7 @@ does not make the server unready, because without requests its recovery would go
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import orjson
@@ -24,10 +24,14 @@ _REFUSED = frozenset({"400", "413", "422"})
 
 
 class Health:
-    """The server's state, and a sink that counts the failures of each route's endpoint."""
+    """The server's state, and a sink that counts the failures of each route's endpoint.
 
-    def __init__(self) -> None:
+    `open_upstreams` tells of each upstream whether its circuit breaker is open.
+    """
+
+    def __init__(self, open_upstreams: Callable[[], Collection[bool]] = tuple) -> None:
         self.state: State = "starting"
+        self._open_upstreams = open_upstreams
         self._failures: dict[str, int] = {}
 
     def ready(self, routes: Collection[str]) -> None:
@@ -58,7 +62,14 @@ class Health:
         return _json({"status": "alive"})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        known = {"status": self.state, "routes": len(self._failures), "failing": len(self.failing)}
+        is_open = self._open_upstreams()
+        known = {
+            "status": self.state,
+            "routes": len(self._failures),
+            "failing": len(self.failing),
+            "upstreams": len(is_open),
+            "upstreams_open": sum(is_open),
+        }
         return _json(known, 200 if self.state == "ready" else 503)
 
 

@@ -71,6 +71,8 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
         "cost": usage.cost,
         "error": without_secrets(event.error),
         "upstream_error": event.upstream_error,
+        "upstream": event.upstream,
+        "upstreams_tried": event.upstreams_tried or None,
     }
     if texts != "none":
         kept = with_texts(event, texts)

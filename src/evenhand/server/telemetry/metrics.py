@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -49,6 +49,9 @@ class Metrics:
         ProcessCollector(registry=registry)
         self._routes: frozenset[str] = frozenset()
         self._watched: list[tuple[Gauge, Callable[[], float]]] = []
+        self._breakers: Gauge | None = None
+        self._upstreams: Callable[[], Iterable[tuple[str, str, bool]]] = tuple
+        self._known_upstreams: set[tuple[str, str]] = set()
         self._shared = os.environ.get(SHARED)
 
         def counter(name: str, help_text: str, *labels: str) -> Counter:
@@ -74,6 +77,8 @@ class Metrics:
             "first_segment_seconds", "Time until the first checked text of a stream.", SECONDS, "route"
         )
         self._upstream = counter("upstream_errors", "Requests on which the model's endpoint failed.", "route", "kind")
+        self._tried = counter("upstream_requests", "Calls of an upstream.", "route", "upstream")
+        self._tried_in_vain = counter("upstream_failures", "Failed calls of an upstream.", "route", "upstream")
         self._calls = counter("model_calls", "Model calls.", "route")
         self._retries = counter("model_retries", "Retries of model calls.", "route")
         self._tokens = counter("tokens", "Tokens of the whole loop.", "route", "kind")
@@ -90,6 +95,19 @@ class Metrics:
 
         gauge = Gauge(f"evenhand_{name}", help_text, registry=self.registry, multiprocess_mode="livesum")
         self._watched.append((gauge, value))
+
+    def watch_upstreams(self, upstreams: Callable[[], Iterable[tuple[str, str, bool]]]) -> None:
+        """Add a gauge of circuit breakers: (route, upstream, whether it is open)."""
+        from prometheus_client import Gauge
+
+        self._breakers = Gauge(
+            "evenhand_upstream_open",
+            "Whether the circuit breaker of an upstream is open; of several processes, in how many it is.",
+            ("route", "upstream"),
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
+        self._upstreams = upstreams
 
     def watch_losses(self, events: Events, audit: AuditLog | None) -> None:
         self.watch("events_lost", "Failures of metrics, log or page to process an event.", lambda: events.failures)
@@ -123,6 +141,10 @@ class Metrics:
             self._first.labels(route).observe(event.first_segment)
         if event.upstream_error:
             self._upstream.labels(route, _kind(event.upstream_error)).inc()
+        for each in event.tried:
+            self._tried.labels(route, each.upstream).inc()
+            if each.failed:
+                self._tried_in_vain.labels(route, each.upstream).inc()
         self._count_usage(route, event)
         if self._shared:
             self._update_gauges()
@@ -143,6 +165,14 @@ class Metrics:
     def _update_gauges(self) -> None:
         for gauge, value in self._watched:
             gauge.set(value())
+        if self._breakers is None:
+            return
+        states = {(route, upstream): is_open for route, upstream, is_open in self._upstreams()}
+        for removed in self._known_upstreams - set(states):  # by a reload
+            self._breakers.labels(*removed).set(0)
+        self._known_upstreams = set(states)
+        for labels, is_open in states.items():
+            self._breakers.labels(*labels).set(is_open)
 
     def _count_usage(self, route: str, event: Event) -> None:
         usage = event.usage
