@@ -12,6 +12,7 @@ from typing import Any, Self
 from evenhand import aio
 from evenhand.guards.conversation import request_body
 from evenhand.guards.loop import Loop, Setup
+from evenhand.guards.meter import charge
 from evenhand.guards.method import guard_method
 from evenhand.guards.model_upstream import ModelUpstream
 from evenhand.guards.openai_upstream import OpenAIUpstream
@@ -87,7 +88,11 @@ class Guard:
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
         with self.templates.used():
-            return await Loop(self._setup, self._checked(body)).run()
+            loop = Loop(self._setup, self._checked(body))
+            try:
+                return await loop.run()
+            finally:
+                charge(loop.usage())
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         """The answer in segments, each checked before it is released; the last one carries the record."""

@@ -26,7 +26,8 @@ from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.server import Server
 from evenhand.server.telemetry import health, metrics
-from evenhand.server.ticket import CLIENT_CLOSED, UNANSWERED, Ticket, new_ticket
+from evenhand.server.telemetry.events import CLIENT_CLOSED
+from evenhand.server.ticket import UNANSWERED, Ticket, new_ticket
 
 _log = logging.getLogger("evenhand.server")
 _REPORTED = frozenset({*ANSWERED, *UNANSWERED})
@@ -105,7 +106,7 @@ def _front(server: Server) -> Middleware:
         if request.method != "POST":
             return await _respond(request, handler, ticket)
         status = CLIENT_CLOSED
-        with server.working():
+        with server.working(), ticket.meter.used():
             try:
                 response = await _respond(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from evenhand.guards.types import Check
 from evenhand.types import Usage
 
+CLIENT_CLOSED = 499
+"""Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
 KEPT = 200
 """Requests that the live page can show."""
 LONGEST = 8_000

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 from aiohttp import web
 
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import CLIENT_CLOSED, Event
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 FAILURES = 3
@@ -40,7 +40,7 @@ class Health:
         self.state = "draining"
 
     def __call__(self, event: Event) -> None:
-        if event.route in self._failures:
+        if event.route in self._failures and event.status != CLIENT_CLOSED:
             if event.upstream_error and event.upstream_error not in _REFUSED:
                 self._failures[event.route] += 1
             elif event.upstream_error or event.usage.calls:  # the endpoint answered
