@@ -77,6 +77,18 @@ class Guard:
             seed,
         )
 
+    def unpriced(self) -> list[str]:
+        """Return the models whose calls have no known price."""
+        return [each.spec for each in self._models() if each.spec not in self.prices and not each.free]
+
+    def dearest_token(self) -> float:
+        """Return the highest known price of a token."""
+        prices = [self.prices[each.spec] for each in self._models() if each.spec in self.prices]
+        return max((max(each.input, each.output) / 1e6 for each in prices), default=0.0)
+
+    def _models(self) -> list[Model]:
+        return [each for each in (self.upstream.model, self._setup.judge) if each is not None]
+
     async def __call__(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
         """The answer to a conversation; `params` are the other fields of an OpenAI request."""
         return await self.respond(request_body(messages, params))

@@ -13,6 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from evenhand.server.access.auth import Handler, auth_middleware, client_of
 from evenhand.server.access.cors import allow_origins, preflight
+from evenhand.server.access.quotas import add_headers
 from evenhand.server.chat_api.chat import answer_chat
 from evenhand.server.chat_api.completions import answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
@@ -67,6 +68,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
     )
     if server.page is not None:
         app.add_routes(server.page.routes())
+    app.on_response_prepare.append(add_headers)
     if server.config.cors:
         app.on_response_prepare.append(allow_origins(server.config.cors))
     return app

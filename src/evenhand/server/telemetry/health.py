@@ -12,6 +12,7 @@ from typing import Any, Literal
 import orjson
 from aiohttp import web
 
+from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import CLIENT_CLOSED, Event
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -26,8 +27,9 @@ _REFUSED = frozenset({"400", "413", "422"})
 class Health:
     """The server's state, and a sink that counts the failures of each route's endpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedState | None = None) -> None:
         self.state: State = "starting"
+        self._shared = shared
         self._failures: dict[str, int] = {}
 
     def ready(self, routes: Collection[str]) -> None:
@@ -58,8 +60,12 @@ class Health:
         return _json({"status": "alive"})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        known = {"status": self.state, "routes": len(self._failures), "failing": len(self.failing)}
-        return _json(known, 200 if self.state == "ready" else 503)
+        known: dict[str, Any] = {"status": self.state, "routes": len(self._failures), "failing": len(self.failing)}
+        ready = self.state == "ready"
+        if self._shared is not None and self._shared.is_shared:
+            known["shared_state"] = "down" if self._shared.down else "up"
+            ready = ready and not (self._shared.down and self._shared.required)
+        return _json(known, 200 if ready else 503)
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

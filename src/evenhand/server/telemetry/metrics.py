@@ -22,6 +22,7 @@ from evenhand.guards.types import Action
 from evenhand.server.access.limits import Limits
 from evenhand.server.errors import RequestError
 from evenhand.server.paths import SERVED
+from evenhand.server.state.state import State
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
 
@@ -101,6 +102,14 @@ class Metrics:
         self.watch("in_flight", "Requests in flight.", lambda: gate.in_flight)
         self.watch("waiting", "Requests in the queue.", lambda: gate.waiting)
         self.watch("turned_away", "Requests rejected because the queue was full or too slow.", lambda: gate.turned_away)
+
+        quotas = limits.quotas
+        self.watch("keys_turned_away", "Requests beyond the limits of their key.", lambda: quotas.turned_away)
+
+    def watch_state(self, state: State) -> None:
+        if state.is_shared:
+            self.watch("state_down", "Processes that cannot reach the shared state.", lambda: bool(state.down))
+            self.watch("state_failures", "Failed calls of the shared state.", lambda: state.failures)
 
     def __call__(self, event: Event) -> None:
         route = event.route if event.route in self._routes else OTHER
