@@ -15,6 +15,7 @@ from aiohttp import web
 from evenhand.errors import PlanError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
+from evenhand.server.page import feed
 from evenhand.server.server import Server
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed, until
@@ -60,9 +61,11 @@ async def two_servers(folder: Path, behind: str, place: str, **key: Any) -> Asyn
         state = {place: where}
         config = {"routes": {"guarded": route(behind)}, "keys": team(**key), "state": state}
         servers = [await Served(config).start() for _ in range(2)]
-        yield servers
-        for each in servers:
-            await each.stop()
+        try:
+            yield servers
+        finally:
+            for each in servers:
+                await each.stop()
 
 
 async def test_a_key_over_its_budget_is_told_when_it_renews(serve: Serve, guarding: Guarding):
@@ -294,3 +297,38 @@ async def test_the_hundred_requests_of_a_client_are_few_round_trips(serve: Serve
 
     assert sum(trips) >= 200
     assert len(trips) < 150
+
+
+@pytest.mark.parametrize("place", ["file", "redis"])
+async def test_the_live_page_shows_the_requests_of_all_servers(
+    serve: Serve, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(feed, "PUBLISH_SECONDS", 0)
+    monkeypatch.setattr(feed, "FRESH_SECONDS", 0)
+    behind = await serve(chat(CLEAN))
+    async with two_servers(tmp_path, behind.url, place, may=["admin"]) as (one, two):
+        for number in range(2):
+            await one.chat(f"first {number}", headers=HEADERS)
+        await two.chat("odd \u202e", headers=HEADERS)
+        states: list[Any] = []
+        for each in (one, two):
+            while (state := (await each.get("/page/state", headers=HEADERS)).body)["totals"]["requests"] < 3:
+                pass
+            states.append(state)
+        last = f"/page/requests/{states[0]['start']}/{states[0]['rows'][-1]['number']}"
+        details = [(await each.get(last, headers=HEADERS)).body for each in (one, two)]
+        two.server.state.down = "gone"
+        alone = (await two.get("/page/state", headers=HEADERS)).body
+
+    assert [[row["number"] for row in state["rows"]] for state in states] == [[0, 1, 2]] * 2
+    assert {row["prompt"] for row in states[0]["rows"]} == {"first 0", "first 1", "odd [U+202E]"}
+    assert states[0]["start"] == states[1]["start"]
+    assert states[0]["totals"] == states[1]["totals"]
+    assert states[0]["totals"]["actions"] == {"passed": 3}
+    assert states[0]["routes"] == [
+        {"name": "guarded", "requests": 3, "answered": 3, "revised": 0, "blocked": 0, "errors": 0}
+    ]
+    assert sum(states[0]["windows"][2]["lines"]["toxicity"]["n"]) == 3
+    assert details[0] == details[1]
+    assert details[0]["text"] == CLEAN
+    assert (alone["totals"]["requests"], len(alone["rows"])) == (1, 1)

@@ -65,7 +65,7 @@ class Server:
         self.metrics = load_metrics()
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
-        self.page = Page(self.events, self._names, worker) if config.page else None
+        self.page = Page(self.events, self._names, worker, self.state) if config.page else None
         self.in_flight = 0
         self.closed = False
         """Whether new requests are rejected."""

@@ -141,6 +141,8 @@ def _greet(config: ServeConfig, address: str) -> None:
     for name, route in config.routes.items():
         judge = f", judged by {route.judge}" if route.judge else ""
         click.echo(f"  {name}: {route.model} through {route.method}, policy {route.policy}{judge}")
+    if any(each.budget for each in config.keys.values()) and not config.state.is_given:
+        click.echo("  What keys have spent is forgotten when the server stops. To keep it, add state: {file: FILE}.")
     key = ' -H "Authorization: Bearer $EVENHAND_KEY"' if config.keys else ""
     asked = f'{{"model": "{next(iter(config.routes))}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     click.echo(f"Try: curl {address}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{asked}'")

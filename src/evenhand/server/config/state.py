@@ -36,6 +36,10 @@ class StateConfig(BaseModel):
                 raise ValueError("a URL with a password does not belong in the file; name its variable in redis_env")
         return self
 
+    @property
+    def is_given(self) -> bool:
+        return any((self.file, self.redis, self.redis_env))
+
     def redis_url(self) -> str | None:
         if self.redis_env is None:
             return self.redis

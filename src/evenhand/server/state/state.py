@@ -45,8 +45,9 @@ _Queue = list[tuple[Operation, asyncio.Future[Any] | None]]
 class State:
     """Counts for this process, and for all others that use the same store."""
 
-    def __init__(self, store: Store | None = None, *, required: bool = False) -> None:
+    def __init__(self, store: Store | None = None, *, required: bool = False, may_come_later: bool = False) -> None:
         self.required = required
+        self._may_come_later = may_come_later
         self.down = ""
         """Why the store cannot be reached; "" if it can, or if there is none."""
         self.failures = 0
@@ -62,10 +63,13 @@ class State:
         return self._store is not None
 
     async def start(self) -> None:
-        """Try the store once, so that a problem is reported at the start."""
+        """Try the store once; raises UsageError if it does not work and nothing will change that."""
         if self._store is not None:
-            with contextlib.suppress(StoreError):
+            try:
                 await self._asked(ReadSpent())
+            except StoreError as error:
+                if not self._may_come_later:
+                    raise UsageError(f"The state file cannot be used: {error}.") from error
 
     async def admit(self, ask: Admit) -> Verdict:
         """Decide whether a request may start; the caller settles it if it may."""
@@ -104,8 +108,7 @@ class State:
 
     def publish(self, process: str, events: Sequence[str], board: str) -> None:
         """Show requests, and the counts of this process, on the live pages of all."""
-        if not self.down:
-            self._put(Publish(process, events, board, time()))
+        self._put(Publish(process, events, board, time()))
 
     async def read(self, since: int) -> Shown:
         """Return the requests of all processes after the first `since`; raises StoreError."""
@@ -125,7 +128,7 @@ class State:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
         if self._store is not None:
-            if not self.down:
+            if self._queue and not self.down:
                 await self._apply()
             await self._store.aclose()
 
@@ -183,12 +186,21 @@ class State:
         self._queue = (unsaved + self._queue)[-MOST_UNSAVED:]
 
 
+async def try_state(config: StateConfig) -> None:
+    """Raise UsageError if the state file cannot be used."""
+    state = load_state(config)
+    try:
+        await state.start()
+    finally:
+        await state.aclose()
+
+
 def load_state(config: StateConfig, run_file: Path | None = None) -> State:
     """Return the state that the config names; without one, that of `run_file`, which the workers of a server share."""
     if url := config.redis_url():
         from evenhand.server.state.redis import RedisStore
 
-        return State(RedisStore(url), required=config.required)
+        return State(RedisStore(url), required=config.required, may_come_later=True)
     file = Path(config.file).expanduser() if config.file else run_file
     if file is None:
         return State()
