@@ -61,6 +61,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
             *(web.get(path, _models(server)) for path in ("/openai/models", "/openai/v1/models")),
             web.get("/v1/models/{name:.+}", _model(server)),
             web.post("/admin/reload", _reload(reload)),
+            web.get("/admin/spent", _spent(server)),
             *scoring_routes(server.scorer),
             *server.health.routes(),
             *metrics.routes(server.metrics),
@@ -170,6 +171,13 @@ def _model_object(name: str) -> dict[str, object]:
 def _reload(reload: Reload) -> Handler:
     async def handle(_request: web.Request) -> web.Response:
         return _json({"reloaded": True, "needs_restart": await reload()})
+
+    return handle
+
+
+def _spent(server: Server) -> Handler:
+    async def handle(_request: web.Request) -> web.Response:
+        return _json(await server.state.spent())
 
     return handle
 

@@ -1,8 +1,8 @@
 """The limits of each key: requests per minute, requests at once, and budgets of tokens and money.
 
 A request may start while what the key has spent, and what its requests in flight have reserved, is below the budget.
-It reserves an estimate: the tokens of its body and of a usual reply, or the key's average if that is more. A budget
-can therefore be exceeded only by what the requests in flight spend beyond their estimates.
+It reserves an estimate: the key's average, at least the tokens of its body. A budget can therefore be exceeded only by
+the last request that starts, and by what the requests in flight spend beyond their estimates.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from evenhand.server.state.types import Admit, Lease, Quota, Settle, Verdict, re
 from evenhand.server.ticket import ticket_of
 from evenhand.types import Usage
 
-USUAL_REPLY = 512
-"""Tokens that are reserved for the reply to a key's first request."""
+FIRST_REPLY = 512
+"""Tokens that are reserved for a reply while the key has no average yet."""
 BUSY_SECONDS = 1.0
 """Retry-After if requests in flight hold all places or the rest of the budget."""
-JUST_FREED = 0.05
-"""Seconds after which a request is tried once more: another process may have released a place just now."""
+PAUSES = (0.05, 0.1, 0.2)
+"""Seconds between tries of a request that has no place: another process may have released one just now."""
 _SMOOTHING = 0.1
 _PERIODS = {"day": " a day", "month": " a month", "total": ""}
 
@@ -59,8 +59,10 @@ class Quotas:
         now = self._clock()
         lease = Lease(next(self._ids), now + seconds, tokens, tokens * self.prices.get(client.name, 0.0))
         verdict = await self._state.admit(Admit(client.name, quota, lease, now))
-        if verdict.refused == "at_once" and self._state.is_shared:
-            await asyncio.sleep(JUST_FREED)
+        for pause in PAUSES if self._state.is_shared else ():
+            if verdict.refused not in ("at_once", "reserved"):
+                break
+            await asyncio.sleep(pause)
             verdict = await self._state.admit(Admit(client.name, quota, lease, self._clock()))
         request[_HEADERS] = headers(quota, verdict, now)
         if verdict.refused:
@@ -80,7 +82,8 @@ class Quotas:
             self._usual[client.name] = usual + _SMOOTHING * (used.tokens - usual)
 
     def _estimate(self, client: Client, body_bytes: int) -> float:
-        return max(body_bytes / 4 + USUAL_REPLY, self._usual.get(client.name, 0.0))
+        prompt = body_bytes / 4
+        return max(prompt, self._usual.get(client.name, prompt + FIRST_REPLY))
 
     def _money(self, client: Client, used: Usage) -> float:
         """Return the cost; calls of unknown price count as the key's dearest ones."""
