@@ -80,6 +80,8 @@ class Metrics:
         self._tokens = counter("tokens", "Tokens of the whole loop.", "route", "kind")
         self._cost = counter("cost", "Money spent, in the currency of the prices.", "route")
         self._unpriced = counter("unpriced", "Requests of unknown cost.", "route")
+        self._key_tokens = counter("key_tokens", "Tokens of the whole loop, by the client's key.", "key")
+        self._key_cost = counter("key_cost", "Money spent by the client's key.", "key")
 
     def set_routes(self, routes: Collection[str]) -> None:
         """Set the routes that may become labels, at start and after a reload."""
@@ -163,6 +165,9 @@ class Metrics:
             self._unpriced.labels(route).inc()
         else:
             self._cost.labels(route).inc(usage.cost)
+        if event.key and usage.tokens:
+            self._key_tokens.labels(event.key).inc(usage.tokens)
+            self._key_cost.labels(event.key).inc(usage.cost or 0.0)
 
 
 def load_metrics() -> Metrics | None:
