@@ -1,5 +1,6 @@
-"""`evenhand serve keys` and `evenhand serve audit`: what the people who run the server type."""
+"""`evenhand serve keys`, `spent` and `audit`: what the people who run the server type."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -12,16 +13,21 @@ import pytest
 import yaml
 
 from evenhand.server.access.auth import Auth
-from evenhand.server.config import make_config
+from evenhand.server.config import BudgetConfig, StateConfig, make_config
+from evenhand.server.state.state import load_state
+from evenhand.server.state.types import Settle
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event
 
 EVENT = Event("r1", time.time(), "chat", "/v1/chat/completions", action="revised", prompt="Hello")
-LIMITS = ("--route", "a", "--expires", "2027-01-31")
+LIMITS = ("--route", "a", "--expires", "2027-01-31", "--at-once", "3")
+BUDGET = ("--budget", "2M tokens", "--budget", "$20", "--per", "month")
 
 
 def test_a_new_key_comes_with_the_line_that_lets_it_in(cli):
-    result = cli("serve", "keys", "web:app", "--may", "score", "--may", "metrics", "--per-minute", "60", *LIMITS)
+    result = cli(
+        "serve", "keys", "web:app", "--may", "score", "--may", "metrics", "--per-minute", "60", *LIMITS, *BUDGET
+    )
 
     assert result.code == 0
     key = re.search(r"^evh-\S{40,}$", result.out, re.MULTILINE)
@@ -31,6 +37,8 @@ def test_a_new_key_comes_with_the_line_that_lets_it_in(cli):
     )
     assert config.keys["web:app"].may == ("score", "metrics")
     assert config.keys["web:app"].per_minute == 60
+    assert config.keys["web:app"].at_once == 3
+    assert config.keys["web:app"].budget == BudgetConfig(tokens=2_000_000, money=20, per="month")
     assert config.keys["web:app"].routes == ("a",)
     assert config.keys["web:app"].expires == datetime(2027, 1, 31, tzinfo=UTC)
     assert key[0] not in str(config)
@@ -162,3 +170,72 @@ def test_an_audit_file_that_is_not_there_cannot_be_verified(cli):
     result = cli("serve", "audit", "verify", "audit.sqlite")
 
     assert (result.code, "no such audit file" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--budget", "$20"), "needs both"),
+        (("--per", "day"), "needs both"),
+        (("--budget", "5 calls", "--per", "day"), "not in calls"),
+        (("--budget", "much", "--per", "day"), "is not a budget"),
+    ],
+)
+def test_half_a_budget_is_refused(cli, options: tuple[str, ...], words: str):
+    result = cli("serve", "keys", "team", *options)
+
+    assert result.code == 2
+    assert words in result.err
+
+
+def config_with(folder: Path, **fields: object) -> str:
+    keys = {"team": {"hash": "0" * 64, "budget": {"tokens": 5000, "per": "day"}}, "free": {"hash": "1" * 64}}
+    file = folder / "guard.yaml"
+    file.write_text(json.dumps({"routes": {"a": {"model": "fake/x"}}, "keys": keys, **fields}))
+    return str(file)
+
+
+async def spend(file: Path) -> None:
+    state = load_state(StateConfig(file=str(file)))
+    state.settle(Settle("team", None, 1234, 0.5, time.time()))
+    state.settle(Settle("team", None, 10, 0.5, time.time() - 60 * 86_400))
+    state.settle(Settle("gone", None, 1, 0, time.time()))
+    await state.aclose()
+
+
+def test_what_keys_have_spent_is_shown_with_their_budgets(cli, tmp_path: Path):
+    asyncio.run(spend(tmp_path / "state.sqlite"))
+    file = config_with(tmp_path, state={"file": str(tmp_path / "state.sqlite")})
+
+    shown, as_json = cli("serve", "spent", "--config", file), cli("serve", "spent", "--config", file, "--json")
+
+    rows = [re.split("  +", line) for line in shown.out.splitlines()]
+    assert rows[0] == ["key", "today", "this month", "in all", "budget"]
+    assert rows[1][0] == "team"
+    assert rows[1][4] == "5,000 tokens a day"
+    assert rows[1][3] == "1,244 tokens, 1.0000 in money"
+    assert rows[2] == ["free", "0 tokens", "0 tokens", "0 tokens", "none"]
+    assert rows[3][0::4] == ["gone", "(not in the config)"]
+    assert json.loads(as_json.out)["team"]["total"]["tokens"] == 1244
+
+
+def test_without_a_state_it_says_whom_to_ask(cli, tmp_path: Path):
+    result = cli("serve", "spent", "--config", config_with(tmp_path))
+
+    assert result.code == 2
+    assert "GET /admin/spent" in result.err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"no database at all, but a text", "cannot be used"), (None, "does not exist")]
+)
+def test_a_state_that_cannot_be_used_is_one_sentence(cli, tmp_path: Path, content: bytes | None, words: str):
+    file = tmp_path / "state.sqlite" if content else tmp_path / "no folder" / "state.sqlite"
+    if content:
+        file.write_bytes(content * 100)
+
+    result = cli("serve", "--port", "0", "--config", config_with(tmp_path, state={"file": str(file)}))
+
+    assert result.code == 2
+    assert words in result.err
+    assert "Traceback" not in result.err

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from evenhand.errors import PlanError
-from evenhand.server.access import auth as auth_module
 from evenhand.server.access.auth import (
     FREE_TRIES,
     LOCAL_CLIENT,
@@ -24,6 +23,9 @@ from evenhand.server.access.auth import (
     new_key,
 )
 from evenhand.server.config import KeyConfig, make_config
+from evenhand.server.state import memory
+from evenhand.server.state.state import State
+from evenhand.server.state.types import FORGET_SECONDS
 from support.guard_server import Guarding, until
 from support.server import skip
 from support.small_app import serving
@@ -271,19 +273,20 @@ async def test_many_wrong_keys_are_slowed_and_right_ones_are_not(guarding: Guard
 async def test_an_address_is_forgiven_after_a_while_and_addresses_are_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(auth_module, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(memory, "MOST_ADDRESSES", 3)
     now = [0.0]
-    wrong = WrongKeys(lambda: now[0])
+    state = State()
+    wrong = WrongKeys(state, lambda: now[0])
     for _ in range(FREE_TRIES):
         await wrong.note("10.0.0.1")
-    now[0] += auth_module.FORGET_SECONDS
+    now[0] += FORGET_SECONDS
     caplog.clear()
 
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"):
         await wrong.note(address)
 
     assert len(caplog.records) == 5
-    assert len(wrong._seen) == 3  # pyright: ignore[reportPrivateUsage]
+    assert len(state._memory._wrong) == 3  # pyright: ignore[reportPrivateUsage]
 
 
 def test_new_keys_differ_and_only_their_hash_is_for_the_config():

@@ -45,6 +45,14 @@ def test_defaults_are_careful():
         ("{routes: {a: {model: fake/x}}, cors: [app.example.org]}", "like https://"),
         ("{routes: {a: {model: fake/x}}, limits: {body: 3}}", "did you mean body_mb?"),
         ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, may: [fly]}}}", "keys.k.may.0"),
+        ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, at_once: 0}}}", "keys.k.at_once"),
+        ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, budget: {tokens: 5}}}}", "lacks keys.k.budget.per"),
+        ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, budget: {per: day}}}}", "give tokens, money or both"),
+        ("{routes: {a: {model: fake/x}}, keys: {k: {hash: x, budget: {token: 5}}}}", "did you mean tokens?"),
+        ("{routes: {a: {model: fake/x}}, state: {files: x}}", "did you mean file?"),
+        ("{routes: {a: {model: fake/x}}, state: {file: x, redis: 'redis://h'}}", "give one of"),
+        ("{routes: {a: {model: fake/x}}, state: {redis: 'http://h'}}", "redis://host:port"),
+        ("{routes: {a: {model: fake/x}}, state: {redis: 'redis://:word@h'}}", "name its variable in redis_env"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, words: str):
@@ -74,6 +82,21 @@ def test_every_route_is_loaded_before_the_server_starts(route: dict, words: str)
         check(ServeOptions(make_config({"routes": {"a": route}})))
     assert words in str(caught.value)
     assert "The route a" in str(caught.value)
+
+
+def test_a_variable_that_is_not_set_is_named():
+    with pytest.raises(PlanError, match="NO_SUCH_STATE"):
+        check(
+            ServeOptions(make_config({"routes": {"a": {"model": "fake/x"}}, "state": {"redis_env": "NO_SUCH_STATE"}}))
+        )
+
+
+def test_a_check_writes_no_state(tmp_path: Path):
+    state = {"file": str(tmp_path / "state.sqlite")}
+
+    check(ServeOptions(make_config({"routes": {"a": {"model": "fake/x"}}, "state": state})))
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_hosts_than_loopback_need_keys():

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from evenhand.server.access.auth import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, route, until
+from support.redis_server import redis_server
 from support.server import ChatServer, chat
 
 Start = Callable[..., Awaitable["Process"]]
@@ -233,6 +235,55 @@ async def test_a_worker_that_is_replaced_does_not_bring_removed_keys_back(start:
         assert [(await ask(session, server))[0] for _ in range(8)] == [200] * 8
     server.process.send_signal(signal.SIGTERM)
     await server.ended()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("place", ["", "file", "redis"])
+async def test_workers_share_budgets_places_and_the_live_page(start: Start, serve: Serve, tmp_path: Path, place: str):
+    behind = await serve(chat(CLEAN))  # 25 tokens
+    key, digest = new_key()
+    keys = {"team": {"hash": digest, "may": ["admin"], "budget": {"tokens": 240, "per": "total"}, "per_minute": 600}}
+    with redis_server(tmp_path) if place == "redis" else nullcontext(str(tmp_path / "state.sqlite")) as where:
+        state = {place: where} if place else {}
+        routes = {"guarded": route(behind.url)}
+        server = await start(
+            "--workers", "2", "--config", str(write(tmp_path / "guard.yaml", routes=routes, keys=keys, state=state))
+        )
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, connector=connector) as session:
+            codes: list[str | None] = []
+            while codes.count("insufficient_quota") < 6:
+                _, body = await ask(session, server)
+                codes.append(body["error"]["code"] if "error" in body else None)
+            pages = await _pages(session, server, len(codes))
+            async with session.get(f"{server.url}/admin/spent") as reply:
+                spent = await reply.json()
+        server.process.send_signal(signal.SIGTERM)
+        assert await server.ended() == 0
+
+        # A worker may not know yet that a request of the other has ended, and then asks for patience.
+        known = [code for code in codes if code != "rate_limit_exceeded"]
+        assert known == [None] * 10 + ["insufficient_quota"] * 6
+        assert spent["team"]["total"]["tokens"] == 250
+        assert [page["worker"] for page in pages] == [0] * len(pages)
+        assert ("forgotten when the server stops" in server.greeting) == (not place)
+        if place:
+            again = await start("--config", str(tmp_path / "guard.yaml"))
+            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as session:
+                assert (await ask(session, again))[0] == 429
+            again.process.send_signal(signal.SIGTERM)
+            await again.ended()
+
+
+async def _pages(session: aiohttp.ClientSession, server: Process, count: int) -> list[Any]:
+    """The live page, asked several times, so that both workers answer; all have so many requests."""
+    pages: list[Any] = []
+    while len(pages) < 8:
+        async with session.get(f"{server.url}/page/state") as reply:
+            page = await reply.json()
+        if page["totals"]["requests"] == len(page["rows"]) == count:
+            pages.append(page)
+    return pages
 
 
 def _listens(server: Process) -> bool:

@@ -9,21 +9,11 @@ import pytest
 from aiohttp import web
 
 from evenhand.server.access import limits as limits_module
-from evenhand.server.access.auth import Auth, Client, auth_middleware, new_key
-from evenhand.server.access.limits import BoundedGate, Bucket, Limits, Rates
+from evenhand.server.access.auth import Auth, auth_middleware, new_key
+from evenhand.server.access.limits import BoundedGate, Limits
 from evenhand.server.config import KeyConfig, LimitsConfig
 from evenhand.server.errors import RequestError
 from support.small_app import serving
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -34,38 +24,6 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def echo(request: web.Request) -> web.Response:
     return web.Response(body=await request.read())
-
-
-def test_a_bucket_gives_its_burst_and_then_its_rate():
-    bucket = Bucket(per_minute=60, burst=2, now=0.0)
-
-    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-    assert bucket.take(0.5) == 0.5
-    assert bucket.take(1.0) == 0.0
-    assert [bucket.take(100.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-
-
-def test_each_key_has_a_rate_of_its_own():
-    clock = Clock()
-    rates = Rates(clock)
-    slow, fast, free = Client("slow", per_minute=6), Client("fast", per_minute=600), Client("free")
-
-    rates.check(slow)
-    for _ in range(100):
-        rates.check(fast)
-        rates.check(free)
-    with pytest.raises(RequestError) as caught:
-        rates.check(slow)
-    assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "10"})
-    clock.now = 10.0
-    rates.check(slow)
-
-
-def test_a_new_rate_counts_at_once():
-    rates = Rates(Clock())
-    rates.check(Client("team", per_minute=6))
-
-    rates.check(Client("team", per_minute=60))
 
 
 async def test_a_key_that_sends_too_much_is_told_when_to_come_again(session: aiohttp.ClientSession):

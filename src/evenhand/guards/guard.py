@@ -13,6 +13,7 @@ from typing import Any, Self
 from evenhand import aio
 from evenhand.guards.conversation import request_body
 from evenhand.guards.loop import Loop, Setup
+from evenhand.guards.meter import charge
 from evenhand.guards.method import guard_method
 from evenhand.guards.model_upstream import ModelUpstream
 from evenhand.guards.openai_upstream import OpenAIUpstream
@@ -80,6 +81,18 @@ class Guard:
             seed,
         )
 
+    def unpriced(self) -> list[str]:
+        """Return the models whose calls have no known price."""
+        return [each.spec for each in self._models() if each.spec not in self.prices and not each.free]
+
+    def dearest_token(self) -> float:
+        """Return the highest known price of a token."""
+        prices = [self.prices[each.spec] for each in self._models() if each.spec in self.prices]
+        return max((max(each.input, each.output) / 1e6 for each in prices), default=0.0)
+
+    def _models(self) -> list[Model]:
+        return [each for each in (self.upstream.model, self._setup.judge) if each is not None]
+
     async def __call__(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
         """The answer to a conversation; `params` are the other fields of an OpenAI request."""
         return await self.respond(request_body(messages, params))
@@ -91,7 +104,11 @@ class Guard:
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
         with self.templates.used():
-            return await Loop(self._setup, self._checked(body)).run()
+            loop = Loop(self._setup, self._checked(body))
+            try:
+                return await loop.run()
+            finally:
+                charge(loop.usage())
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         """The answer in segments, each checked before it is released; the last one carries the record."""

@@ -19,6 +19,7 @@ from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
 from evenhand.guards.fields import allowed_message, call_words, offered_names
+from evenhand.guards.meter import CountedModel
 from evenhand.guards.method import GuardMethod
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.record import WholeAnswer, record_whole
@@ -62,6 +63,8 @@ class Loop:
         if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
         self.checks = Checks(method.evaluators, method.thresholds, lenient=setup.policy.unchecked == "pass")
+        self._cancelled: list[tuple[str, Usage]] = []
+        """Calls that were given up, with an estimate of their prompts."""
         self.session = self._session(method.options)
         self.outcome: Outcome | None = None
         self.wordless: RawAnswer | None = None
@@ -131,11 +134,10 @@ class Loop:
         """Return the usage of all calls so far; the cost is None if a price is unknown."""
         total = Usage()
         free = {model.spec for model in (self.setup.upstream.model, self.setup.judge) if model and model.free}
-        for turn in self.session.trace:
-            if turn.generation is None:
-                continue
-            used, price = turn.generation.usage, self.setup.prices.get(turn.generation.model)
-            if price is None and turn.generation.model not in free:
+        done = [(turn.generation.model, turn.generation.usage) for turn in self.session.trace if turn.generation]
+        for spec, used in (*done, *self._cancelled):
+            price = self.setup.prices.get(spec)
+            if price is None and spec not in free:
                 total += replace(used, cost=None)
             else:
                 total += replace(used, cost=0.0 if price is None else price.of(used))
@@ -164,6 +166,9 @@ class Loop:
             self.note(error)
         except ModelError as error:  # a thought or a critic failed: there may be an answer all the same
             self.note(error)
+
+    def _note_cancelled(self, spec: str, estimate: Usage) -> None:
+        self._cancelled.append((spec, estimate))
 
     def note(self, error: ModelError) -> None:
         """Record a failed call; its message is not for clients."""
@@ -221,6 +226,7 @@ class Loop:
         }
         if self.setup.judge is not None:
             models[JUDGE] = self.setup.judge
+        models = {role: CountedModel(model, self._note_cancelled) for role, model in models.items()}
         return Session(
             sample,
             models,

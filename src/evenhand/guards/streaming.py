@@ -15,6 +15,7 @@ from typing import Any
 from evenhand.guards.checks import is_quick, is_unchecked
 from evenhand.guards.fields import text_of
 from evenhand.guards.loop import Loop, Setup
+from evenhand.guards.meter import charge
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
 from evenhand.guards.segments import going_on, pieces, segment_end
@@ -33,6 +34,16 @@ _CONTEXT = 2_000
 async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
     """The answer to a request, segment by segment; the last one is empty and carries the record."""
     loop = Loop(setup, body)
+    try:
+        async with aclosing(_segments(loop)) as segments:
+            async for segment in segments:
+                yield segment
+    finally:
+        charge(loop.usage())
+
+
+async def _segments(loop: Loop) -> AsyncGenerator[Segment]:
+    setup = loop.setup
     streams = setup.method.method.streams
     quick = all(is_quick(each, setup.method.thresholds) for each in loop.checks.evaluators)
     if streams is not None and quick and not wants_json(loop.request.response_format):

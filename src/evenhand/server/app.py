@@ -13,6 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from evenhand.server.access.auth import Handler, auth_middleware, client_of
 from evenhand.server.access.cors import allow_origins, preflight
+from evenhand.server.access.quotas import add_headers
 from evenhand.server.chat_api.chat import answer_chat
 from evenhand.server.chat_api.completions import answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
@@ -26,7 +27,8 @@ from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.server import Server
 from evenhand.server.telemetry import health, metrics
-from evenhand.server.ticket import CLIENT_CLOSED, UNANSWERED, Ticket, new_ticket
+from evenhand.server.telemetry.events import CLIENT_CLOSED
+from evenhand.server.ticket import UNANSWERED, Ticket, new_ticket
 
 _log = logging.getLogger("evenhand.server")
 _REPORTED = frozenset({*ANSWERED, *UNANSWERED})
@@ -59,6 +61,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
             *(web.get(path, _models(server)) for path in ("/openai/models", "/openai/v1/models")),
             web.get("/v1/models/{name:.+}", _model(server)),
             web.post("/admin/reload", _reload(reload)),
+            web.get("/admin/spent", _spent(server)),
             *scoring_routes(server.scorer),
             *server.health.routes(),
             *metrics.routes(server.metrics),
@@ -66,6 +69,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
     )
     if server.page is not None:
         app.add_routes(server.page.routes())
+    app.on_response_prepare.append(add_headers)
     if server.config.cors:
         app.on_response_prepare.append(allow_origins(server.config.cors))
     return app
@@ -105,7 +109,7 @@ def _front(server: Server) -> Middleware:
         if request.method != "POST":
             return await _respond(request, handler, ticket)
         status = CLIENT_CLOSED
-        with server.working():
+        with server.working(), ticket.meter.used():
             try:
                 response = await _respond(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
@@ -167,6 +171,13 @@ def _model_object(name: str) -> dict[str, object]:
 def _reload(reload: Reload) -> Handler:
     async def handle(_request: web.Request) -> web.Response:
         return _json({"reloaded": True, "needs_restart": await reload()})
+
+    return handle
+
+
+def _spent(server: Server) -> Handler:
+    async def handle(_request: web.Request) -> web.Response:
+        return _json(await server.state.spent())
 
     return handle
 

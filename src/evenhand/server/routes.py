@@ -43,6 +43,14 @@ class Route:
         """The name of the method, without options."""
         return spec_parts(self.config.method)[0]
 
+    def unpriced(self) -> list[str]:
+        """Return the models whose calls have no known price."""
+        return self._guard.unpriced()
+
+    def dearest_token(self) -> float:
+        """Return the highest price of a token."""
+        return self._guard.dearest_token()
+
     @property
     def is_closed(self) -> bool:
         return self._closing is not None and self._closing.done()
@@ -117,6 +125,16 @@ class Routes:
         some = Routes({})
         some._routes = {name: route for name, route in self._routes.items() if name in names}
         return some
+
+    def token_price(self, key: str, *, known: bool) -> float:
+        """Return the highest price of a token; raises PlanError if all must be known and one is not."""
+        for name, route in self._routes.items():
+            for spec in route.unpriced() if known else ():
+                raise PlanError(
+                    f"The key {key} has a budget in money, so the route {name} needs the price of {spec}. Add price "
+                    "(judge_price for a judge), or limit the key to other routes."
+                )
+        return max((route.dearest_token() for route in self._routes.values()), default=0.0)
 
     def names(self) -> list[str]:
         return list(self._routes)

@@ -17,6 +17,7 @@ from evenhand.server.access.limits import Limits
 from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.page.page import Page
 from evenhand.server.routes import Route, Routes
+from evenhand.server.state.state import load_state
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import KEPT, Events
 from evenhand.server.telemetry.health import Health
@@ -24,7 +25,7 @@ from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
 
 _log = logging.getLogger("evenhand.server")
-_NEEDS_RESTART = ("audit", "log", "cors", "scorer", "page")
+_NEEDS_RESTART = ("audit", "log", "cors", "scorer", "page", "state")
 """Config fields that a reload does not change."""
 GRACE = 0.5
 """Seconds during shutdown in which requests that were already sent are still accepted."""
@@ -34,11 +35,19 @@ class Server:
     """All components, and the number of requests in flight.
 
     `worker` counts from 1 if several processes serve one port; otherwise it is 0. A reload may remove all keys only
-    with `may_open`, and routes may have call/ models only with `allow_call`.
+    with `may_open`, and routes may have call/ models only with `allow_call`. `run_file` holds the state that several
+    workers share if the config names no other place.
     """
 
     def __init__(
-        self, config: ServeConfig, host: str, worker: int = 0, *, may_open: bool = False, allow_call: bool = False
+        self,
+        config: ServeConfig,
+        host: str,
+        worker: int = 0,
+        *,
+        may_open: bool = False,
+        allow_call: bool = False,
+        run_file: Path | None = None,
     ) -> None:
         self.config = config
         self.host = host
@@ -46,15 +55,17 @@ class Server:
         self._allow_call = allow_call
         self._check_code(config)
         self.auth = Auth(config.keys, host, origins=config.cors)
-        self.wrong_keys = WrongKeys()
+        self.state = load_state(config.state, run_file)
+        self.wrong_keys = WrongKeys(self.state)
         self.routes = Routes(config.routes)
-        self.limits = Limits(config.limits)
+        self.limits = Limits(config.limits, self.state)
+        self.limits.quotas.prices = _token_prices(config, self.routes)
         self.scorer = load_scorer(config.scorer)
-        self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()])
+        self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()], self.state)
         self.metrics = load_metrics()
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
-        self.page = Page(self.events, self._names, worker) if config.page else None
+        self.page = Page(self.events, self._names, worker, self.state) if config.page else None
         self.in_flight = 0
         self.closed = False
         """Whether new requests are rejected."""
@@ -68,6 +79,7 @@ class Server:
             self.metrics.watch_limits(self.limits)
             self.metrics.watch_losses(self.events, self.audit)
             self.metrics.watch_upstreams(self._upstreams)
+            self.metrics.watch_state(self.state)
             self.metrics.watch("wrong_keys", "Requests with a wrong API key.", lambda: self.wrong_keys.count)
         self._announce_routes()
 
@@ -93,12 +105,18 @@ class Server:
             )
         auth = Auth(config.keys, self.host, origins=self.config.cors)
         routes = Routes(config.routes, self.routes)
+        try:
+            prices = _token_prices(config, routes)
+        except PlanError:
+            routes.retire(self.routes)
+            raise
         self._retired = [each for each in self._retired if not each.is_closed] + self.routes.retire(routes)
         unchanged = {name: getattr(self.config, name) for name in _NEEDS_RESTART}
         needs_restart = [name for name, value in unchanged.items() if getattr(config, name) != value]
         self.config = config.model_copy(update=unchanged)
         self.auth, self.routes = auth, routes
         self.limits.reload(config.limits)
+        self.limits.quotas.prices = prices
         self._announce_routes()
         return needs_restart
 
@@ -149,8 +167,17 @@ class Server:
         """Close all connections and flush the audit file."""
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
         await self.scorer.aclose()
+        await self.state.aclose()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.close)
+
+
+def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:
+    """Return what a token of each key costs at most; raises PlanError if a budget in money lacks prices."""
+    return {
+        name: routes.only(key.routes).token_price(name, known=bool(key.budget and key.budget.money))
+        for name, key in config.keys.items()
+    }
 
 
 def _audit(config: AuditConfig, worker: int) -> AuditLog | None:

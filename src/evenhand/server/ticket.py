@@ -10,17 +10,15 @@ from time import time as now
 
 from aiohttp import web
 
+from evenhand.guards.meter import Meter
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstreams import TRIED, Tried
 from evenhand.server.access.auth import client_of
-from evenhand.server.chat_api.wire import Stamp, spent, worst
+from evenhand.server.chat_api.wire import Stamp, worst
 from evenhand.server.errors import RequestError
 from evenhand.server.paths import endpoint_of
 from evenhand.server.telemetry.events import Event
-from evenhand.types import Usage
 
-CLIENT_CLOSED = 499
-"""Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
 UNANSWERED: Mapping[str, str] = {
     "/v1/moderations": "scored",
     "/v1alpha1/comments:analyze": "scored",
@@ -46,11 +44,10 @@ class Ticket:
     """The stream, once it has started."""
     failure: Callable[[RequestError], Iterable[bytes]] = lambda _: ()
     """The events with which a started stream ends if it fails."""
-    usage: Usage = Usage()
-    """Of a request that has no answers, such as one for embeddings."""
     fault: RequestError | None = None
     tried: list[Tried] = field(default_factory=list[Tried])
     """The calls of upstreams."""
+    meter: Meter = field(default_factory=Meter)
 
     @property
     def stamp(self) -> Stamp:
@@ -78,7 +75,7 @@ class Ticket:
             stream=self.stream,
             first_segment=self.first_segment,
             stages={**shown.stages, "total": perf_counter() - self.began},
-            usage=spent(self.answers) if self.answers else self.usage,
+            usage=self.meter.usage,
             error=self.fault.detail if self.fault else "; ".join(dict.fromkeys(_errors(self.answers))),
             upstream_error=self.fault.upstream if self.fault else "",
             tried=tuple(self.tried),

@@ -12,6 +12,7 @@ from evenhand import aio
 from evenhand.cli.groups import Group
 from evenhand.cli.serve.audit import audit
 from evenhand.cli.serve.keys import keys
+from evenhand.cli.serve.spent import spent
 from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
@@ -82,6 +83,7 @@ def serve(
       evenhand serve --config guard.yaml --check
       evenhand serve --config guard.yaml --host 0.0.0.0 --workers 2
       evenhand serve keys website --per-minute 600
+      evenhand serve spent --config guard.yaml
       evenhand serve audit export audit.sqlite --since 2026-11-01
 
     Point any OpenAI client at http://HOST:PORT/v1 and use the route's name as its model. The page at / shows live what
@@ -101,6 +103,7 @@ def serve(
 
 
 serve.add_command(keys)
+serve.add_command(spent)
 serve.add_command(audit)
 
 
@@ -141,6 +144,8 @@ def _greet(config: ServeConfig, address: str) -> None:
     for name, route in config.routes.items():
         judge = f", judged by {route.judge}" if route.judge else ""
         click.echo(f"  {name}: {route.model} through {route.method}, policy {route.policy}{judge}")
+    if any(each.budget for each in config.keys.values()) and not config.state.is_given:
+        click.echo("  What keys have spent is forgotten when the server stops. To keep it, add state: {file: FILE}.")
     key = ' -H "Authorization: Bearer $EVENHAND_KEY"' if config.keys else ""
     asked = f'{{"model": "{next(iter(config.routes))}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     click.echo(f"Try: curl {address}/v1/chat/completions{key} -H 'Content-Type: application/json' -d '{asked}'")

@@ -18,10 +18,9 @@ import logging
 import math
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from time import monotonic, time
+from time import time
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -29,6 +28,8 @@ from aiohttp import web
 from evenhand.errors import PlanError
 from evenhand.server.config import KeyConfig, Permission
 from evenhand.server.errors import RequestError
+from evenhand.server.state.state import State
+from evenhand.server.state.types import Quota
 
 PREFIX = "evh-"
 """Prefix of all keys, so that leaked keys are recognised."""
@@ -38,9 +39,6 @@ FREE_TRIES = 10
 """Wrong keys in a row from one address that are answered at once."""
 LONGEST_DELAY = 10.0
 """Seconds; each further wrong key waits one second longer, up to this."""
-FORGET_SECONDS = 600.0
-"""An address that sends no wrong key for this time starts anew."""
-MOST_ADDRESSES = 10_000
 
 _log = logging.getLogger("evenhand.server")
 _REQUIRED: dict[str, Permission] = {
@@ -61,8 +59,8 @@ class Client:
 
     name: str = ""
     may: frozenset[Permission] = frozenset()
-    per_minute: float | None = None
-    """Rate limit; None for none."""
+    quota: Quota | None = None
+    """Its limits; None for none."""
     routes: tuple[str, ...] | None = None
     """The routes that it may use; None for all."""
     expires: float = math.inf
@@ -75,19 +73,15 @@ class WrongKeys:
     Clients with a right key are never delayed: behind a proxy, all have the same address.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, state: State | None = None, clock: Callable[[], float] = time) -> None:
         self.count = 0
+        self._state = state or State()
         self._clock = clock
-        self._seen: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def note(self, address: str) -> None:
         """Log a wrong key; after many in a row, only wait."""
         self.count += 1
-        before, at = self._seen.pop(address, (0, self._clock()))
-        row = 1 + (before if self._clock() - at < FORGET_SECONDS else 0)
-        self._seen[address] = row, self._clock()
-        if len(self._seen) > MOST_ADDRESSES:
-            self._seen.popitem(last=False)
+        row = await self._state.wrong_key(address, self._clock())
         if row <= FREE_TRIES:
             more = "; the next ones are answered slowly, and only counted" if row == FREE_TRIES else ""
             _log.warning("%s sent a wrong API key%s", address, more)
@@ -224,7 +218,15 @@ def is_loopback(host: str) -> bool:
 
 def _client(name: str, key: KeyConfig) -> Client:
     expires = key.expires.timestamp() if key.expires else math.inf
-    return Client(name, frozenset(key.may), key.per_minute, key.routes, expires)
+    return Client(name, frozenset(key.may), _quota(key), key.routes, expires)
+
+
+def _quota(key: KeyConfig) -> Quota | None:
+    if key.per_minute is key.at_once is key.budget is None:
+        return None
+    if key.budget is None:
+        return Quota(key.per_minute, key.at_once)
+    return Quota(key.per_minute, key.at_once, key.budget.tokens, key.budget.money, key.budget.per)
 
 
 def _digest(name: str, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Concurrency, queue, rate and size limits of one server.
+"""Concurrency, queue, rate and size limits of one server, and the limits of its keys.
 
 Requests above a limit are answered with 429 and Retry-After. A request's body is read only when the request leaves the
 queue, so waiting requests cost almost nothing.
@@ -14,12 +14,12 @@ from time import monotonic
 from aiohttp import web
 
 from evenhand.gate import Gate
-from evenhand.server.access.auth import Client, Handler, client_of
+from evenhand.server.access.auth import Handler
+from evenhand.server.access.quotas import Quotas
 from evenhand.server.config import LimitsConfig
 from evenhand.server.errors import RequestError
+from evenhand.server.state.state import State
 
-BURST_SECONDS = 10.0
-"""The burst of a key: as many requests as its rate allows in this time."""
 LONGEST_WAIT = 30.0
 """Seconds after which a request that is still in the queue is rejected."""
 BODY_SECONDS = 30.0
@@ -32,49 +32,6 @@ _LIMITS = web.RequestKey("limits", LimitsConfig)
 def limits_of(request: web.Request) -> LimitsConfig:
     """Return the limits that were in effect when the request came."""
     return request.get(_LIMITS) or LimitsConfig()
-
-
-class Bucket:
-    """A token bucket: refilled at a steady rate, one token per request."""
-
-    def __init__(self, per_minute: float, burst: float, now: float) -> None:
-        self.per_minute = per_minute
-        self.burst = burst
-        self._tokens = burst
-        self._at = now
-
-    def take(self, now: float) -> float:
-        """0, or the seconds until the next token."""
-        self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_minute / 60)
-        self._at = now
-        if self._tokens >= 1:
-            self._tokens -= 1
-            return 0.0
-        return (1 - self._tokens) * 60 / self.per_minute
-
-
-class Rates:
-    """A token bucket for every key that has a rate limit; keys come from the config, so there are never many."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._buckets: dict[str, Bucket] = {}
-
-    def check(self, client: Client) -> None:
-        """Counts a request; raises RequestError (429) when the key exceeds its rate."""
-        if client.per_minute is None:
-            return
-        burst = max(1.0, client.per_minute * BURST_SECONDS / 60)
-        bucket = self._buckets.get(client.name)
-        if bucket is None or bucket.per_minute != client.per_minute:  # new, or reloaded
-            bucket = self._buckets[client.name] = Bucket(client.per_minute, burst, self._clock())
-        if wait := bucket.take(self._clock()):
-            raise RequestError(
-                429,
-                f"This key may send {client.per_minute:g} requests a minute.",
-                code="rate_limit_exceeded",
-                retry_after=wait,
-            )
 
 
 class BoundedGate(Gate):
@@ -113,10 +70,10 @@ class BoundedGate(Gate):
 class Limits:
     """The limits of one server, as a middleware for POST requests."""
 
-    def __init__(self, config: LimitsConfig) -> None:
+    def __init__(self, config: LimitsConfig, state: State | None = None) -> None:
         self.config = config
         self.gate = BoundedGate(config.at_once, config.waiting)
-        self.rates = Rates()
+        self.quotas = Quotas(state or State())
 
     def reload(self, config: LimitsConfig) -> None:
         self.config = config
@@ -129,11 +86,14 @@ class Limits:
             if request.method != "POST":  # models, metrics and the page cost nothing
                 return await handler(request)
             self._check_size(request)
-            self.rates.check(client_of(request))
             request[_LIMITS] = self.config
-            async with self.gate.turn():
-                await _read(request)
-                return await self._in_time(request, handler)
+            lease = await self.quotas.admit(request, self.config.seconds + LONGEST_WAIT + BODY_SECONDS)
+            try:
+                async with self.gate.turn():
+                    await _read(request)
+                    return await self._in_time(request, handler)
+            finally:
+                self.quotas.settle(request, lease)
 
         return check
 

@@ -40,8 +40,8 @@ async def answer_embeddings(request: web.Request, routes: Routes) -> web.StreamR
         ticket.route = route.name
         ticket.prompt = "\n\n".join(each for each in inputs if isinstance(each, str))
         asked = {name: value for name, value in body.items() if name not in ("model", "evenhand", "stream")}
-        reply, ticket.usage = await route.passthrough.embed({**asked, "encoding_format": "float"})
-    data = await asyncio.to_thread(_written, reply, len(inputs), route.name, form, ticket.usage)
+        reply, used = await route.passthrough.embed({**asked, "encoding_format": "float"})
+    data = await asyncio.to_thread(_written, reply, len(inputs), route.name, form, used)
     headers = {"X-Request-Id": ticket.id, "X-Evenhand-Route": route.name}
     return web.Response(body=data, headers=headers, content_type="application/json")
 

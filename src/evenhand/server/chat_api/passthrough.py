@@ -5,6 +5,7 @@ Answers are not checked, so requests skip the guard's loop.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
@@ -12,11 +13,13 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from evenhand.guards.guard import Guard
+from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.request import raw_answer, usage_in
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.budget import FREE, Price
+from evenhand.models.fake import estimate_tokens
 from evenhand.server.chat_api.wire import as_object
 from evenhand.types import Usage
 
@@ -36,16 +39,22 @@ class Passthrough:
         self._upstream = upstream
         self._price = price or (FREE if upstream.model.free else None)
         self._action = action
-        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()))
+        prices = {upstream.spec: self._price} if self._price else {}
+        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()), prices=prices)
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         began = perf_counter()
-        reply = await self._upstream.chat(body)
+        try:
+            reply = await self._upstream.chat(body)
+        except asyncio.CancelledError:  # the endpoint has read the prompt
+            charge(self._priced(Usage(prompt_tokens=estimate_tokens(str(body.get("messages"))))))
+            raise
         choice = as_object(reply["choices"][0])
         if choice is None:
             raise UpstreamError(502, "The upstream sent no answer.")
+        used = self._priced(usage_in(reply))
+        charge(used)
         answer = raw_answer(choice, reply)
-        used = usage_in(reply)
         took = perf_counter() - began
         return Guarded(
             answer.text,
@@ -53,7 +62,7 @@ class Passthrough:
             answer.finish,
             self._action,
             first=answer.text or answer.refusal,
-            usage=replace(used, cost=self._price.of(used) if self._price else None),
+            usage=used,
             stages={"answer": took, "total": took},
             upstream=reply,
         )
@@ -61,14 +70,14 @@ class Passthrough:
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         async with contextlib.aclosing(self._guard.stream(body)) as segments:
             async for segment in segments:
-                yield replace(segment, final=segment.final and self._marked(segment.final))
+                yield replace(segment, final=segment.final and replace(segment.final, action=self._action))
 
     async def embed(self, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Usage]:
         """Return the upstream's raw embeddings, and their usage with its cost."""
         reply = await self._upstream.embeddings(body)
-        used = usage_in(reply)
-        return reply, replace(used, cost=self._price.of(used) if self._price else None)
+        used = self._priced(usage_in(reply))
+        charge(used)
+        return reply, used
 
-    def _marked(self, answer: Guarded) -> Guarded:
-        cost = self._price.of(answer.usage) if self._price else None
-        return replace(answer, action=self._action, usage=replace(answer.usage, cost=cost))
+    def _priced(self, usage: Usage) -> Usage:
+        return replace(usage, cost=self._price.of(usage) if self._price else None)

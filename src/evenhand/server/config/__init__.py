@@ -1,13 +1,15 @@
 """The server's config: routes, keys, limits, audit file, CORS, scorer."""
 
-from evenhand.server.config.access import KeyConfig, LimitsConfig, Permission
+from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig, Permission
 from evenhand.server.config.base import Name
 from evenhand.server.config.file import ServeConfig, make_config, parse_config, read_config
 from evenhand.server.config.route import PriceConfig, RouteConfig, UpstreamConfig
+from evenhand.server.config.state import StateConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
 
 __all__ = [
     "AuditConfig",
+    "BudgetConfig",
     "KeyConfig",
     "LimitsConfig",
     "LogConfig",
@@ -16,6 +18,7 @@ __all__ = [
     "PriceConfig",
     "RouteConfig",
     "ServeConfig",
+    "StateConfig",
     "UpstreamConfig",
     "make_config",
     "parse_config",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from evenhand.server.config.base import STRICT
 
@@ -16,6 +16,23 @@ def _in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+class BudgetConfig(BaseModel):
+    """What a key may spend in a period."""
+
+    model_config = STRICT
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    money: Annotated[float, Field(gt=0)] | None = None
+    """In the currency of the prices."""
+    per: Literal["day", "month", "total"]
+    """The budget renews with the day or month, in UTC."""
+
+    @model_validator(mode="after")
+    def _has_an_amount(self) -> Self:
+        if self.tokens is None and self.money is None:
+            raise ValueError("give tokens, money or both")
+        return self
+
+
 class KeyConfig(BaseModel):
     """The hash of one client's API key, and its additional permissions."""
 
@@ -24,6 +41,9 @@ class KeyConfig(BaseModel):
     may: tuple[Permission, ...] = ()
     per_minute: Annotated[float, Field(gt=0)] | None = None
     """Rate limit of this key in requests per minute."""
+    at_once: Annotated[int, Field(ge=1)] | None = None
+    """Concurrency limit of this key."""
+    budget: BudgetConfig | None = None
     routes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """The routes that the key may use; all by default."""
     expires: Annotated[datetime, AfterValidator(_in_utc)] | None = None

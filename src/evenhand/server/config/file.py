@@ -15,9 +15,10 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
-from evenhand.server.config.access import KeyConfig, LimitsConfig
+from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig
 from evenhand.server.config.base import STRICT, Name
 from evenhand.server.config.route import PriceConfig, RouteConfig, UpstreamConfig
+from evenhand.server.config.state import StateConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+|\*")
@@ -39,6 +40,7 @@ class ServeConfig(BaseModel):
     routes: Annotated[dict[Name, RouteConfig], Field(min_length=1)]
     keys: dict[Name, KeyConfig] = {}
     limits: LimitsConfig = LimitsConfig()
+    state: StateConfig = StateConfig()
     audit: AuditConfig = AuditConfig()
     log: LogConfig = LogConfig()
     cors: tuple[Origin, ...] = ()
@@ -113,9 +115,12 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         "limits": LimitsConfig,
         "audit": AuditConfig,
         "log": LogConfig,
+        "state": StateConfig,
     }
     if {"price", "judge_price"} & set(place[:-1]):
         return list(PriceConfig.model_fields)
     if "upstreams" in place[2:-1]:
         return list(UpstreamConfig.model_fields)
+    if "budget" in place[:-1]:
+        return list(BudgetConfig.model_fields)
     return list((ServeConfig if len(place) == 1 else groups[place[0]]).model_fields)

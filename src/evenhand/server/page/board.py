@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenhand.guards.types import Check
@@ -79,6 +79,21 @@ class Window:
                 if score is not None:
                     means.setdefault(check.name, Mean()).add(score)
 
+    def as_fields(self) -> list[dict[str, Any]]:
+        return [asdict(step) for step in self._steps]
+
+    def add_fields(self, steps: Iterable[Mapping[str, Any]]) -> None:
+        """Add the time steps of another process."""
+        known = {step.index: step for step in self._steps}
+        for given in steps:
+            step = known.setdefault(given["index"], Step(given["index"]))
+            for means, others in ((step.before, given["before"]), (step.after, given["after"])):
+                for name, other in others.items():
+                    mean = means.setdefault(name, Mean())
+                    mean.total += other["total"]
+                    mean.n += other["n"]
+        self._steps = deque(sorted(known.values(), key=lambda step: step.index), maxlen=BARS)
+
     def lines(self, now: float) -> Mapping[str, Any]:
         """Return the means by evaluator, oldest step first; None for steps without scores. The last step is now."""
         last = int(now // self.seconds)
@@ -96,10 +111,13 @@ class Window:
         }
 
 
+_COUNTS = ("requests", "late", "upstream_errors", "errors", "tokens", "cost", "unpriced")
+
+
 class Board:
     """A sink that keeps counts and means, never texts."""
 
-    def __init__(self) -> None:
+    def __init__(self, latest: int | None = _LATEST) -> None:
         self.requests = 0
         self.late = 0
         self.upstream_errors = 0
@@ -113,7 +131,39 @@ class Board:
         self.limits: dict[str, float] = {}
         """The latest limit of each evaluator."""
         self.windows = {name: Window(seconds) for name, seconds in WINDOWS.items()}
-        self._seconds: deque[float] = deque(maxlen=_LATEST)
+        self._seconds: deque[float] = deque(maxlen=latest)
+
+    @classmethod
+    def sum_of(cls, boards: Iterable[Mapping[str, Any]]) -> Board:
+        """Return the counts of several processes together, each as `as_fields` gives them."""
+        whole = cls(latest=None)
+        for board in boards:
+            whole._add(board)
+        return whole
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return all counts as JSON can hold them."""
+        return {
+            **{name: getattr(self, name) for name in _COUNTS},
+            "actions": self.actions,
+            "routes": {name: asdict(route) for name, route in self.routes.items()},
+            "limits": self.limits,
+            "windows": {name: window.as_fields() for name, window in self.windows.items()},
+            "seconds": list(self._seconds),
+        }
+
+    def _add(self, board: Mapping[str, Any]) -> None:
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + board[name])
+        self.actions.update(board["actions"])
+        self.limits |= board["limits"]
+        self._seconds.extend(board["seconds"])
+        for name, counts in board["routes"].items():
+            route = self.routes.setdefault(name, RouteCount())
+            for field_name, count in counts.items():
+                setattr(route, field_name, getattr(route, field_name) + count)
+        for name, steps in board["windows"].items():
+            self.windows[name].add_fields(steps)
 
     def __call__(self, event: Event) -> None:
         self.requests += 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
@@ -20,7 +19,8 @@ from aiohttp import web
 from evenhand.reports.markup import clean
 from evenhand.server.errors import RequestError
 from evenhand.server.page import payload
-from evenhand.server.page.board import Board
+from evenhand.server.page.feed import Feed
+from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import Events
 
 TICK = 0.5
@@ -48,18 +48,22 @@ OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{nam
 class Page:
     """Serves the live page; `models` returns the route names for the example request.
 
-    If several processes serve one port, `worker` is the number of this one; it shows only its own requests.
+    If several processes serve one port, `worker` is the number of this one. It shows the requests of all processes if
+    they have a shared state, otherwise only its own.
     """
 
-    def __init__(self, events: Events, models: Callable[[], Iterable[str]] = tuple, worker: int = 0) -> None:
-        self._recent = events.recent
+    def __init__(
+        self,
+        events: Events,
+        models: Callable[[], Iterable[str]] = tuple,
+        worker: int = 0,
+        state: SharedState | None = None,
+    ) -> None:
+        self._feed = Feed(events, state)
         self._models = models
         self._worker = worker
-        self._board = Board()
-        self._start = uuid.uuid4().hex
         self._closed = asyncio.Event()
         self._watchers = 0
-        events.add(self._board)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the page's routes; all except `OPEN_PATHS` show data."""
@@ -73,16 +77,17 @@ class Page:
     def close(self) -> None:
         """End the streams, so that open pages do not delay shutdown."""
         self._closed.set()
+        self._feed.close()
 
     def state(self, since: int = 0) -> Mapping[str, Any]:
         """Return all counts, and the kept requests after the first `since`."""
-        board, now = self._board, time.time()
-        oldest = board.requests - len(self._recent)
+        view, now = self._feed.view, time.time()
+        board, oldest = view.board, view.oldest
         skipped = max(0, since - oldest)
-        rows = (payload.row(oldest + i, event) for i, event in enumerate(self._recent) if i >= skipped)
+        rows = (payload.row(oldest + i, event) for i, event in enumerate(view.recent) if i >= skipped)
         return {
-            "start": self._start,
-            "worker": self._worker,
+            "start": view.start,
+            "worker": 0 if self._feed.is_shared else self._worker,
             "now": now,
             "models": [clean(name) for name in self._models()],
             "totals": payload.totals(board),
@@ -93,23 +98,26 @@ class Page:
                 for name, window in board.windows.items()
             ],
             "oldest": oldest,
-            "kept": self._recent.maxlen,
+            "kept": view.recent.maxlen,
             "rows": list(rows),
         }
 
     async def _get_state(self, _: web.Request) -> web.Response:
+        await self._feed.refresh()
         return _json(self.state())
 
     async def _get_request(self, request: web.Request) -> web.Response:
-        if request.match_info["start"] != self._start:
+        await self._feed.refresh()
+        view = self._feed.view
+        if request.match_info["start"] != view.start:
             refusal = _refusal(409, "Another process of this server has this request, or the server was restarted.")
             refusal.force_close()  # a new connection may reach the right process
             return refusal
         number = int(request.match_info["number"])
-        place = number - (self._board.requests - len(self._recent))
-        if not 0 <= place < len(self._recent):
+        place = number - view.oldest
+        if not 0 <= place < len(view.recent):
             return _refusal(404, "This request is no longer kept in memory. The audit file may have it.")
-        return _json(payload.detail(number, next(islice(self._recent, place, None))))
+        return _json(payload.detail(number, next(islice(view.recent, place, None))))
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:
@@ -128,11 +136,13 @@ class Page:
 
     async def _send_updates(self, response: web.StreamResponse) -> None:
         """Send the state, then updates; a slow reader misses requests that are no longer kept, so nothing piles up."""
-        sent, quiet = -1, 0.0
+        sent, quiet = None, 0.0
         while not self._closed.is_set():
-            if sent != self._board.requests or quiet >= QUIET:
-                state = self.state(max(sent, 0))
-                sent, quiet = self._board.requests, 0.0
+            await self._feed.refresh()
+            view = self._feed.view
+            if sent != (view.start, view.count) or quiet >= QUIET:
+                state = self.state(sent[1] if sent and sent[0] == view.start else 0)
+                sent, quiet = (view.start, view.count), 0.0
                 await response.write(b"data: " + orjson.dumps(state) + b"\n\n")
             quiet += TICK
             await self._pause()

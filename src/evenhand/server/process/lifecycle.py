@@ -44,9 +44,18 @@ class ServeOptions:
     """Whether a reload may remove all keys."""
     allow_call: bool = False
     """Whether routes may have call/ models, which run Python code."""
+    run_file: Path | None = None
+    """The state that several processes share if the config names none."""
 
     def server(self, config: ServeConfig) -> Server:
-        return Server(config, self.host, self.worker, may_open=self.may_open, allow_call=self.allow_call)
+        return Server(
+            config,
+            self.host,
+            self.worker,
+            may_open=self.may_open,
+            allow_call=self.allow_call,
+            run_file=self.run_file,
+        )
 
 
 def check(options: ServeOptions) -> None:
@@ -67,6 +76,7 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     with ServerLog():
         await runner.setup()
         try:
+            await server.state.start()
             if options.restarted and options.file:  # keys that were removed since must not work again
                 with contextlib.suppress(RequestError):  # already logged
                     await lifecycle.reload()

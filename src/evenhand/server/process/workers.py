@@ -8,15 +8,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.synchronize import Event
+from pathlib import Path
 
 from evenhand import aio
 from evenhand.errors import UsageError
 from evenhand.server.process.lifecycle import ServeOptions, address, serve
 from evenhand.server.process.listening import bound
+from evenhand.server.state.state import try_state
 from evenhand.server.telemetry.metrics import shared_counts
 
 _log = logging.getLogger("evenhand.server")
@@ -28,11 +32,22 @@ def serve_with_workers(options: ServeOptions, count: int, ready: Callable[[str],
     """Serve until stopped and return whether all workers finished their requests."""
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("This system cannot share a port between processes. Serve without --workers.")
+    if options.config.state.file:
+        aio.run(try_state(options.config.state))  # one message, not one per process
     # Reserves the port before any worker starts, also if the system chooses it (port 0); this socket never listens.
-    with bound(options.host, options.port, shared=True) as reserved, shared_counts():
+    with bound(options.host, options.port, shared=True) as reserved, shared_counts(), _run_folder() as folder:
         port = reserved.getsockname()[1]
-        parent = _Parent(replace(options, port=port), count)
+        parent = _Parent(replace(options, port=port, run_file=folder / "state.sqlite"), count)
         return parent.watch(lambda: ready(address(options.host, port)))
+
+
+@contextmanager
+def _run_folder() -> Generator[Path]:
+    """A folder that only this user can read, in memory if the system allows it: the live page's texts pass through."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder in it is private
+    where = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="evenhand-", dir=where) as folder:
+        yield Path(folder)
 
 
 class _Worker:

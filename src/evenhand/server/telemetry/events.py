@@ -11,6 +11,8 @@ from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
 from evenhand.types import Usage
 
+CLIENT_CLOSED = 499
+"""Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
 KEPT = 200
 """Requests that the live page can show."""
 LONGEST = 8_000

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import orjson
 from aiohttp import web
 
-from evenhand.server.telemetry.events import Event
+from evenhand.server.state.state import State as SharedState
+from evenhand.server.telemetry.events import CLIENT_CLOSED, Event
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 FAILURES = 3
@@ -29,9 +30,12 @@ class Health:
     `open_upstreams` tells of each upstream whether its circuit breaker is open.
     """
 
-    def __init__(self, open_upstreams: Callable[[], Collection[bool]] = tuple) -> None:
+    def __init__(
+        self, open_upstreams: Callable[[], Collection[bool]] = tuple, shared: SharedState | None = None
+    ) -> None:
         self.state: State = "starting"
         self._open_upstreams = open_upstreams
+        self._shared = shared
         self._failures: dict[str, int] = {}
 
     def ready(self, routes: Collection[str]) -> None:
@@ -44,7 +48,7 @@ class Health:
         self.state = "draining"
 
     def __call__(self, event: Event) -> None:
-        if event.route in self._failures:
+        if event.route in self._failures and event.status != CLIENT_CLOSED:
             if event.upstream_error and event.upstream_error not in _REFUSED:
                 self._failures[event.route] += 1
             elif event.upstream_error or event.usage.calls:  # the endpoint answered
@@ -63,14 +67,18 @@ class Health:
 
     async def _ready(self, _: web.Request) -> web.Response:
         is_open = self._open_upstreams()
-        known = {
+        known: dict[str, Any] = {
             "status": self.state,
             "routes": len(self._failures),
             "failing": len(self.failing),
             "upstreams": len(is_open),
             "upstreams_open": sum(is_open),
         }
-        return _json(known, 200 if self.state == "ready" else 503)
+        ready = self.state == "ready"
+        if self._shared is not None and self._shared.is_shared:
+            known["shared_state"] = "down" if self._shared.down else "up"
+            ready = ready and not (self._shared.down and self._shared.required)
+        return _json(known, 200 if ready else 503)
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

@@ -22,6 +22,7 @@ from evenhand.guards.types import Action
 from evenhand.server.access.limits import Limits
 from evenhand.server.errors import RequestError
 from evenhand.server.paths import SERVED
+from evenhand.server.state.state import State
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
 
@@ -84,6 +85,8 @@ class Metrics:
         self._tokens = counter("tokens", "Tokens of the whole loop.", "route", "kind")
         self._cost = counter("cost", "Money spent, in the currency of the prices.", "route")
         self._unpriced = counter("unpriced", "Requests of unknown cost.", "route")
+        self._key_tokens = counter("key_tokens", "Tokens of the whole loop, by the client's key.", "key")
+        self._key_cost = counter("key_cost", "Money spent by the client's key.", "key")
 
     def set_routes(self, routes: Collection[str]) -> None:
         """Set the routes that may become labels, at start and after a reload."""
@@ -119,6 +122,14 @@ class Metrics:
         self.watch("in_flight", "Requests in flight.", lambda: gate.in_flight)
         self.watch("waiting", "Requests in the queue.", lambda: gate.waiting)
         self.watch("turned_away", "Requests rejected because the queue was full or too slow.", lambda: gate.turned_away)
+
+        quotas = limits.quotas
+        self.watch("keys_turned_away", "Requests beyond the limits of their key.", lambda: quotas.turned_away)
+
+    def watch_state(self, state: State) -> None:
+        if state.is_shared:
+            self.watch("state_down", "Processes that cannot reach the shared state.", lambda: bool(state.down))
+            self.watch("state_failures", "Failed calls of the shared state.", lambda: state.failures)
 
     def __call__(self, event: Event) -> None:
         route = event.route if event.route in self._routes else OTHER
@@ -184,6 +195,9 @@ class Metrics:
             self._unpriced.labels(route).inc()
         else:
             self._cost.labels(route).inc(usage.cost)
+        if event.key and usage.tokens:
+            self._key_tokens.labels(event.key).inc(usage.tokens)
+            self._key_cost.labels(event.key).inc(usage.cost or 0.0)
 
 
 def load_metrics() -> Metrics | None:

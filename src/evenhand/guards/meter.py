@@ -1,0 +1,53 @@
+"""Counts what a request spends, also if it fails or its client leaves: `charge` adds to the meter in effect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
+
+from evenhand.models.base import Model, WrappedModel, all_messages
+from evenhand.models.fake import estimate_tokens
+from evenhand.types import Generation, Message, Params, Usage
+
+
+class Meter:
+    """The usage of all model calls of one request so far."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+
+    @contextlib.contextmanager
+    def used(self) -> Generator[None]:
+        """Count the calls of this task, and of those that it starts, with this meter."""
+        token = _meter.set(self)
+        try:
+            yield
+        finally:
+            _meter.reset(token)
+
+
+_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
+
+
+def charge(usage: Usage) -> None:
+    """Add the usage of finished or abandoned calls to the request's meter."""
+    if (meter := _meter.get()) is not None:
+        meter.usage += usage
+
+
+class CountedModel(WrappedModel):
+    """A model that reports calls that are cancelled: the endpoint has read their prompts."""
+
+    def __init__(self, inner: Model, cancelled: Callable[[str, Usage], None]) -> None:
+        super().__init__(inner)
+        self._cancelled = cancelled
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        try:
+            return await self.inner.generate(messages, params)
+        except asyncio.CancelledError:
+            read = sum(estimate_tokens(each.content) for each in all_messages(messages, params))
+            self._cancelled(self.spec, Usage(prompt_tokens=read))
+            raise

@@ -1,0 +1,158 @@
+"""The limits of each key: requests per minute, requests at once, and budgets of tokens and money.
+
+A request may start while what the key has spent, and what its requests in flight have reserved, is below the budget.
+It reserves an estimate: the key's average, at least the tokens of its body. A budget can therefore be exceeded only by
+the last request that starts, and by what the requests in flight spend beyond their estimates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from itertools import count
+from time import time
+
+from aiohttp import web
+
+from evenhand.server.access.auth import Client, client_of, right_needed
+from evenhand.server.errors import RequestError
+from evenhand.server.state.state import State
+from evenhand.server.state.types import Admit, Lease, Quota, Settle, Verdict, renewal
+from evenhand.server.ticket import ticket_of
+from evenhand.types import Usage
+
+FIRST_REPLY = 512
+"""Tokens that are reserved for a reply while the key has no average yet."""
+BUSY_SECONDS = 1.0
+"""Retry-After if requests in flight hold all places or the rest of the budget."""
+PAUSES = (0.05, 0.1, 0.2)
+"""Seconds between tries of a request that has no place: another process may have released one just now."""
+_SMOOTHING = 0.1
+_PERIODS = {"day": " a day", "month": " a month", "total": ""}
+
+
+class Quotas:
+    """Admits and settles the requests of keys; `prices` are what a token of each key costs at most."""
+
+    def __init__(self, state: State, clock: Callable[[], float] = time) -> None:
+        self.prices: Mapping[str, float] = {}
+        self.turned_away = 0
+        self._state = state
+        self._clock = clock
+        self._usual: dict[str, float] = {}
+        """Key → the average tokens of its requests."""
+        self._ids = (f"{secrets.token_hex(6)}-{number}" for number in count())
+
+    async def admit(self, request: web.Request, seconds: float) -> Lease | None:
+        """Return what the request holds until it is settled; raises RequestError (429) if it may not start.
+
+        `seconds` is the longest time that a request can take.
+        """
+        client = client_of(request)
+        if client.quota is None:
+            return None
+        spends = right_needed(request.path) is None
+        quota = client.quota if spends else Quota(client.quota.per_minute, client.quota.at_once)
+        tokens = self._estimate(client, request.content_length or 0) if spends else 0.0
+        now = self._clock()
+        lease = Lease(next(self._ids), now + seconds, tokens, tokens * self.prices.get(client.name, 0.0))
+        verdict = await self._state.admit(Admit(client.name, quota, lease, now))
+        for pause in PAUSES if self._state.is_shared else ():
+            if verdict.refused not in ("at_once", "reserved"):
+                break
+            await asyncio.sleep(pause)
+            verdict = await self._state.admit(Admit(client.name, quota, lease, self._clock()))
+        request[_HEADERS] = headers(quota, verdict, now)
+        if verdict.refused:
+            self.turned_away += 1
+            raise refusal(quota, verdict, now)
+        return lease
+
+    def settle(self, request: web.Request, lease: Lease | None) -> None:
+        """Count what a request spent, whether it succeeded or not."""
+        client, used = client_of(request), ticket_of(request).meter.usage
+        if not client.name or (lease is None and not used.tokens):
+            return
+        money = self._money(client, used)
+        self._state.settle(Settle(client.name, lease, used.tokens, money, self._clock()))
+        if used.tokens:
+            usual = self._usual.get(client.name, used.tokens)
+            self._usual[client.name] = usual + _SMOOTHING * (used.tokens - usual)
+
+    def _estimate(self, client: Client, body_bytes: int) -> float:
+        prompt = body_bytes / 4
+        return max(prompt, self._usual.get(client.name, prompt + FIRST_REPLY))
+
+    def _money(self, client: Client, used: Usage) -> float:
+        """Return the cost; calls of unknown price count as the key's dearest ones."""
+        return used.tokens * self.prices.get(client.name, 0.0) if used.cost is None else used.cost
+
+
+def refusal(quota: Quota, verdict: Verdict, now: float) -> RequestError:
+    """Return the error for a request that may not start."""
+    match verdict.refused:
+        case "tokens":
+            return _used_up(f"{quota.tokens:,} tokens", quota, now)
+        case "money":
+            return _used_up(f"{quota.money:g} in money", quota, now)
+        case "at_once":
+            message, wait = f"This key may have {quota.at_once} requests at once.", BUSY_SECONDS
+        case "reserved":
+            message, wait = "The requests of this key in flight may use up the rest of its budget.", BUSY_SECONDS
+        case _:
+            message, wait = f"This key may send {quota.per_minute:g} requests a minute.", verdict.wait
+    return RequestError(429, message, code="rate_limit_exceeded", retry_after=wait)
+
+
+def _used_up(amount: str, quota: Quota, now: float) -> RequestError:
+    renews = renewal(quota.per, now)
+    when = f"It renews on {renews:%Y-%m-%d} at 00:00 UTC." if renews else "It does not renew."
+    return RequestError(
+        429,
+        f"This key has used up its budget of {amount}{_PERIODS[quota.per]}. {when}",
+        kind="insufficient_quota",
+        code="insufficient_quota",
+        retry_after=renews.timestamp() - now if renews else None,
+    )
+
+
+def headers(quota: Quota, verdict: Verdict, now: float) -> dict[str, str]:
+    """Return what is left, in the headers that OpenAI's clients read."""
+    found: dict[str, str] = {}
+    if quota.per_minute is not None:
+        full = (quota.burst - verdict.requests) * 60 / quota.per_minute
+        found |= _header("requests", quota.per_minute, verdict.requests, full)
+    if quota.tokens is not None:
+        renews = renewal(quota.per, now)
+        left = max(0.0, quota.tokens - verdict.tokens)
+        found |= _header("tokens", quota.tokens, left, renews.timestamp() - now if renews else None)
+    if verdict.refused in ("tokens", "money"):
+        found["x-should-retry"] = "false"
+    return found
+
+
+def _header(name: str, limit: float, left: float, reset: float | None) -> dict[str, str]:
+    found = {f"x-ratelimit-limit-{name}": f"{limit:.15g}", f"x-ratelimit-remaining-{name}": str(math.floor(left))}
+    if reset is not None:
+        found[f"x-ratelimit-reset-{name}"] = duration(reset)
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Return a time as OpenAI writes it: 120ms, 6s, 1m30s, 7h12m0s."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else "") + f"{rest}s"
+
+
+_HEADERS = web.RequestKey("rate_limit_headers", dict[str, str])
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the rate limit headers to any response of a limited key."""
+    if found := request.get(_HEADERS):
+        response.headers.update(found)

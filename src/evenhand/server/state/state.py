@@ -1,0 +1,211 @@
+"""The state of a server: in memory, or shared with other processes through a store.
+
+Operations are queued and applied in batches, so that many requests make one round trip. While the store cannot be
+reached, this process counts in its own memory, and what was spent is counted in the store as soon as it is back; with
+`required`, requests that need the store are rejected instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from time import time
+from typing import Any
+
+from evenhand.errors import UsageError
+from evenhand.server.config import StateConfig
+from evenhand.server.errors import RequestError
+from evenhand.server.state.memory import Memory
+from evenhand.server.state.types import (
+    Admit,
+    AllSpent,
+    Operation,
+    Publish,
+    Read,
+    ReadSpent,
+    Settle,
+    Shown,
+    Store,
+    StoreError,
+    Verdict,
+    WrongKey,
+)
+
+REST_SECONDS = 1.0
+"""Pause before a store that failed is tried again."""
+MOST_UNSAVED = 100_000
+"""Requests whose spending is kept for a store that is down; then the oldest are forgotten."""
+_log = logging.getLogger("evenhand.server")
+_Queue = list[tuple[Operation, asyncio.Future[Any] | None]]
+
+
+class State:
+    """Counts for this process, and for all others that use the same store."""
+
+    def __init__(self, store: Store | None = None, *, required: bool = False, may_come_later: bool = False) -> None:
+        self.required = required
+        self._may_come_later = may_come_later
+        self.down = ""
+        """Why the store cannot be reached; "" if it can, or if there is none."""
+        self.failures = 0
+        """How often the store failed."""
+        self._store = store
+        self._memory = Memory()
+        self._queue: _Queue = []
+        self._wake = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        return self._store is not None
+
+    async def start(self) -> None:
+        """Try the store once; raises UsageError if it does not work and nothing will change that."""
+        if self._store is not None:
+            try:
+                await self._asked(ReadSpent())
+            except StoreError as error:
+                if not self._may_come_later:
+                    raise UsageError(f"The state file cannot be used: {error}.") from error
+
+    async def admit(self, ask: Admit) -> Verdict:
+        """Decide whether a request may start; the caller settles it if it may."""
+        if self._store is None:
+            return self._memory.admit(ask)
+        try:
+            return await self._asked(ask)
+        except StoreError as error:
+            if self.required:
+                raise RequestError(
+                    503,
+                    "This server cannot check the limits of the key at the moment.",
+                    code="state_unavailable",
+                    retry_after=REST_SECONDS,
+                    detail=f"The shared state cannot be reached: {error}.",
+                ) from error
+            return self._memory.admit(ask)
+        except asyncio.CancelledError:  # it may have been admitted all the same
+            self._put(Settle(ask.key, ask.lease, 0, 0, ask.at))
+            raise
+
+    def settle(self, end: Settle) -> None:
+        """Release what a request holds and count what it spent; nobody waits for it."""
+        self._memory.settle(end)
+        if self._store is not None:
+            self._put(end)
+
+    async def wrong_key(self, address: str, at: float) -> int:
+        """Count a wrong key and return how many came in a row from this address."""
+        wrong = WrongKey(address, at)
+        row = self._memory.wrong_key(wrong)
+        if self._store is not None:
+            with contextlib.suppress(StoreError):
+                return await self._asked(wrong)
+        return row
+
+    def publish(self, process: str, events: Sequence[str], board: str) -> None:
+        """Show requests, and the counts of this process, on the live pages of all."""
+        self._put(Publish(process, events, board, time()))
+
+    async def read(self, since: int) -> Shown:
+        """Return the requests of all processes after the first `since`; raises StoreError."""
+        return await self._asked(Read(since, time()))
+
+    async def spent(self) -> AllSpent:
+        """Return what every key has spent."""
+        if self._store is not None:
+            with contextlib.suppress(StoreError):
+                return await self._asked(ReadSpent())
+        return self._memory.spent()
+
+    async def aclose(self) -> None:
+        """Apply what is queued, and disconnect."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+        if self._store is not None:
+            if self._queue and not self.down:
+                await self._apply()
+            await self._store.aclose()
+
+    async def _asked(self, operation: Operation) -> Any:
+        if self.down:
+            raise StoreError(self.down)
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(operation, result)
+        return await result
+
+    def _put(self, operation: Operation, result: asyncio.Future[Any] | None = None) -> None:
+        self._queue.append((operation, result))
+        self._wake.set()
+        if self._running is None:
+            self._running = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            await self._apply()
+            while self.down:
+                await asyncio.sleep(REST_SECONDS)
+                await self._apply()
+
+    async def _apply(self) -> None:
+        """Apply the queue as one batch."""
+        assert self._store is not None
+        self._wake.clear()
+        batch, self._queue = self._queue, []
+        try:
+            results = await self._store.apply([operation for operation, _ in batch])
+        except asyncio.CancelledError:
+            self._queue = batch + self._queue
+            raise
+        except Exception as error:
+            self._failed(batch, str(error) if isinstance(error, StoreError) else type(error).__name__)
+            return
+        if self.down:
+            _log.warning("The shared state is back; %d requests were counted afterwards", len(batch))
+        self.down = ""
+        for (_, future), result in zip(batch, results, strict=True):
+            if future is not None and not future.done():
+                future.set_result(result)
+
+    def _failed(self, batch: _Queue, why: str) -> None:
+        if not self.down:
+            does = "requests of limited keys are rejected" if self.required else "this process counts alone"
+            _log.error("The shared state cannot be reached (%s); until it is back, %s", why, does)
+        self.down = why
+        self.failures += 1
+        for _, future in batch:
+            if future is not None and not future.done():
+                future.set_exception(StoreError(why))
+        unsaved = [each for each in batch if isinstance(each[0], Settle)]
+        self._queue = (unsaved + self._queue)[-MOST_UNSAVED:]
+
+
+async def try_state(config: StateConfig) -> None:
+    """Raise UsageError if the state file cannot be used."""
+    state = load_state(config)
+    try:
+        await state.start()
+    finally:
+        await state.aclose()
+
+
+def load_state(config: StateConfig, run_file: Path | None = None) -> State:
+    """Return the state that the config names; without one, that of `run_file`, which the workers of a server share."""
+    if url := config.redis_url():
+        from evenhand.server.state.redis import RedisStore
+
+        return State(RedisStore(url), required=config.required, may_come_later=True)
+    file = Path(config.file).expanduser() if config.file else run_file
+    if file is None:
+        return State()
+    if not file.parent.is_dir():
+        raise UsageError(f"The folder of the state file {file} does not exist. Create it.")
+    from evenhand.server.state.sqlite import SqliteStore
+
+    return State(SqliteStore(file), required=config.required)
