@@ -44,7 +44,7 @@ in double precision, since in single precision some differences would survive th
 
 _CHUNK = 1_024  # words per pass: the arrays fit into the CPU cache, and memory is bounded
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
-_KEPT = 32_768  # word vectors that are cached between passes
+_KEPT = 16_384  # words whose vectors are cached between passes, 3 KB each
 _LONGEST = 40  # characters of a word that count
 _IN_THREAD = 20_000  # characters from which a batch would block the event loop
 
@@ -199,7 +199,7 @@ class _Network:
             self._grams: NDArray[np.int8] = arrays["grams"]
             self._word_scale: Floats = arrays["word_scale"].astype(np.float64)
             self._gram_scale: Floats = arrays["gram_scale"].astype(np.float64)
-            self._kernel: Floats = arrays["kernel"].astype(np.float64)
+            kernel: Floats = arrays["kernel"].astype(np.float64)
             self._bias: Floats = arrays["bias"].astype(np.float64)
             self._attention: Floats = arrays["attention"].astype(np.float64)
             self._out: Floats = arrays["out"].astype(np.float64)
@@ -208,8 +208,11 @@ class _Network:
         self.attributes = tuple(map(str, about["attributes"]))
         self.digest = hashlib.sha256(content).hexdigest()[:16]
         self._seed, self._shortest, self._longest = (int(about[key]) for key in ("seed", "shortest", "longest"))
+        # The convolution is a sum of three products, one for each place of a word among three words; they are cached
+        # by word, since most words of a text have been seen before. Row 0 stands between two texts.
+        self._kernels: Floats = kernel.reshape(3, -1, kernel.shape[1])
         self._kept: dict[str, int] = {}
-        self._vectors: Floats = np.zeros((_KEPT, self._words.shape[1]))
+        self._products: Floats = np.zeros((3, _KEPT, kernel.shape[1]))
         self._lock = threading.Lock()
 
     def rate(self, texts: Sequence[list[str]]) -> list[list[float]]:
@@ -228,10 +231,13 @@ class _Network:
         starts = np.cumsum(lengths) - lengths
         # A row of zeros separates texts, so that the convolution never mixes two of them.
         places: Ints = np.arange(int(lengths.sum())) + np.repeat(np.arange(len(pieces)), lengths) + 1
-        rows = np.zeros((int(places[-1]) + 2, self._words.shape[1]))
-        rows[places] = self._vectors[self._indices([word for piece in pieces for word in piece])]
-        triples = np.concatenate([rows[places - 1], rows[places], rows[places + 1]], axis=1)
-        hidden: Floats = np.maximum(triples @ self._kernel + self._bias, 0)
+        rows = np.zeros(int(places[-1]) + 2, np.int64)
+        rows[places] = self._rows([word for piece in pieces for word in piece])
+        before, own, after = self._products
+        hidden: Floats = own.take(rows[places], 0)
+        hidden += before.take(rows[places - 1], 0)
+        hidden += after.take(rows[places + 1], 0)
+        np.maximum(hidden, 0, out=hidden)
         attention = hidden @ self._attention
         attention -= np.repeat(np.maximum.reduceat(attention, starts), lengths)
         weight = np.exp(attention)[:, None]
@@ -239,15 +245,16 @@ class _Network:
         pooled = np.concatenate([np.maximum.reduceat(hidden, starts), mean], axis=1)
         return pooled @ self._out + self._out_bias
 
-    def _indices(self, words: list[str]) -> Ints:
-        """Return the cache row of each word's vector; vectors of new words are computed first."""
+    def _rows(self, words: list[str]) -> Ints:
+        """Return the cache row of each word; the products of new words are computed first."""
         new = [word for word in dict.fromkeys(words) if word not in self._kept]
-        if len(self._kept) + len(new) > _KEPT:
+        if len(self._kept) + len(new) >= _KEPT:
             self._kept.clear()
             new = list(dict.fromkeys(words))
         if new:
-            first = len(self._kept)
-            self._vectors[first : first + len(new)] = self._embed(new)
+            first = len(self._kept) + 1
+            self._products[:, first : first + len(new)] = self._embed(new) @ self._kernels
+            self._products[1, first : first + len(new)] += self._bias
             self._kept.update(zip(new, range(first, first + len(new)), strict=True))
         return np.fromiter(map(self._kept.__getitem__, words), np.int64, len(words))
 
