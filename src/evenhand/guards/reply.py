@@ -86,18 +86,19 @@ class StreamedReply:
 
     def _taken(self, chunk: Mapping[str, Any]) -> str:
         """Return the text of a chunk and keep its other fields."""
-        if isinstance(chunk.get("usage"), Mapping):
-            self._usage = chunk["usage"]
         for name, value in chunk.items():
-            if name not in ("choices", "usage"):
+            if name == "usage":
+                self._usage = as_mapping(value) or self._usage
+            elif name != "choices":
                 self.head[name] = value
         choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
-        if choice.get("finish_reason"):
-            self.finish = str(choice["finish_reason"])
+        if finish := choice.get("finish_reason"):
+            self.finish = str(finish)
         delta = as_mapping(choice.get("delta"))
-        self.refusal += text_of(delta.get("refusal"))
-        for part in map(as_mapping, as_sequence(delta.get("tool_calls"))):
-            self._add_call(part)
+        if refusal := delta.get("refusal"):
+            self.refusal += text_of(refusal)
+        for part in as_sequence(delta.get("tool_calls")):
+            self._add_call(as_mapping(part))
         return text_of(delta.get("content"))
 
     def _add_call(self, part: Mapping[str, Any]) -> None:

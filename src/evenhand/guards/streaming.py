@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from evenhand.guards.checks import is_quick, is_unchecked
@@ -229,7 +228,6 @@ class _Stream:
             late=self._loop.late,
             problems=tuple(self._loop.problems),
         )
-        record = record_stream(answer, self._setup.policy)
         loop = self._loop
         trace, errors = tuple(loop.session.trace), tuple(loop.errors)
-        return replace(record, usage=loop.usage(), trace=trace, errors=errors, stages=stages)
+        return record_stream(answer, self._setup.policy, usage=loop.usage(), trace=trace, errors=errors, stages=stages)
