@@ -1,7 +1,8 @@
 """The guard server next to calling the model directly, and under strain: `python bench/serve.py [PART …]`.
 
-overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. stream: the first
-checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory. chaos: an
+overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what checks
+add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. stream: the first checked
+words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory. chaos: an
 endpoint that fails in all ways. end: kill -TERM under load. The server, the endpoint, the proxy and the clients are
 processes of their own on the same cores: trust the ratios. Numbers are kept in results/serve.json.
 """
@@ -22,12 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from common import HERE, RESULTS, save, stub, table, verdict
+from common import HERE, RESULTS, best, save, stub, table, verdict
 
-PARTS = ("overhead", "stream", "strain", "chaos", "end")
+PARTS = ("overhead", "guard", "stream", "strain", "chaos", "end")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false"}
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
+GUARD_LATENCY, GUARD_CLIENTS, GUARD_SECONDS = 0.05, 200, 4.0
 PAUSE = 0.05
 """Seconds at most between an answer and a client's next request, where latency is measured."""
 
@@ -109,15 +111,69 @@ def overhead() -> dict[str, Any]:
 
 def _in_turn(pause: float, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     """Each in turn, several times over, so that all see the same machine; the median of the turns."""
-    turns = [{name: _turn(*place, pause) for name, place in places.items()} for _ in range(ROUNDS)]
+    turns = [{name: _turn(*place, pause=pause) for name, place in places.items()} for _ in range(ROUNDS)]
     keys = ("p50_ms", "p99_ms", "rps", "cpu_ms", "invalid")
     return {name: {key: statistics.median(turn[name][key] for turn in turns) for key in keys} for name in places}
 
 
-def _turn(url: str, pid: int, pause: float) -> dict[str, Any]:
+def _turn(url: str, pid: int, **options: Any) -> dict[str, Any]:
     before = cpu(pid)
-    seen = loaded(url, clients=CLIENTS, seconds=TURN_SECONDS, pause=pause)
+    seen = loaded(url, **{"clients": CLIENTS, "seconds": TURN_SECONDS, **options})
     return {**seen, "cpu_ms": 1000 * (cpu(pid) - before) / max(1, seen["requests"])}
+
+
+def guard() -> dict[str, Any]:
+    """What the checks of a guarded route add; the least disturbed of several short turns counts."""
+    found: dict[str, Any] = {}
+    with (
+        stub(GUARD_LATENCY, "serve_guard_stub.py") as upstream,
+        server(upstream, GUARDED) as one,
+        server(upstream, GUARDED, "--workers", "2") as two,
+    ):
+        places = {"direct": (upstream, 0), "1 worker": one, "2 workers": two}
+        for name, options in (("whole", {}), ("streamed", {"stream": True})):
+            found[name] = _least(places, clients=GUARD_CLIENTS, **options)
+        del places["2 workers"]
+        found["ordinary"] = _least(places, clients=50, pause=PAUSE, health=True)
+        found["beside 1 MB"] = _least(places, clients=50, pause=PAUSE, health=True, long=1)
+    for name in ("whole", "streamed"):
+        seen, key = found[name], "first_ms" if name == "streamed" else "p50_ms"
+        direct, workers = seen["direct"], seen["2 workers"]["rps"] / seen["1 worker"]["rps"]
+        added = seen["1 worker"][key] - direct[key]
+        table(
+            f"{GUARD_CLIENTS} clients, an endpoint that takes {1000 * GUARD_LATENCY:.0f} ms, answers {name}",
+            ("", "p50 ms", "× direct", "p99 ms", "first words ms", "× direct", "requests/s", "CPU ms/request"),
+            [
+                (
+                    *(place, each["p50_ms"], each["p50_ms"] / direct["p50_ms"], each["p99_ms"], each["first_ms"]),
+                    *(each["first_ms"] / direct["first_ms"] if direct["first_ms"] else "", each["rps"]),
+                    each["cpu_ms"] or "",
+                )
+                for place, each in seen.items()
+            ],
+            f"added: {added:.0f} ms, {verdict(added, 150 if name == 'streamed' else 40)}; "
+            f"two workers: {workers:.2f} × the requests/s, {verdict(workers, 1.7, least=True)}",
+        )
+    rows = [
+        (f"{place}, {name}", *(each["p50_ms"], each["p99_ms"], each["health"]["p99_ms"], each["health"]["most_ms"]))
+        for name in ("ordinary", "beside 1 MB")
+        for place, each in found[name].items()
+    ]
+    most = found["beside 1 MB"]["1 worker"]["health"]["p99_ms"]
+    table(
+        "50 clients with pauses, alone and beside one that streams answers of 1 MB",
+        ("", "p50 ms", "p99 ms", "/healthz p99 ms", "most ms"),
+        rows,
+        f"/healthz at p99: {most:.0f} ms, {verdict(most, 50)}",
+    )
+    return found
+
+
+def _least(places: dict[str, tuple[str, int]], **options: Any) -> dict[str, Any]:
+    turns = [
+        {name: _turn(*place, seconds=GUARD_SECONDS, **options) for name, place in places.items()} for _ in range(ROUNDS)
+    ]
+    return {name: best([turn[name] for turn in turns], "p50_ms") for name in places}
 
 
 def stream() -> dict[str, Any]:
@@ -224,9 +280,14 @@ def rss(pid: int) -> float:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used; 0 for none."""
+    """Seconds of CPU that a process and its workers have used; 0 for none."""
     if not pid:
         return 0.0
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    return sum(map(_cpu, [pid, *map(int, workers)]))
+
+
+def _cpu(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -177,7 +177,10 @@ def runner() -> asyncio.Runner:
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return all results in order; the first error cancels the others before it is raised."""
-    tasks = [asyncio.ensure_future(each) for each in work]
+    coroutines = [*work]
+    if len(coroutines) == 1:
+        return [await coroutines[0]]
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

@@ -329,17 +329,22 @@ async def read_reply(response: aiohttp.ClientResponse, largest: int | None = Non
 
 
 async def read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-    """Yield the lines of a stream as they arrive; the size limit is on their total."""
-    line: list[bytes] = []
+    """Yield the lines of a stream as they arrive, without empty ones; the size limit is on their total."""
+    begun: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
         size = await _bounded(response, size + len(chunk), LARGEST_REPLY)
         head, *others = chunk.split(b"\n")
-        line.append(head)
-        for other in others:
-            yield b"".join(line)
-            line = [other]
-    yield b"".join(line)
+        begun.append(head)
+        if not others:
+            continue
+        if line := b"".join(begun):
+            yield line
+        begun = [others.pop()]
+        for line in filter(None, others):
+            yield line
+    if line := b"".join(begun):
+        yield line
 
 
 async def _bounded(response: aiohttp.ClientResponse, size: int, largest: int) -> int:

@@ -74,6 +74,8 @@ class Session(Generic[Options_co]):
 
     def with_options(self, options: OtherOptions) -> Session[OtherOptions]:
         """The same session with other options; the trace is shared."""
+        if options is self.options:
+            return cast("Session[OtherOptions]", self)
         return cast("Session[OtherOptions]", replace(self, options=options))
 
     def model(self, role: str = BASE) -> Model:

@@ -21,7 +21,7 @@ _REPLY = ("id", "object", "created", "model", "system_fingerprint", "service_tie
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+    return cast(Mapping[str, Any], value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def as_sequence(value: Any) -> Sequence[Any]:

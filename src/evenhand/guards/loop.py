@@ -22,7 +22,7 @@ from evenhand.guards.fields import allowed_message, call_words, offered_names
 from evenhand.guards.meter import CountedModel
 from evenhand.guards.method import GuardMethod
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.record import WholeAnswer, record_whole
+from evenhand.guards.record import WholeAnswer, has_calls, record_whole
 from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, written_answer
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
@@ -112,8 +112,9 @@ class Loop:
             method=self.setup.method.method.name,
             problems=tuple(self.problems),
         )
-        return replace(
-            record_whole(answer, self.setup.policy),
+        return record_whole(
+            answer,
+            self.setup.policy,
             iterations=max(0, self.request.calls - 1),
             usage=self.usage(),
             trace=tuple(self.session.trace),
@@ -123,7 +124,7 @@ class Loop:
 
     def call_words(self, message: Mapping[str, Any]) -> str:
         """Return the texts in the tool calls of a message, as far as the policy has them checked."""
-        if self.setup.policy.tool_arguments == "pass":
+        if self.setup.policy.tool_arguments == "pass" or not has_calls(message):
             return ""
         return call_words(allowed_message(message, ""), offered_names(self.request.body))
 

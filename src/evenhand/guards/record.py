@@ -58,8 +58,8 @@ class StreamedAnswer:
     problems: tuple[str, ...]
 
 
-def record_whole(answer: WholeAnswer, policy: GuardPolicy) -> Guarded:
-    """The record of an answer that was checked as a whole."""
+def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guarded:
+    """The record of an answer that was checked as a whole, with `more` fields of it."""
     action = decide(answer, policy)
     why = [*failed(answer.before), *answer.problems]
     if action == "revised" and not why:
@@ -90,6 +90,7 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy) -> Guarded:
         late=answer.late,
         upstream=upstream,
         notes=notes,
+        **more,
     )
 
 
@@ -152,7 +153,7 @@ def _returned(answer: WholeAnswer) -> tuple[Mapping[str, Any], str, Mapping[str,
     return message, finish, allowed_reply(answer.raw.reply, choice)
 
 
-def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
+def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> Guarded:
     """The record of an answer that was released in segments; the message is what they say together."""
     first, last = answer.replies[0], answer.replies[-1]
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
@@ -177,6 +178,7 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy) -> Guarded:
         iterations=len(answer.replies) - 1,
         upstream=allowed_head(last.head) if answer.checked else last.head,
         notes=notes,
+        **more,
     )
 
 

@@ -23,7 +23,6 @@ class StreamedReply:
     """One streamed call of the upstream."""
 
     def __init__(self, request: Request, messages: Sequence[Message], *, first: bool, checked: bool) -> None:
-        self.text = ""
         self.refusal = ""
         self.finish = "stop"
         self.head: dict[str, Any] = {}
@@ -34,8 +33,13 @@ class StreamedReply:
         self._first = first
         self._thoughts = ThoughtStream() if checked else None
         """Thoughts inside the text are left out of checked answers."""
+        self._texts: list[str] = []
         self._calls: dict[Any, dict[str, Any]] = {}
         self._usage: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
@@ -60,10 +64,10 @@ class StreamedReply:
                     if text and self._thoughts is not None:
                         text = self._thoughts.feed(text)
                     if text:
-                        self.text += text
+                        self._texts.append(text)
                         yield text
             if self._thoughts is not None and (text := self._thoughts.rest()):
-                self.text += text
+                self._texts.append(text)
                 yield text
         finally:
             self.seconds = time.perf_counter() - began
@@ -82,16 +86,19 @@ class StreamedReply:
 
     def _taken(self, chunk: Mapping[str, Any]) -> str:
         """Return the text of a chunk and keep its other fields."""
-        if isinstance(chunk.get("usage"), Mapping):
-            self._usage = chunk["usage"]
-        self.head |= {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
+        for name, value in chunk.items():
+            if name == "usage":
+                self._usage = as_mapping(value) or self._usage
+            elif name != "choices":
+                self.head[name] = value
         choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
-        if choice.get("finish_reason"):
-            self.finish = str(choice["finish_reason"])
+        if finish := choice.get("finish_reason"):
+            self.finish = str(finish)
         delta = as_mapping(choice.get("delta"))
-        self.refusal += text_of(delta.get("refusal"))
-        for part in map(as_mapping, as_sequence(delta.get("tool_calls"))):
-            self._add_call(part)
+        if refusal := delta.get("refusal"):
+            self.refusal += text_of(refusal)
+        for part in as_sequence(delta.get("tool_calls")):
+            self._add_call(as_mapping(part))
         return text_of(delta.get("content"))
 
     def _add_call(self, part: Mapping[str, Any]) -> None:

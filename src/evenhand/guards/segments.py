@@ -9,27 +9,46 @@ SHORTEST, LONGEST = 24, 200
 """Characters. Shorter pieces than the first say too little to be judged; longer ones than the second keep readers
 waiting."""
 _END = re.compile(r"[.!?…。！？][\"'”’»)\]*_]*\s+|\n+|[。！？]")
+_WHOLE = re.compile(r"[^\W\d_]{3}[.!?…。！？][\"'”’»)\]*_]*\Z")
+_LETTERS = re.compile(r"[^\W\d_]{2}\S*")
 _CLOSING = ".,;:!?)]}”’"
 
 
-def segment_end(text: str) -> int:
-    """Return where the first complete segment of a growing text ends; 0 if there is none yet."""
-    for end in _END.finditer(text, 0, LONGEST):
-        if end.end() >= SHORTEST:
+def segment_end(text: str, start: int = 0) -> int:
+    """Return where the first complete segment of a growing text ends, from `start` on; 0 if there is none yet."""
+    for end in _END.finditer(text, start, start + LONGEST):
+        if end.end() >= start + SHORTEST:
             return end.end()
-    if len(text) <= LONGEST:
+    if len(text) <= start + LONGEST:
         return 0
-    blank = text.rfind(" ", SHORTEST, LONGEST)
-    return blank + 1 if blank > 0 else LONGEST
+    blank = text.rfind(" ", start + SHORTEST, start + LONGEST)
+    return blank + 1 if blank > 0 else start + LONGEST
+
+
+def sentence_end(text: str) -> int:
+    """Return the length of a text that ends with a sentence, of which the next word is not there yet; else 0."""
+    return len(text) if len(text) >= SHORTEST and _WHOLE.search(text, len(text) - SHORTEST) else 0
 
 
 def pieces(text: str) -> Iterator[str]:
     """Split a complete text into segments."""
-    while end := segment_end(text):
-        yield text[:end]
-        text = text[end:]
-    if text:
-        yield text
+    start = 0
+    while end := segment_end(text, start):
+        yield text[start:end]
+        start = end
+    if text[start:]:
+        yield text[start:]
+
+
+def context_of(text: str, words: int) -> str:
+    """Return the end of a text that holds so many words.
+
+    Single letters are no words: several of them may be one that is spelled out. What may be an entity stays whole.
+    """
+    if "&" in text:
+        return text
+    starts = [found.start() for found in _LETTERS.finditer(text)]
+    return text[starts[-words] :] if len(starts) > words else text
 
 
 def going_on(before: str, text: str) -> str | None:

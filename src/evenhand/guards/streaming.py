@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from evenhand.guards.checks import is_quick, is_unchecked
@@ -18,7 +17,7 @@ from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.meter import charge
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
-from evenhand.guards.segments import going_on, pieces, segment_end
+from evenhand.guards.segments import context_of, going_on, pieces, segment_end, sentence_end
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
 from evenhand.methods.base import FirstQuestion
@@ -28,7 +27,8 @@ from evenhand.types import Message
 from evenhand.untrusted import fenced
 
 _CONTEXT = 2_000
-"""Characters before a segment that are checked with it; checking all of them again would take too long."""
+"""Characters before a segment that are checked with it; checking all of them again would take too long. They are fewer
+for scorers that look at fewer words together."""
 
 
 async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
@@ -65,7 +65,11 @@ class _Stream:
         self._setup = loop.setup
         self._prompt, self._opening = first(loop.session.sample)
         self._replies: list[StreamedReply] = []
-        self._released = ""
+        self._segments: list[str] = []
+        """What was released."""
+        self._context = ""
+        """What of it is checked with the next segment."""
+        self._reach = loop.checks.reach(loop.session)
         self._critiques: dict[str, None] = {}
         self._before: tuple[Check, ...] = ()
         """The first checks that failed."""
@@ -85,14 +89,14 @@ class _Stream:
                 async for segment in stream:
                     if self._first_segment is None and segment.text:
                         self._first_segment = self._loop.elapsed()
-                    self._released += segment.text
+                    self._release(segment.text)
                     yield segment
             if self._over or self._is_late():
                 break
         blocked = not self._over
         if blocked:
             text = ("\n\n" if self._released.strip() else "") + self._setup.policy.blocked_text
-            self._released += text
+            self._release(text)
             yield Segment(text, self._after)
         yield Segment("", self._after, self._record(blocked))
 
@@ -104,7 +108,7 @@ class _Stream:
         )
         self._replies.append(reply)
         held = ""
-        repeats = bool(self._released)
+        repeats = bool(self._segments)
         try:
             async with aclosing(reply.texts()) as texts:
                 while (text := await self._next(texts, number)) is not None:
@@ -113,22 +117,28 @@ class _Stream:
                         if (new := going_on(self._released, held)) is None:
                             continue
                         held, repeats = new, False
-                    while end := segment_end(held) if self._loop.checks.evaluators else len(held):
-                        checks = await self._check(self._released[-_CONTEXT:] + held[:end])
+                    start = 0
+                    while end := self._segment_end(held, start):
+                        segment = held[start:end]
+                        checks = await self._check(self._context + segment)
                         if not self._may_go(checks):
                             return
-                        yield Segment(held[:end], checks)
-                        held = held[end:]
+                        yield Segment(segment, checks)
+                        start = end
+                        if checks:
+                            await asyncio.sleep(0)  # an answer that comes all at once must not keep others waiting
+                    held = held[start:]
             held = "" if repeats else held
             calls = self._loop.call_words(reply.message)
-            checks = await self._check(self._released[-_CONTEXT:] + held, reply.refusal, calls)
+            released = self._released
+            checks = await self._check(released[-_CONTEXT:] + held, reply.refusal, calls)
             if not self._may_go(checks):
                 return
             self._over = True
             if held:
                 yield Segment(held, checks)
-            if len(self._released) > _CONTEXT:
-                whole = await self._check(self._released)
+            if len(released) + len(held) > _CONTEXT:
+                whole = await self._check(released + held)
                 self._failing |= any(not each.passed and not is_unchecked(each) for each in whole)
         except UpstreamError as error:
             if number == 0:
@@ -139,8 +149,9 @@ class _Stream:
 
     async def _next(self, texts: AsyncGenerator[str], number: int) -> str | None:
         """The next piece of text; the budget counts until the first words, and for whatever is asked for again."""
-        bounded = self._deadline is not None and (number > 0 or not self._released)
-        limit = asyncio.timeout_at(self._deadline if bounded else None)
+        if self._deadline is None or (number == 0 and self._segments):
+            return await anext(texts, None)
+        limit = asyncio.timeout_at(self._deadline)
         try:
             async with limit:
                 return await anext(texts, None)
@@ -150,7 +161,25 @@ class _Stream:
             self._loop.late = True
             raise UpstreamTimeout("No answer came within the latency budget.") from None
 
+    @property
+    def _released(self) -> str:
+        return "".join(self._segments)
+
+    def _release(self, text: str) -> None:
+        self._segments.append(text)
+        self._context = (self._context + text)[-_CONTEXT:]
+        if self._reach is not None:
+            self._context = context_of(self._context, self._reach)
+
+    def _segment_end(self, held: str, start: int) -> int:
+        """Return where the next segment ends, 0 if it is not complete; the first may end before the next word came."""
+        if not self._loop.checks.evaluators:
+            return len(held) if start < len(held) else 0
+        end = segment_end(held, start)
+        return end if end or self._segments else sentence_end(held)
+
     async def _check(self, text: str, *beside: str) -> tuple[Check, ...]:
+        self._loop.checks.forget_all_but(text)
         self._after = await self._loop.checks.run(self._loop.session, text, *beside)
         return self._after
 
@@ -211,7 +240,6 @@ class _Stream:
             late=self._loop.late,
             problems=tuple(self._loop.problems),
         )
-        record = record_stream(answer, self._setup.policy)
         loop = self._loop
         trace, errors = tuple(loop.session.trace), tuple(loop.errors)
-        return replace(record, usage=loop.usage(), trace=trace, errors=errors, stages=stages)
+        return record_stream(answer, self._setup.policy, usage=loop.usage(), trace=trace, errors=errors, stages=stages)

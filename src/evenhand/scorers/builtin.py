@@ -39,12 +39,11 @@ MAX_CHARS = 100_000
 WINDOW, STRIDE = 48, 32
 """Texts of more than WINDOW words are scored in overlapping windows; a score is the maximum over them."""
 DECIMALS = 4
-"""Scores are rounded, so that the order of floating-point additions (batch, machine) does not matter. Computation is
-in double precision, since in single precision some differences would survive the rounding."""
+"""Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
+double precision, since in single precision some differences would survive the rounding."""
 
-_CHUNK = 1_024  # words per pass: the arrays fit into the CPU cache, and memory is bounded
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
-_KEPT = 32_768  # word vectors that are cached between passes
+_KEPT = 16_384  # words whose vectors are cached between passes, 3 KB each
 _LONGEST = 40  # characters of a word that count
 _IN_THREAD = 20_000  # characters from which a batch would block the event loop
 
@@ -69,6 +68,7 @@ class BuiltinScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
+    reach = WINDOW
 
     def __init__(self, artefact: str | Path | None = None) -> None:
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"
@@ -83,12 +83,13 @@ class BuiltinScorer(Scorer):
 
     def score_texts(self, texts: Sequence[str]) -> list[Scores | Unscored]:
         """Score texts without an event loop."""
-        read = [words_of(text) for text in texts]
-        rated = iter(self._network.rate([words for words in read if isinstance(words, list)]))
-        return [
-            words if isinstance(words, Unscored) else dict(zip(self._network.attributes, next(rated), strict=True))
-            for words in read
-        ]
+        return [self._score(text) for text in texts]
+
+    def _score(self, text: str) -> Scores | Unscored:
+        words = words_of(text)
+        if isinstance(words, Unscored):
+            return words
+        return dict(zip(self._network.attributes, self._network.rate(words), strict=True))
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": self._network.digest}
@@ -122,7 +123,7 @@ def words_of(text: str) -> list[str] | Unscored:
     if not _LETTER.search(plain):
         return _unscored("no words", text)
     plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
-    words = [word if word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
+    words = [word if len(word) == 1 or word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
     if _STRETCHED.search(plain):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
     return words
@@ -199,7 +200,7 @@ class _Network:
             self._grams: NDArray[np.int8] = arrays["grams"]
             self._word_scale: Floats = arrays["word_scale"].astype(np.float64)
             self._gram_scale: Floats = arrays["gram_scale"].astype(np.float64)
-            self._kernel: Floats = arrays["kernel"].astype(np.float64)
+            kernel: Floats = arrays["kernel"].astype(np.float64)
             self._bias: Floats = arrays["bias"].astype(np.float64)
             self._attention: Floats = arrays["attention"].astype(np.float64)
             self._out: Floats = arrays["out"].astype(np.float64)
@@ -208,46 +209,42 @@ class _Network:
         self.attributes = tuple(map(str, about["attributes"]))
         self.digest = hashlib.sha256(content).hexdigest()[:16]
         self._seed, self._shortest, self._longest = (int(about[key]) for key in ("seed", "shortest", "longest"))
+        # The convolution is a sum of three products, one for each place of a word among three words; they are cached
+        # by word, since most words of a text have been seen before.
+        self._kernels: Floats = kernel.reshape(3, -1, kernel.shape[1])
         self._kept: dict[str, int] = {}
-        self._vectors: Floats = np.zeros((_KEPT, self._words.shape[1]))
+        self._products: Floats = np.zeros((3, _KEPT, kernel.shape[1]))
         self._lock = threading.Lock()
 
-    def rate(self, texts: Sequence[list[str]]) -> list[list[float]]:
-        """Return one score per text and attribute, the maximum over the text's windows."""
-        pieces = [(number, piece) for number, words in enumerate(texts) for piece in windows(words)]
-        scores = np.zeros((len(texts), len(self.attributes)))
-        for chunk in _chunks(pieces):
-            numbers = np.array([number for number, _ in chunk])
-            with self._lock:
-                logits = self._forward([piece for _, piece in chunk])
-            np.maximum.at(scores, numbers, (1 + np.tanh(logits / 2)) / 2)  # the logistic function, without overflow
-        return np.round(scores, DECIMALS).tolist()
+    def rate(self, words: list[str]) -> list[float]:
+        """Return one score per attribute, the maximum over the text's windows."""
+        pooled = np.array([self._pooled(window) for window in windows(words)])
+        logits = pooled @ self._out + self._out_bias
+        scores = (1 + np.tanh(logits.max(0) / 2)) / 2  # the logistic function, without overflow
+        return scores.round(DECIMALS).tolist()
 
-    def _forward(self, pieces: Sequence[list[str]]) -> Floats:
-        lengths = np.array([len(piece) for piece in pieces])
-        starts = np.cumsum(lengths) - lengths
-        # A row of zeros separates texts, so that the convolution never mixes two of them.
-        places: Ints = np.arange(int(lengths.sum())) + np.repeat(np.arange(len(pieces)), lengths) + 1
-        rows = np.zeros((int(places[-1]) + 2, self._words.shape[1]))
-        rows[places] = self._vectors[self._indices([word for piece in pieces for word in piece])]
-        triples = np.concatenate([rows[places - 1], rows[places], rows[places + 1]], axis=1)
-        hidden: Floats = np.maximum(triples @ self._kernel + self._bias, 0)
+    def _pooled(self, words: list[str]) -> Floats:
+        with self._lock:
+            rows = self._rows(words)
+            before, own, after = self._products
+            hidden: Floats = own.take(rows, 0)
+            hidden[1:] += before.take(rows[:-1], 0)
+            hidden[:-1] += after.take(rows[1:], 0)
+        np.maximum(hidden, 0, out=hidden)
         attention = hidden @ self._attention
-        attention -= np.repeat(np.maximum.reduceat(attention, starts), lengths)
-        weight = np.exp(attention)[:, None]
-        mean = np.add.reduceat(hidden * weight, starts) / np.add.reduceat(weight, starts)
-        pooled = np.concatenate([np.maximum.reduceat(hidden, starts), mean], axis=1)
-        return pooled @ self._out + self._out_bias
+        weight = np.exp(attention - attention.max())
+        return np.concatenate([hidden.max(0), weight @ hidden / weight.sum()])
 
-    def _indices(self, words: list[str]) -> Ints:
-        """Return the cache row of each word's vector; vectors of new words are computed first."""
+    def _rows(self, words: list[str]) -> Ints:
+        """Return the cache row of each word; the products of new words are computed first."""
         new = [word for word in dict.fromkeys(words) if word not in self._kept]
         if len(self._kept) + len(new) > _KEPT:
             self._kept.clear()
             new = list(dict.fromkeys(words))
         if new:
             first = len(self._kept)
-            self._vectors[first : first + len(new)] = self._embed(new)
+            self._products[:, first : first + len(new)] = self._embed(new) @ self._kernels
+            self._products[1, first : first + len(new)] += self._bias
             self._kept.update(zip(new, range(first, first + len(new)), strict=True))
         return np.fromiter(map(self._kept.__getitem__, words), np.int64, len(words))
 
@@ -274,16 +271,3 @@ def _load(path: Path) -> _Network:
     except (ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         problem = "are damaged"
     raise DataError(f"The scorer's weights {problem}; install evenhand again.", file=path)
-
-
-def _chunks(pieces: list[tuple[int, list[str]]]) -> Iterator[list[tuple[int, list[str]]]]:
-    chunk: list[tuple[int, list[str]]] = []
-    size = 0
-    for piece in pieces:
-        if size + len(piece[1]) > _CHUNK:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(piece)
-        size += len(piece[1])
-    if chunk:
-        yield chunk

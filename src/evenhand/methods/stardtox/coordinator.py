@@ -58,7 +58,7 @@ def decide(attempts: Sequence[Attempt], most: int) -> str:
 
 def best(attempts: Sequence[Attempt]) -> Attempt:
     """Returns the best attempt so far; on a tie the later one, which has seen more critiques."""
-    return min(reversed(attempts), key=lambda attempt: attempt.rank)
+    return min(reversed(attempts), key=lambda attempt: attempt.rank) if len(attempts) > 1 else attempts[0]
 
 
 def critiques(attempt: Attempt) -> str:

@@ -20,6 +20,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from time import time
 from urllib.parse import urlsplit
 
@@ -135,7 +136,7 @@ class Auth:
         return match
 
     def _reject_other_sites(self, request: web.Request) -> None:
-        if not is_loopback(_host_name(f"//{request.host}")):
+        if not _is_loopback_address(request.host):
             raise RequestError(
                 403,
                 "Without API keys, this server can be used only at a loopback address such as 127.0.0.1 or localhost.",
@@ -181,6 +182,7 @@ def allowed(client: Client, right: Permission) -> bool:
     return right in client.may or (right == "metrics" and "admin" in client.may)
 
 
+@lru_cache(maxsize=256)
 def right_needed(path: str) -> Permission | None:
     for place, right in _REQUIRED.items():
         if path == place or path.startswith(f"{place}/"):
@@ -235,6 +237,11 @@ def _digest(name: str, text: str) -> bytes:
             f"The hash of the key {name!r} must be 64 hex digits. Make a new key with `evenhand serve keys NAME`."
         )
     return bytes.fromhex(text)
+
+
+@lru_cache(maxsize=256)
+def _is_loopback_address(address: str) -> bool:
+    return is_loopback(_host_name(f"//{address}"))
 
 
 def _host_name(address: str) -> str:

@@ -50,7 +50,7 @@ class BoundedGate(Gate):
         if self.is_full and self.waiting >= self.most_waiting:
             raise self._rejection("This server is at its concurrency limit and its queue is full; try again later.")
         try:
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout(LONGEST_WAIT) if self.is_full else contextlib.nullcontext():
                 await self.acquire()
         except TimeoutError as error:
             raise self._rejection("This server could not start the request in time; try again later.") from error
@@ -117,7 +117,7 @@ class Limits:
 async def _read(request: web.Request) -> None:
     """Reads the body; the handler gets it from the request's cache."""
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with contextlib.nullcontext() if request.content.is_eof() else asyncio.timeout(BODY_SECONDS):
             await request.read()
     except TimeoutError as error:
         raise RequestError(408, f"The request did not arrive within {BODY_SECONDS:g} s.") from error
