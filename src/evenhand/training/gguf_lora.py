@@ -45,9 +45,9 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
         target = names.get_name(f"{match[1]}.weight", try_suffixes=(".weight",)) if match else None
         if match is None or target is None:
             raise UsageError(f"The adapter changes {name}, which GGUF has no name for.")
-        if architecture == _PERMUTED and match[2] == "B":
-            tensor = _permuted(tensor, match[1], config)
-        writer.add_tensor(f"{target}.lora_{match[2].lower()}", tensor.astype("float16"))
+        permuted = architecture == _PERMUTED and match[2] == "B"
+        values = _permuted(tensor, match[1], config) if permuted else tensor
+        writer.add_tensor(f"{target}.lora_{match[2].lower()}", values.astype("float16"))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

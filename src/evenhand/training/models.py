@@ -273,7 +273,9 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
     if not keep_adapter:
         model = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
         model = model.to(getattr(torch, at.dtype))
-    model.save_pretrained(folder, **({"selected_adapters": [_TRAINED]} if keep_adapter else {}))
+    # Otherwise peft asks the hub whether the vocabulary has changed.
+    settings = {"selected_adapters": [_TRAINED], "save_embedding_layers": False} if keep_adapter else {}
+    model.save_pretrained(folder, **settings)
     chat.tokenizer.save_pretrained(folder)
 
 

@@ -158,8 +158,8 @@ class LocalModel(Model):
                     adapted = f" with the adapter {self.lora} (is it of this model?)" if self.lora else ""
                     raise UsageError(
                         f"llama.cpp cannot load {self.path}{adapted}: the file is damaged, its model type is not "
-                        f"supported, or memory does not suffice for {self._parallel} slots of {self.context} tokens each "
-                        "(lower the model options `slots` and `context`)."
+                        f"supported, or memory does not suffice for {self._parallel} slots of {self.context} tokens "
+                        "each (lower the model options `slots` and `context`)."
                     ) from None
             return self._server
 
