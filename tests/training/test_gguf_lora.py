@@ -1,0 +1,75 @@
+"""Adapters as GGUF files: llama.cpp computes with them what transformers computes with the adapter itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+gguf: Any = pytest.importorskip("gguf", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.models.base import ModelOptions, load_model  # noqa: E402
+from evenhand.training import models  # noqa: E402
+from evenhand.training.gguf_lora import write_gguf_lora  # noqa: E402
+from evenhand.training.options import SFTOptions  # noqa: E402
+from evenhand.types import Message, Params  # noqa: E402
+
+HERE = models.Machine("cpu", "float32")
+ASKED = [Message("user", "Name a colour of the rainbow.")]
+
+
+def random_adapter(model: str, folder: Path, *, scale: float) -> None:
+    """An adapter of all linear layers that changes what the model says."""
+    options = SFTOptions(model=model, data=folder, out=folder, lora=4, keep_adapter=True)
+    torch.manual_seed(0)
+    adapted = models.load_policy(options, HERE)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.copy_(torch.randn_like(weight) * scale)
+    models.save(adapted, models.chat_of(options, adapted), folder, HERE, keep_adapter=True)
+
+
+def test_names_and_order_of_the_tensors(tiny: str, tmp_path: Path):
+    random_adapter(tiny, tmp_path / "adapter", scale=0.1)
+
+    write_gguf_lora(tmp_path / "adapter", tmp_path / "lora.gguf")
+
+    read = gguf.GGUFReader(tmp_path / "lora.gguf")
+    tensors = {each.name: each for each in read.tensors}
+    assert len(tensors) == 2 * 2 * 7
+    assert read.fields["adapter.lora.alpha"].contents() == 8
+    assert tensors["blk.1.ffn_down.weight.lora_a"].data.shape == (4, 64)
+    adapter: Any = __import__("safetensors.numpy").numpy.load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    keys = adapter["base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight"].astype("float16")
+    # Two heads of eight: llama.cpp takes the rows of a head in the order 0, 4, 1, 5, 2, 6, 3, 7.
+    order = [8 * head + row for head in range(2) for pair in range(4) for row in (pair, pair + 4)]
+    assert (tensors["blk.0.attn_k.weight.lora_b"].data == keys[order]).all()
+
+
+async def likeliest(spec: str, **options: Any) -> dict[str, float]:
+    """The likeliest next tokens of a model, with their log probabilities."""
+    async with load_model(spec, ModelOptions(extra=options)) as model:
+        generation = await model.generate(ASKED, Params(temperature=0, max_tokens=1, logprobs=10))
+    return dict((generation.completions[0].logprobs or ())[0].top)
+
+
+@pytest.mark.weights
+async def test_llama_cpp_computes_the_same(tmp_path: Path):
+    pytest.importorskip("xllamacpp", reason="needs pip install 'evenhand[local]'")
+    random_adapter("local/builtin", tmp_path / "adapter", scale=0.02)
+    assert json.loads((tmp_path / "adapter" / models.ADAPTER).read_text())["base_model_name_or_path"] == "local/builtin"
+    write_gguf_lora(tmp_path / "adapter", tmp_path / "lora.gguf")
+
+    there = await likeliest(f"hf/{tmp_path / 'adapter'}", device="cpu")
+    here = await likeliest(f"local/builtin?lora={tmp_path / 'lora.gguf'}", context=512)
+    before = await likeliest("local/builtin", context=512)
+
+    def distance(one: dict[str, float], other: dict[str, float]) -> float:
+        common = one.keys() & other.keys()
+        return max((abs(one[token] - other[token]) for token in common), default=99) if len(common) > 4 else 99
+
+    assert distance(there, here) < 0.4  # llama.cpp rounds activations to eight bits
+    assert distance(there, before) > 1
