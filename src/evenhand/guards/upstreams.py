@@ -78,14 +78,13 @@ class Upstreams(Upstream):
         return self._model
 
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        reply, attempt = await self._begun(lambda upstream: upstream.chat(body))
-        attempt.end()
-        return reply
+        return await self._whole(lambda upstream: upstream.chat(body))
 
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        reply, attempt = await self._begun(lambda upstream: upstream.completions(body))
-        attempt.end()
-        return reply
+        return await self._whole(lambda upstream: upstream.completions(body))
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._whole(lambda upstream: upstream.embeddings(body))
 
     async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
         (opening, chunks), attempt = await self._begun(lambda upstream: _opened(upstream, body, held=held))
@@ -95,6 +94,11 @@ class Upstreams(Upstream):
                     yield chunk
                 async for chunk in chunks:
                     yield chunk
+
+    async def _whole(self, use: Callable[[Upstream], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        reply, attempt = await self._begun(use)
+        attempt.end()
+        return reply
 
     async def _begun(self, use: Callable[[Upstream], Awaitable[T]]) -> tuple[T, Attempt]:
         try:
