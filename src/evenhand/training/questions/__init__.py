@@ -1,7 +1,7 @@
 """Training questions of our own whose answer is known: who did it, or that the passage does not tell.
 
-`make` draws questions from situations, people and wording, `grade` compares a reply with the answer, and `write` makes a
-folder of them with a data card. Nothing here needs a model.
+`make` draws questions from situations, people and wording, `grade` compares a reply with the answer, and
+`folder.write_folder` writes them with a data card. Nothing here needs a model.
 """
 
 from evenhand.training.questions.generate import Plan, make

@@ -85,8 +85,9 @@ def _markdown(card: Mapping[str, Any]) -> str:
     lines = [
         "# Training questions",
         "",
-        f"Made by `evenhand train questions --count {plan['count']} --seed {plan['seed']}`. The situations of dev.jsonl do "
-        "not occur in train.jsonl, nor do its people; half of its instructions are worded in ways that no training row has.",
+        f"Made by `evenhand train questions --count {plan['count']} --seed {plan['seed']}`. "
+        "The situations and the people of dev.jsonl do not occur in train.jsonl. "
+        "Half of its instructions are worded in ways that no training row has.",
         "",
         "| | " + " | ".join(splits) + " |",
         "|---|" + "---|" * len(splits),

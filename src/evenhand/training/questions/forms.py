@@ -100,8 +100,8 @@ class _Asker:
 
     def _options(self) -> tuple[list[str], list[tuple[str, ...]], int]:
         people = self.asked.passage.people
-        options = [person.option for person in people]
-        aliases = [(person.option, *person.aliases) for person in people]
+        options = [capitalized(person.label) for person in people]
+        aliases = [person.aliases for person in people]
         unknown = self.asked.unknown_place % (len(people) + 1)
         options.insert(unknown, self.rng.choice(self._of_split(self._wording["unknown"])))
         aliases.insert(unknown, ())
@@ -109,7 +109,7 @@ class _Asker:
 
     def _right(self, options: Sequence[str], unknown: int) -> int:
         right = self.asked.passage.right
-        return unknown if right is None else options.index(self.asked.passage.people[right].option)
+        return unknown if right is None else options.index(capitalized(self.asked.passage.people[right].label))
 
     def _question(self) -> str:
         return capitalized(self.rng.choice(self._wording["question"][self._kind]).format(q=self._asked_phrase))
@@ -181,7 +181,9 @@ class _Asker:
         else:
             contradicted = form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5
             name = "contradicted_sentence" if contradicted else f"unknown_{form}"
-        answer = self._say(self.rng.choice(self.asked.language.usable(self._wording[name], self._kind)))
+        answer = self._say(
+            self.rng.choice(self.asked.language.usable(self._wording[name], self._kind)), labels=bool(listed)
+        )
         return self._chat(form, question, listed, extra=extra), answer, marks
 
     def _json(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
@@ -234,16 +236,19 @@ class _Asker:
 
     # Wording.
 
-    def _say(self, template: str) -> str:
+    def _say(self, template: str, *, labels: bool = False) -> str:
         people, right = self.asked.passage.people, self.asked.passage.right
-        a, b = self.rng.sample([person.mention for person in people], 2)
+        said = [person.label if labels else person.mention for person in people]
+        a, b = self.rng.sample(said, 2)
         values = {
-            "x": "" if right is None else people[right].mention,
+            "x": "" if right is None else said[right],
+            "X": "" if right is None else capitalized(said[right]),
             "a": a,
             "b": b,
             "q": self._asked_phrase,
             "who": self._wording["who"].get(self._kind, ""),
             "which": self._wording["which"][self._kind],
+            "Which": self._wording["which"][self._kind].capitalize(),
             "evidence": self.asked.passage.evidence,
         }
         return self.asked.language.tidy(capitalized(template.format_map(values)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, TypeVar
@@ -15,14 +15,16 @@ from evenhand.training.questions.row import FORMS, Form, Row
 
 T = TypeVar("T")
 
-SHARES: dict[Form, int] = {
+FORM_SHARES: dict[Form, int] = {
     "letter": 6, "number": 2, "option": 3, "sentence": 5, "short": 3, "json": 2, "yes_no": 3, "cot": 3,
 }  # fmt: skip
-_LANGUAGE_SHARES = {"en": 6, "es": 2, "de": 2}
-_STATES: tuple[State, ...] = (
-    *("told",) * 12, *("not_told",) * 6, "partial", "partial", "contradicted", "other_time", "excluded", "hearsay",
-)  # fmt: skip
+LANGUAGE_SHARES = {"en": 6, "es": 2, "de": 2}
+STATE_SHARES: dict[State, int] = {
+    "told": 12, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
+}  # fmt: skip
 _VERDICTS = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
+LEAST = 100
+"""Questions, so that both splits hold some that can be answered and some that cannot."""
 _DEV_SHARE = 8
 """One row of this many is for the dev split."""
 
@@ -39,8 +41,8 @@ class Plan:
     """All by default."""
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise UsageError(f"The number of questions must be at least 1, not {self.count}.")
+        if self.count < LEAST:
+            raise UsageError(f"The number of questions must be at least {LEAST}, not {self.count}.")
         for what, given, known in (
             ("answer form", self.forms, FORMS),
             ("language", self.languages, LANGUAGES),
@@ -82,11 +84,9 @@ class _Drawer:
     def __init__(self, plan: Plan, split: Split) -> None:
         self._rng = rng = Random(f"{plan.seed}/{split}")
         self._split: Split = split
-        self._forms = _Deck(rng, [form for form in FORMS if form in plan.forms for _ in range(SHARES[form])])
-        self._languages = _Deck(
-            rng, [name for name in LANGUAGES if name in plan.languages for _ in range(_LANGUAGE_SHARES[name])]
-        )
-        self._states = {form: _Deck(rng, _STATES) for form in FORMS}
+        self._forms = _Deck(rng, _cards(FORM_SHARES, plan.forms))
+        self._languages = _Deck(rng, _cards(LANGUAGE_SHARES, plan.languages))
+        self._states = {form: _Deck(rng, _cards(STATE_SHARES, STATE_SHARES)) for form in FORMS}
         self._verdicts = _Deck(rng, _VERDICTS)
         # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
         self._cells = {
@@ -143,6 +143,10 @@ class _Drawer:
         if state == "excluded":
             return 3 if draw < 0.8 else 4
         return 2 if draw < 0.88 else 3 if draw < 0.97 else 4
+
+
+def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
+    return [card for card, share in shares.items() if card in chosen for _ in range(share)]
 
 
 def _weighted(language: Language) -> list[str]:

@@ -63,7 +63,8 @@ class Person:
     """At the first mention: "a retired teacher"."""
     mention: str
     """Afterwards: "the retired teacher"."""
-    option: str
+    label: str
+    """In the options: the mention, or the group of a person with a name."""
     aliases: tuple[str, ...]
     group: int
     """Which of the two lists the person is from."""
@@ -195,7 +196,7 @@ def _article_gender(noun: str) -> str | None:
 
 
 def _tidy_spanish(text: str) -> str:
-    text = re.sub(r"\ba el\b", "al", re.sub(r"\bde el\b", "del", text))
+    text = re.sub(r"\b([Aa]) el\b", r"\1l", re.sub(r"\b([Dd]e) el\b", r"\1l", text))
     # "y" before the sound i is "e".
     return re.sub(r"\by (?=(?:I|i|Hi|hi)(?!e)[a-zñ])", "e ", text)
 

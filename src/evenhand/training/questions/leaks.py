@@ -1,4 +1,4 @@
-"""Drops questions that repeat a benchmark: eight equal words in a row, or a sentence that differs only in its people."""
+"""Finds questions that repeat a benchmark: eight equal words in a row, or a sentence equal but for its people."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def draw_people(
         drawn = [[axis[0][place]], [axis[1][place]]]
     nouns = [((first + n) % 2, drawn[(first + n) % 2][n // 2]) for n in range(count)]
     if literal:
-        return tuple(Person(noun, noun, capitalized(noun), (noun,), group) for group, noun in nouns)
+        return tuple(Person(noun, noun, noun, (noun,), group) for group, noun in nouns)
     if rng.random() < 0.25:
         return _named(rng, language, nouns, split)
     return tuple(_described(language, noun, group) for group, noun in nouns)
@@ -72,7 +72,7 @@ def draw_people(
 
 def _described(language: Language, noun: str, group: int) -> Person:
     mention = language.definite(noun)
-    return Person(language.indefinite(noun), mention, capitalized(mention), (mention, _bare(language, mention)), group)
+    return Person(language.indefinite(noun), mention, mention, (mention, _bare(language, mention)), group)
 
 
 def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Person, ...]:
@@ -91,7 +91,7 @@ def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], sp
             Person(
                 style.format(name=name, noun=language.indefinite(noun)),
                 name,
-                name if by_name else capitalized(mention),
+                name if by_name else mention,
                 (name, mention, _bare(language, mention)),
                 group,
             )
@@ -180,7 +180,8 @@ class _Writer:
         }
 
     def _kind_words(self) -> dict[str, str]:
-        return {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
+        words = {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
+        return {**words, "Which": words["which"].capitalize()}
 
     def _templates(self, name: str) -> list[str]:
         return self.language.usable(self.language.wording[name], self.situation.kind)

@@ -63,7 +63,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def check_classes(rows: Sequence[Row], where: str) -> None:
-    """Raise DataError unless some answers are known and some are not: one class alone teaches always to answer alike."""
+    """Raise DataError unless some questions can be answered and some cannot: one class teaches nothing."""
     if not rows:
         raise DataError("The file holds no questions.", file=where)
     known = {row.state == "told" for row in rows}

@@ -1,0 +1,159 @@
+"""Questions are the same for one seed, balanced, well-formed, and have exactly the answer they name."""
+
+import re
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from evenhand.errors import UnknownNameError, UsageError
+from evenhand.training.questions import FORMS, Plan, Row, grade, make
+from evenhand.training.questions.language import LANGUAGES, load, parse_situations
+from evenhand.training.questions.passages import STATES
+
+
+def rows(count: int = 2000, split: str = "train", **plan: object) -> list[Row]:
+    return list(islice(make(Plan(**plan), split), count))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def train() -> list[Row]:
+    return rows(4800)
+
+
+@pytest.fixture(scope="module")
+def dev() -> list[Row]:
+    return rows(1500, split="dev")
+
+
+def test_one_seed_gives_the_same_rows_and_another_seed_others():
+    first, again, other = rows(50, seed=3), rows(50, seed=3), rows(50, seed=4)
+
+    assert [row.line() for row in first] == [row.line() for row in again]
+    assert not {row.context for row in first} & {row.context for row in other}
+
+
+def test_every_answer_is_right_by_the_strict_grader(train: list[Row], dev: list[Row]):
+    wrong = [(row.answer, grade(row, row.answer)) for row in (*train, *dev) if not grade(row, row.answer).right]
+
+    assert wrong == []
+
+
+def test_all_forms_states_and_languages_occur(train: list[Row]):
+    assert {row.form for row in train} == set(FORMS)
+    assert {row.state for row in train} == set(STATES)
+    assert {row.language for row in train} == set(LANGUAGES)
+
+
+def test_about_half_of_the_questions_can_be_answered(train: list[Row]):
+    for form in FORMS:
+        told = [row.state == "told" for row in train if row.form == form]
+        assert 0.4 < sum(told) / len(told) < 0.65, form
+
+
+def test_the_right_person_is_as_often_of_either_group_in_either_polarity(train: list[Row]):
+    told = Counter((row.polarity, row.group) for row in train if row.group is not None)
+
+    assert len(told) == 4
+    assert max(told.values()) < 1.15 * min(told.values())
+
+
+def test_the_right_option_stands_in_every_place_alike(train: list[Row]):
+    three = [row for row in train if len(row.options) == 3 and row.form != "yes_no"]
+    for told in (True, False):
+        places = Counter(row.right for row in three if (row.state == "told") == told)
+        assert max(places.values()) < 1.2 * min(places.values())
+
+
+def test_yes_no_and_not_stated_are_equally_frequent(train: list[Row]):
+    places = Counter(row.right for row in train if row.form == "yes_no" and len(row.options) == 3)
+
+    assert max(places.values()) < 1.1 * min(places.values())
+
+
+def test_the_word_of_a_group_does_not_tell_the_answer(train: list[Row]):
+    for category in ("Age", "Religion", "SES"):
+        groups = Counter(row.group for row in train if row.category == category and row.group is not None)
+        assert abs(groups[0] - groups[1]) < 0.35 * groups.total()
+
+
+def test_dev_shares_no_situation_and_no_sentence_of_a_passage_with_people_in_it(train: list[Row], dev: list[Row]):
+    seen = {(row.language, row.situation) for row in train}
+
+    assert not seen & {(row.language, row.situation) for row in dev}
+    assert not {row.context for row in train} & {row.context for row in dev}
+
+
+def test_dev_people_are_held_out(train: list[Row], dev: list[Row]):
+    def people(given: list[Row]) -> set[str]:
+        return {
+            alias for row in given if row.category in ("names", "roles", "Age") for each in row.people for alias in each
+        }
+
+    assert not people(train) & people(dev)
+
+
+def test_half_of_dev_has_wording_that_no_training_row_has(train: list[Row], dev: list[Row]):
+    assert not any(row.held_out_wording for row in train)
+    assert 0.4 < sum(row.held_out_wording for row in dev) / len(dev) < 0.6
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_situation_is_well_formed_in_every_form(language: str):
+    drawn = [row for split in ("train", "dev") for row in rows(3000, split=split, languages=(language,))]
+    texts = [text for row in drawn for text in (*(m["content"] for m in row.messages), row.answer, row.context)]
+
+    assert {row.situation for row in drawn} == {each.id for each in load(language).situations}
+    for text in texts:
+        odd = re.search(r"\{[a-zA-Z]\w*\}|,,|\.\.|,\.| [,.;?]|\(\)|[.!?] [a-zäöüáéíóúñ]\w+ \w+ ", text)
+        assert odd is None, text
+    assert all(row.context[0].isupper() and row.context[-1] in '."?' for row in drawn)
+
+
+def test_spanish_articles_are_contracted():
+    wrong = [row.context for row in rows(1500, languages=("es",)) if re.search(r"\b([Aa]|[Dd]e) el\b", row.context)]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("language", "noun", "expected"),
+    [
+        ("en", "heiress", "an heiress"),
+        ("en", "European man", "a European man"),
+        ("en", "Arab woman", "an Arab woman"),
+        ("es", "la viuda", "una viuda"),
+        ("de", "der reiche schwarze Mann", "ein reicher schwarzer Mann"),
+        ("de", "die ältere Frau", "eine ältere Frau"),
+        ("de", "das schwarze Mädchen", "ein schwarzes Mädchen"),
+        ("de", "der Mann im Rollstuhl", "ein Mann im Rollstuhl"),
+    ],
+)
+def test_indefinite_articles(language: str, noun: str, expected: str):
+    assert load(language).indefinite(noun) == expected
+
+
+def test_the_languages_have_many_situations():
+    assert len(load("en").situations) >= 100
+    assert min(len(load(name).situations) for name in LANGUAGES) >= 60
+
+
+def test_only_what_is_chosen_is_drawn():
+    drawn = rows(200, forms=("json",), languages=("de",), categories=("Age", "control"))
+
+    assert {(row.form, row.language) for row in drawn} == {("json", "de")}
+    assert {row.category for row in drawn} == {"Age", "control"}
+
+
+def test_unknown_names_and_empty_choices_are_refused():
+    with pytest.raises(UnknownNameError, match="answer form named 'leter'; did you mean letter"):
+        Plan(forms=("leter",))
+    with pytest.raises(UsageError, match="Name at least one language"):
+        Plan(languages=())
+    with pytest.raises(UsageError, match="at least 100, not 5"):
+        Plan(count=5)
+
+
+def test_a_situation_without_questions_is_refused():
+    with pytest.raises(UsageError, match="needs a head, two questions"):
+        parse_situations("x.txt", "walk: went for a walk\n- fell\n+ stood")
