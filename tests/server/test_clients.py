@@ -154,10 +154,12 @@ async def test_openai_streams_responses(serve: Serve, guarding: Guarding):
     guard = await guarding(route(behind.url))
     look: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
-    async with openai.AsyncOpenAI(base_url=guard.url, api_key="none", max_retries=0) as client:
-        async with client.responses.stream(model="guarded", input="Hello?", tools=[look]) as events:
-            kinds = [each.type async for each in events]
-            final = await events.get_final_response()
+    async with (
+        openai.AsyncOpenAI(base_url=guard.url, api_key="none", max_retries=0) as client,
+        client.responses.stream(model="guarded", input="Hello?", tools=[look]) as events,
+    ):
+        kinds = [each.type async for each in events]
+        final = await events.get_final_response()
 
     assert kinds[-1] == "response.completed"
     assert final.output_text == "The weather is mild. The park is open."
