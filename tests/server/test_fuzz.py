@@ -261,7 +261,8 @@ def check(world: World, request: tuple[str, str, bytes, dict[str, str]], reply: 
     world.reply = reply
     answer = world.ask(*request)
     assert answer.status in ALLOWED | UPSTREAM, answer.data
-    assert not (answer.status in UPSTREAM and reply.plain), answer.data
+    fits = reply.plain and request[1] != "/v1/embeddings"  # the endpoint's one vector may not be what was asked for
+    assert not (answer.status in UPSTREAM and fits), answer.data
     assert b"Traceback" not in answer.data
     echoed = MARKER.encode() in request[2]
     assert echoed or MARKER.encode() not in answer.data, answer.data
