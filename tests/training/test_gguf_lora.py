@@ -64,7 +64,7 @@ async def likeliest(spec: str, **options: Any) -> dict[str, float]:
 @pytest.mark.weights
 async def test_llama_cpp_computes_the_same(tmp_path: Path):
     pytest.importorskip("xllamacpp", reason="needs pip install 'evenhand[local]'")
-    random_adapter("local/builtin", tmp_path / "adapter", scale=0.02)
+    random_adapter("local/builtin", tmp_path / "adapter", scale=0.2)
     assert json.loads((tmp_path / "adapter" / models.ADAPTER).read_text())["base_model_name_or_path"] == "local/builtin"
     write_gguf_lora(tmp_path / "adapter", tmp_path / "lora.gguf")
 
@@ -73,11 +73,12 @@ async def test_llama_cpp_computes_the_same(tmp_path: Path):
     before = await likeliest("local/builtin", context=512)
 
     def distance(one: dict[str, float], other: dict[str, float]) -> float:
-        common = one.keys() & other.keys()
-        return max((abs(one[token] - other[token]) for token in common), default=99) if len(common) > 4 else 99
+        return max((abs(one[token] - other[token]) for token in one.keys() & other.keys()), default=99.0)
 
-    assert distance(there, here) < 0.4  # llama.cpp rounds activations to eight bits
-    assert distance(there, before) > 1
+    # llama.cpp rounds activations to eight bits: without an adapter the two differ by 0.2, and by 0.5 if queries and
+    # keys are in the wrong order.
+    assert distance(there, here) < 0.35
+    assert distance(there, before) > 0.5
 
 
 def test_the_command(shell: Shell, tiny: str, tmp_path: Path):
