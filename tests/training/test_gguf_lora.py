@@ -1,6 +1,7 @@
 """Adapters as GGUF files: llama.cpp computes with them what transformers computes with the adapter itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 gguf: Any = pytest.importorskip("gguf", reason="needs pip install 'evenhand[train]'")
 
+from evenhand.errors import UsageError  # noqa: E402 - they need torch
+from evenhand.models import weights  # noqa: E402
 from evenhand.models.base import ModelOptions, load_model  # noqa: E402
+from evenhand.models.local import LocalModel  # noqa: E402
 from evenhand.training import models  # noqa: E402
 from evenhand.training.gguf_lora import write_gguf_lora  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.types import Message, Params  # noqa: E402
+from support.shell import Shell  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
 ASKED = [Message("user", "Name a colour of the rainbow.")]
@@ -59,7 +64,7 @@ async def likeliest(spec: str, **options: Any) -> dict[str, float]:
 @pytest.mark.weights
 async def test_llama_cpp_computes_the_same(tmp_path: Path):
     pytest.importorskip("xllamacpp", reason="needs pip install 'evenhand[local]'")
-    random_adapter("local/builtin", tmp_path / "adapter", scale=0.02)
+    random_adapter("local/builtin", tmp_path / "adapter", scale=0.2)
     assert json.loads((tmp_path / "adapter" / models.ADAPTER).read_text())["base_model_name_or_path"] == "local/builtin"
     write_gguf_lora(tmp_path / "adapter", tmp_path / "lora.gguf")
 
@@ -68,8 +73,54 @@ async def test_llama_cpp_computes_the_same(tmp_path: Path):
     before = await likeliest("local/builtin", context=512)
 
     def distance(one: dict[str, float], other: dict[str, float]) -> float:
-        common = one.keys() & other.keys()
-        return max((abs(one[token] - other[token]) for token in common), default=99) if len(common) > 4 else 99
+        return max((abs(one[token] - other[token]) for token in one.keys() & other.keys()), default=99.0)
 
-    assert distance(there, here) < 0.4  # llama.cpp rounds activations to eight bits
-    assert distance(there, before) > 1
+    # llama.cpp rounds activations to eight bits: without an adapter the two differ by 0.2, and by 0.5 if queries and
+    # keys are in the wrong order.
+    assert distance(there, here) < 0.35
+    assert distance(there, before) > 0.5
+
+
+def test_the_command(shell: Shell, tiny: str, tmp_path: Path):
+    random_adapter(tiny, tmp_path / "adapter", scale=0.1)
+
+    assert shell("train", "gguf", tmp_path / "adapter", "--out", "lora.gguf") == 0, shell.err
+
+    assert "use it as 'local/NAME?lora=lora.gguf'" in shell.out
+    assert Path("lora.gguf").read_bytes()[:4] == b"GGUF"
+
+
+def test_a_folder_without_adapter_is_refused(shell: Shell, tiny: str):
+    assert shell("train", "gguf", tiny) == 2
+    assert "holds no adapter" in shell.err
+
+
+def test_a_model_of_the_list_may_include_an_adapter(
+    shell: Shell, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("xllamacpp", reason="needs pip install 'evenhand[local]'")
+    random_adapter(tiny, tmp_path / "adapter", scale=0.1)
+    write_gguf_lora(tmp_path / "adapter", lora := tmp_path / "fair.gguf")
+    base = tmp_path / "cache" / "models" / weights.RECOMMENDED["builtin"].file
+    base.parent.mkdir(parents=True)
+    base.write_bytes(b"GGUF")
+    fair = replace(weights.RECOMMENDED["builtin"], name="builtin-fair", lora=lora)
+    monkeypatch.setattr(weights, "RECOMMENDED", {**weights.RECOMMENDED, "builtin-fair": fair})
+
+    model = LocalModel("builtin-fair", ModelOptions())
+
+    assert (model.path, model.lora) == (base, lora)
+    assert model.fingerprint()["lora_sha256"] == weights.file_sha256(lora)
+    assert "lora_sha256" not in LocalModel("builtin", ModelOptions()).fingerprint()
+    assert shell("models") == 0
+    assert "with the adapter fair.gguf" in shell.out
+    assert shell("train", "sft", "d", "-M", "local/builtin-fair", "-o", "o") == 2
+
+
+async def test_a_file_that_is_no_adapter_is_refused(tmp_path: Path):
+    pytest.importorskip("xllamacpp", reason="needs pip install 'evenhand[local]'")
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    (tmp_path / "lora.txt").write_text("no adapter")
+
+    with pytest.raises(UsageError, match="is not a GGUF file"):
+        load_model(f"local/{tmp_path / 'model.gguf'}?lora={tmp_path / 'lora.txt'}")

@@ -39,6 +39,7 @@ def models(context: click.Context) -> None:
     for name, each in weights.RECOMMENDED.items():
         place = weights.installed(name)
         state = str(place) if place else f"not here: evenhand models pull {name}"
+        state += f", with the adapter {each.lora.name}" if each.lora else ""
         click.echo(f"  {name:<14} {each.licence:<12} {state}")
 
 

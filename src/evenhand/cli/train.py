@@ -17,9 +17,16 @@ from evenhand.errors import UsageError
 from evenhand.specs import scalar
 from evenhand.training.card import cautions, percent, shown
 from evenhand.training.evaluation import Evaluation, evaluate
-from evenhand.training.options import Algorithm, current_name
+from evenhand.training.options import Algorithm, KLPlace, current_name
 from evenhand.training.parallel import is_main
-from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
+from evenhand.workflows.train import (
+    make_recipe,
+    make_verifiable,
+    train_recipe,
+    train_stage,
+    train_verifiable,
+    write_gguf_lora,
+)
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
@@ -130,7 +137,12 @@ def reward(resume: bool, **given: Any) -> None:
 @click.option("--max-new-tokens", type=int, help="Maximum length of an answer (default 128).")
 @click.option("--ppo-epochs", type=int, help="Updates per batch of answers (default 4).")
 @click.option("--critic-lr", type=float, help="Learning rate of the critic (default 3e-5).")
-@click.option("--kl-coefficient", type=float, help="Weight of the KL from the reference in the reward (default 0.05).")
+@click.option("--kl-coefficient", type=float, help="Weight of the KL from the reference (default 0.05).")
+@click.option(
+    "--kl-in",
+    type=click.Choice(get_args(KLPlace)),
+    help="Count the KL per token in the loss, or summed in the reward (default: reward for ppo, else loss).",
+)
 @click.option("--clip", type=float, help="Clip range of probability ratios and values (default 0.2).")
 @click.option("--lam", type=float, help="GAE's λ (default 0.95).")
 @click.option("--gamma", type=float, help="Discount factor (default 1).")
@@ -257,6 +269,24 @@ def verifiable(
         record = train_verifiable(options, resume=resume, listener=listener)
     _print_evaluation(record["results"])
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
+
+
+@train.command()
+@click.argument("adapter", type=_PATH, metavar="FOLDER")
+@click.option("--out", "-o", type=_PATH, metavar="FILE", help="The file to write (default: FOLDER/adapter.gguf).")
+def gguf(adapter: Path, out: Path | None) -> None:
+    """Write the LoRA adapter in FOLDER as a GGUF file for llama.cpp, in float16.
+
+    It belongs to the model that it was trained from. The file of that model may be quantized.
+
+    \b
+    Example:
+      evenhand train gguf models/fair/rl --out fair.gguf
+      evenhand audit 'local/builtin?lora=fair.gguf'
+    """
+    target = out or adapter / "adapter.gguf"
+    write_gguf_lora(adapter, target)
+    click.echo(f"{target} ({target.stat().st_size / 1e6:.1f} MB); use it as 'local/NAME?lora={target}'")
 
 
 def _verifiable_options(given: Mapping[str, Any], own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

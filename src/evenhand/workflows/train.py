@@ -78,6 +78,14 @@ def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listen
     return verifiable.train_verifiable(options, resume=resume, announce=_announce(listener))
 
 
+def write_gguf_lora(adapter: Path, out: Path) -> None:
+    """Write an adapter as a GGUF file for llama.cpp."""
+    models.need_packages()
+    from evenhand.training import gguf_lora
+
+    gguf_lora.write_gguf_lora(adapter, out)
+
+
 def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, str] | None = None) -> None:
     """Check the names of options of single stages; `shown` are other names of the stages."""
     for stage, settings in own.items():
