@@ -276,6 +276,21 @@ async def test_a_pool_of_addresses_passes_tools_on(serve: Serve, guarding: Guard
     assert [each.bodies[0]["tools"] for each in servers] == [tools, tools]
 
 
+async def test_embeddings_fail_over_and_an_endpoint_without_them_still_answers_chats(serve: Serve, guarding: Guarding):
+    def answer(body: dict[str, Any]) -> Any:
+        return chat(CLEAN) if "messages" in body else refuse("no such path", status=404)
+
+    behind, spare = await serve(answer=answer), await serve(reply_with({"data": [{"embedding": [0.5]}]}))
+    guard = await guarding(routes={"guarded": routed(behind), "down": routed(closed_port(), spare)})
+
+    refused = [await guard.post("/v1/embeddings", {"model": "guarded", "input": "Hello."}) for _ in range(6)]
+    embedded = await guard.post("/v1/embeddings", {"model": "down", "input": "Hello."})
+
+    assert {each.status for each in refused} == {502}
+    assert embedded.body["data"][0]["embedding"] == [0.5]
+    assert (await guard.chat()).status == 200
+
+
 class TestReload:
     async def test_an_unchanged_upstream_of_a_changed_route_keeps_its_state(self, serve: Serve, guarding: Guarding):
         first, second = await serve(raw(b"", 500)), await serve(chat(OTHER))
