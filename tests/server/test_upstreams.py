@@ -21,6 +21,12 @@ OTHER = "Paris is the capital of France."
 LONG = ["Bread is baked from flour and water. ", "It needs an hour. ", "Then it is done."]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures need no time to open a breaker."""
+    monkeypatch.setattr("evenhand.guards.upstreams.FAILING_SECONDS", 0.0)
+
+
 def closed_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -25,8 +25,8 @@ from evenhand.models.pool import PoolModel
 T = TypeVar("T")
 Chunk = dict[str, Any]
 
-FAILURES = 5
-"""Failures in a row that open a circuit breaker."""
+FAILURES, FAILING_SECONDS = 5, 1.0
+"""A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
 _BUSY = (429, 503, 504)
 _log = logging.getLogger("evenhand.guards")
 
@@ -44,7 +44,7 @@ TRIED: ContextVar[list[Tried] | None] = ContextVar("tried", default=None)
 
 
 def new_breaker() -> Breaker:
-    return Breaker(FAILURES)
+    return Breaker(FAILURES, FAILING_SECONDS)
 
 
 class Upstreams(Upstream):
