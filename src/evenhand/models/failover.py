@@ -38,8 +38,8 @@ class NoEndpointError(EndpointError):
 class Breaker:
     """Opens after `most` failures in a row, if they took `seconds`; under load, a few in a row mean little.
 
-    The endpoint rests, each time twice as long, until a call succeeds. Calls that were in flight together when it opened
-    count as one failure.
+    The endpoint rests, each time twice as long, until a call succeeds. Calls that were in flight together when it
+    opened count as one failure.
     """
 
     def __init__(self, most: int = 1, seconds: float = 0.0) -> None:
