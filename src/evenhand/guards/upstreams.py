@@ -85,12 +85,7 @@ class Upstreams(Upstream):
         return await self._whole(lambda upstream: upstream.completions(body))
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._whole(lambda upstream: upstream.embeddings(body))
-
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        reply, attempt = await self._begun(lambda upstream: _embedded(upstream, body))
-        attempt.end()
-        return reply
+        return await self._whole(lambda upstream: _embedded(upstream, body))
 
     async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
         (opening, chunks), attempt = await self._begun(lambda upstream: _opened(upstream, body, held=held))
