@@ -103,6 +103,14 @@ async def test_a_breaker_opens_after_failures_in_a_row_and_one_trial_closes_it()
     assert not group.endpoints[0].breaker.is_open
 
 
+async def test_a_few_failures_in_a_moment_do_not_open_a_breaker_that_wants_time():
+    group, clock = failover(Endpoint(breaker=Breaker(2, seconds=1.0)))
+    for seconds, is_open in ((0.0, False), (0.5, False), (0.5, True)):
+        clock.now += seconds
+        await asyncio.gather(group.call(Calls(0)), return_exceptions=True)
+        assert group.endpoints[0].breaker.is_open is is_open
+
+
 async def test_a_success_between_failures_keeps_the_breaker_closed():
     group, _ = failover(Endpoint(breaker=Breaker(2)))
     for failing in ({0}, set[int](), {0}):

@@ -12,6 +12,7 @@ import pytest
 
 from evenhand.errors import DataError, StoreError
 from evenhand.guards.types import Check
+from evenhand.guards.upstreams import Tried
 from evenhand.server.telemetry import audit as audit_module
 from evenhand.server.telemetry.audit import DOUBT_SECONDS, AuditLog, DoubtedClock, read_audit, rotated_files
 from evenhand.server.telemetry.events import Event
@@ -35,6 +36,7 @@ EVENT = Event(
     first_segment=0.5,
     stages={"total": 1.5},
     usage=Usage(calls=3, prompt_tokens=100, completion_tokens=40, cost=0.25),
+    tried=(Tried("1", failed=True), Tried("spare")),
 )
 
 
@@ -55,6 +57,7 @@ def test_a_request_is_stored_with_all_that_is_known_of_it(tmp_path: Path):
         {"name": "toxicity", "score": 0.7, "limit": 0.1, "passed": False, "words": "Too rude to jo@mail.example"}
     ]
     assert row["usage"]["cost"] == 0.25
+    assert (row["upstream"], row["upstreams_tried"]) == ("spare", 2)
     assert (row["stream"], row["late"], row["first_segment"], row["stages"]) == (True, False, 0.5, {"total": 1.5})
     assert row["time"] == NOW and row["at"].endswith("+00:00")
 

@@ -37,6 +37,18 @@ async def test_a_request_over_a_limit_is_refused(serve: Serve, guarding: Guardin
     assert behind.bodies == []
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"input": [{"role": "user", "content": "Hello?"}] * 4}, {"input": "Hello?", "best_of": 3}],
+)
+async def test_the_limits_hold_for_responses_too(serve: Serve, guarding: Guarding, fields: dict[str, Any]):
+    behind = await serve(chat(CLEAN))
+    guard = await guarding(route(behind.url), limits=LIMITS)
+
+    assert (await guard.post("/v1/responses", {"model": "guarded", **fields})).status == 400
+    assert behind.bodies == []
+
+
 async def test_a_request_at_its_limits_is_answered(serve: Serve, guarding: Guarding):
     behind = await serve(chat(CLEAN))
     guard = await guarding(route(behind.url), limits=LIMITS)

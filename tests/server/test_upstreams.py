@@ -21,6 +21,12 @@ OTHER = "Paris is the capital of France."
 LONG = ["Bread is baked from flour and water. ", "It needs an hour. ", "Then it is done."]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures need no time to open a breaker."""
+    monkeypatch.setattr("evenhand.guards.upstreams.FAILING_SECONDS", 0.0)
+
+
 def closed_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -274,6 +280,21 @@ async def test_a_pool_of_addresses_passes_tools_on(serve: Serve, guarding: Guard
         assert (await guard.chat(tools=tools)).status == 200
 
     assert [each.bodies[0]["tools"] for each in servers] == [tools, tools]
+
+
+async def test_embeddings_fail_over_and_an_endpoint_without_them_still_answers_chats(serve: Serve, guarding: Guarding):
+    def answer(body: dict[str, Any]) -> Any:
+        return chat(CLEAN) if "messages" in body else refuse("no such path", status=404)
+
+    behind, spare = await serve(answer=answer), await serve(reply_with({"data": [{"embedding": [0.5]}]}))
+    guard = await guarding(routes={"guarded": routed(behind), "down": routed(closed_port(), spare)})
+
+    refused = [await guard.post("/v1/embeddings", {"model": "guarded", "input": "Hello."}) for _ in range(6)]
+    embedded = await guard.post("/v1/embeddings", {"model": "down", "input": "Hello."})
+
+    assert {each.status for each in refused} == {502}
+    assert embedded.body["data"][0]["embedding"] == [0.5]
+    assert (await guard.chat()).status == 200
 
 
 class TestReload:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from evenhand.errors import ModelError
 from evenhand.guards.fields import as_mapping, as_sequence, text_of
 from evenhand.guards.segments import segment_end
-from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.guards.upstream import CutReply, Unreachable, Upstream, UpstreamError
 from evenhand.models.base import Model
 from evenhand.models.failover import Attempt, Breaker, Endpoint, Failover, NoEndpointError
 from evenhand.models.pool import PoolModel
@@ -25,8 +25,9 @@ from evenhand.models.pool import PoolModel
 T = TypeVar("T")
 Chunk = dict[str, Any]
 
-FAILURES = 5
-"""Failures in a row that open a circuit breaker."""
+FAILURES, FAILING_SECONDS = 5, 1.0
+"""A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
+_BUSY = (429, 503, 504)
 _log = logging.getLogger("evenhand.guards")
 
 
@@ -43,7 +44,7 @@ TRIED: ContextVar[list[Tried] | None] = ContextVar("tried", default=None)
 
 
 def new_breaker() -> Breaker:
-    return Breaker(FAILURES)
+    return Breaker(FAILURES, FAILING_SECONDS)
 
 
 class Upstreams(Upstream):
@@ -84,7 +85,7 @@ class Upstreams(Upstream):
         return await self._whole(lambda upstream: upstream.completions(body))
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._whole(lambda upstream: upstream.embeddings(body))
+        return await self._whole(lambda upstream: _embedded(upstream, body))
 
     async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
         (opening, chunks), attempt = await self._begun(lambda upstream: _opened(upstream, body, held=held))
@@ -117,6 +118,15 @@ class Upstreams(Upstream):
             )
         elif changed:
             _log.info("%s: the upstream %s works again", self._title, endpoint.name)
+
+
+async def _embedded(upstream: Upstream, body: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return await upstream.embeddings(body)
+    except UpstreamError as error:
+        # Endpoints that make no embeddings say so with many statuses; they may answer chats all the same.
+        error.request_at_fault |= error.status not in _BUSY and not isinstance(error, (Unreachable, CutReply))
+        raise
 
 
 async def _opened(

@@ -36,18 +36,22 @@ class NoEndpointError(EndpointError):
 
 
 class Breaker:
-    """Opens after `most` failures in a row: the endpoint rests, each time twice as long, until a call succeeds.
+    """Opens after `most` failures in a row, if they took `seconds`; under load, a few in a row mean little.
 
-    Calls that were in flight together when it opened count as one failure.
+    The endpoint rests, each time twice as long, until a call succeeds. Calls that were in flight together when it
+    opened count as one failure.
     """
 
-    def __init__(self, most: int = 1) -> None:
+    def __init__(self, most: int = 1, seconds: float = 0.0) -> None:
         self.error: ModelError | None = None
         """The last error, if no call has succeeded since."""
         self.until = -math.inf
         """When the rest ends."""
         self._trial = False
         self._most = most
+        self._seconds = seconds
+        self._since = 0.0
+        """When the first of the failures in a row came."""
         self._failures = 0
         self._rests: int = 0
         self._epoch: int = 0
@@ -78,9 +82,11 @@ class Breaker:
             self.until = max(self.until, now + min(retry_after, LONGEST_REST))
         if epoch != self._epoch:
             return False
+        if not self._failures:
+            self._since = now
         self._failures += 1
         self._trial = False
-        if not self._rests and self._failures < self._most:
+        if not self._rests and (self._failures < self._most or now - self._since < self._seconds):
             return False
         self.until = max(self.until, now + self._rest())
         self._epoch += 1

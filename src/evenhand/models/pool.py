@@ -67,21 +67,21 @@ class PoolModel(Model):
                 lambda place: self._models[place].generate(messages, params)
             )
         except ModelError as error:
-            if error.request_at_fault or (commonest := self._commonest_error()) is None:
+            if error.request_at_fault or len(self._models) == 1:
                 raise
-            raise commonest from error
+            raise self._commonest_error(error) from error
         usage = replace(generation.usage, retries=generation.usage.retries + failures)
         return replace(generation, model=self.spec, usage=usage, latency=time.perf_counter() - started)
 
     async def aclose(self) -> None:
         await close_all(self._models)
 
-    def _commonest_error(self) -> EndpointError | None:
+    def _commonest_error(self, last: ModelError) -> ModelError:
         """Return the error that most of the endpoints have; their messages differ in the address only."""
         pairs = zip(self._models, self._failover.endpoints, strict=True)
         errors = [(str(each.breaker.error), _address(model)) for model, each in pairs if each.breaker.error]
         if not errors:
-            return None
+            return last
         kinds = [text.replace(address, "") for text, address in errors]
         commonest = Counter(kinds).most_common(1)[0][0]
         text = errors[kinds.index(commonest)][0]
