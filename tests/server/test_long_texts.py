@@ -56,7 +56,7 @@ async def test_a_megabyte_is_scored_in_parts_and_redacted_in_a_thread(
     assert row["text"].startswith("Write to [email], a kind man.")
     assert "jo@mail.example" not in row["text"]
     assert sum(scored) >= len(LONG)
-    assert max(scored) <= 4_000
+    assert max(scored) <= 1_000
     assert turns > len(scored)
     assert redacting
     assert threading.main_thread() not in redacting

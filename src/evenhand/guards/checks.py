@@ -31,6 +31,8 @@ _OVERLAP = 100
 """Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
 _AT_ONCE = 4_000
 """Characters that are read and scored at once: about 2 ms on the event loop."""
+_PART = 1_000
+"""Characters of the parts of longer texts; between them, others have their turn."""
 
 
 class Checks:
@@ -133,9 +135,9 @@ class Checks:
         if len(text) <= _AT_ONCE or evaluator.name != "toxicity" or not is_quick(evaluator, self._thresholds):
             yield text
             return
-        yield from _pieces(text, _AT_ONCE)
+        yield from _pieces(text, _PART)
         if "\\u" in text:
-            yield from _pieces("\n".join(json_words(text) or ()), _AT_ONCE)
+            yield from _pieces("\n".join(json_words(text) or ()), _PART)
 
     async def _worst(
         self,
