@@ -16,6 +16,8 @@ _CLOSING = ".,;:!?)]}”’"
 
 def segment_end(text: str, start: int = 0) -> int:
     """Return where the first complete segment of a growing text ends, from `start` on; 0 if there is none yet."""
+    if len(text) < start + SHORTEST:
+        return 0
     for end in _END.finditer(text, start, start + LONGEST):
         if end.end() >= start + SHORTEST:
             return end.end()
