@@ -16,20 +16,19 @@ from support.server import chat
 LONG = "Write to jo@mail.example, a kind man. " * 27_000
 
 
-async def test_a_megabyte_is_scored_in_parts_and_redacted_in_a_thread(
+async def test_a_megabyte_is_scored_redacted_and_recorded_in_threads(
     serve: Serve, guarding: Guarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    scored: list[int] = []
-    redacting: set[threading.Thread] = set()
+    worked: dict[str, set[threading.Thread]] = {"scored": set(), "redacted": set()}
     split, replace = builtin.words_of, redact.redacted
     turns = 0
 
     def words_of(text: str) -> object:
-        scored.append(len(text))
+        worked["scored"].add(threading.current_thread())
         return split(text)
 
     def redacted(text: str) -> str:
-        redacting.add(threading.current_thread())
+        worked["redacted"].add(threading.current_thread())
         return replace(text)
 
     async def turn() -> None:
@@ -55,8 +54,7 @@ async def test_a_megabyte_is_scored_in_parts_and_redacted_in_a_thread(
     [row] = read_audit(tmp_path / "audit.sqlite")
     assert row["text"].startswith("Write to [email], a kind man.")
     assert "jo@mail.example" not in row["text"]
-    assert sum(scored) >= len(LONG)
-    assert max(scored) <= 4_000
-    assert turns > len(scored)
-    assert redacting
-    assert threading.main_thread() not in redacting
+    assert worked["scored"]
+    assert worked["redacted"]
+    assert threading.main_thread() not in worked["scored"] | worked["redacted"]
+    assert turns > 20

@@ -17,7 +17,6 @@ from evenhand.evaluators.json_form import json_form
 from evenhand.guards.disguise import has_foreign_words, has_words, revealed
 from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
-from evenhand.scorers.base import Scorer
 from evenhand.session import Session
 from evenhand.specs import spec_parts
 from evenhand.types import Answer, Sample, Unscored
@@ -29,8 +28,8 @@ _BY_TOXICITY = ("toxicity", "bias")
 _IN_PROCESS = ("builtin", "builtin_b", "detoxify")
 _OVERLAP = 100
 """Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
-_AT_ONCE = 4_000
-"""Characters that are read and scored at once: about 2 ms on the event loop."""
+_IN_THREAD = 20_000
+"""Characters from which reading a text would block the event loop."""
 
 
 class Checks:
@@ -93,12 +92,6 @@ class Checks:
         """Forget what was said about other texts, so that a long stream does not fill the memory."""
         self._said = {key: said for key, said in self._said.items() if key[1] == text}
 
-    def reach(self, session: Session) -> int | None:
-        """Return how many words the evaluators look at together; None if they may look at any number."""
-        if any(each.name != "toxicity" for each in self.evaluators):
-            return None
-        return session.scorers(self._thresholds.scorer).reach if self.evaluators else 0
-
     def _pairs(self, text: str, beside: Sequence[str]) -> Iterator[tuple[Evaluator, str]]:
         """Yield the evaluators and what each reads; the form of an answer is that of its text alone."""
         for each in self.evaluators:
@@ -111,41 +104,13 @@ class Checks:
     ) -> Verdict | Unscored:
         if evaluator is json_form:
             return await evaluator.evaluate(sample, answer, session)
-        scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
-        found: list[Verdict | Unscored] = []
-        foreign = False
-        for number, part in enumerate(self._parts(evaluator, answer.text)):
-            if number:
-                await asyncio.sleep(0)  # others get their turn
-            views, strange = _read(part) if len(part) <= _AT_ONCE else await asyncio.to_thread(_read, part)
-            foreign |= strange
-            if views:
-                found.append(await self._worst(evaluator, sample, views, session, scorer))
-        if not found:
+        if len(answer.text) < _IN_THREAD:
+            views, foreign = _read(answer.text)
+        else:
+            views, foreign = await asyncio.to_thread(_read, answer.text)
+        if not views:
             return Verdict(passed=True, details=NO_WORDS)
-        worst = max(found, key=_severity)
-        if foreign and scorer is not None and scorer.latin_only and isinstance(worst, Verdict) and worst.passed:
-            return Unscored(FOREIGN)
-        return worst
-
-    def _parts(self, evaluator: Evaluator, text: str) -> Iterator[str]:
-        """Yield the text, in parts if it is long and scored in this process; then the words of JSON, if it is that."""
-        if len(text) <= _AT_ONCE or evaluator.name != "toxicity" or not is_quick(evaluator, self._thresholds):
-            yield text
-            return
-        yield from _pieces(text, _AT_ONCE)
-        if "\\u" in text:
-            yield from _pieces("\n".join(json_words(text) or ()), _AT_ONCE)
-
-    async def _worst(
-        self,
-        evaluator: Evaluator,
-        sample: Sample,
-        views: Sequence[str],
-        session: Session[Thresholds],
-        scorer: Scorer | None,
-    ) -> Verdict | Unscored:
-        """What the evaluator says of the views of one text; the worst counts."""
+        scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
         longest = None if scorer is None else scorer.longest
         found: list[Verdict | Unscored] = []
         for view in views:
@@ -157,7 +122,10 @@ class Checks:
             found.append(max(parts, key=_severity))
         if isinstance(found[0], Unscored) and len(found) > 1:
             del found[0]  # what cannot be read because of its disguise is judged without it
-        return max(found, key=_severity)
+        worst = max(found, key=_severity)
+        if foreign and scorer is not None and scorer.latin_only and isinstance(worst, Verdict) and worst.passed:
+            return Unscored(FOREIGN)
+        return worst
 
     def _check(self, evaluator: Evaluator, text: str) -> Check:
         name, limit = evaluator.name, self._limit(evaluator.name)

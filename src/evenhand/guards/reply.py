@@ -91,14 +91,16 @@ class StreamedReply:
                 self._usage = as_mapping(value) or self._usage
             elif name != "choices":
                 self.head[name] = value
-        choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
+        choices = as_sequence(chunk.get("choices"))
+        choice = as_mapping(choices[0] if choices else None)
         if finish := choice.get("finish_reason"):
             self.finish = str(finish)
         delta = as_mapping(choice.get("delta"))
         if refusal := delta.get("refusal"):
             self.refusal += text_of(refusal)
-        for part in as_sequence(delta.get("tool_calls")):
-            self._add_call(as_mapping(part))
+        if calls := delta.get("tool_calls"):
+            for part in as_sequence(calls):
+                self._add_call(as_mapping(part))
         return text_of(delta.get("content"))
 
     def _add_call(self, part: Mapping[str, Any]) -> None:

@@ -10,12 +10,13 @@ SHORTEST, LONGEST = 24, 200
 waiting."""
 _END = re.compile(r"[.!?…。！？][\"'”’»)\]*_]*\s+|\n+|[。！？]")
 _WHOLE = re.compile(r"[^\W\d_]{3}[.!?…。！？][\"'”’»)\]*_]*\Z")
-_LETTERS = re.compile(r"[^\W\d_]{2}\S*")
 _CLOSING = ".,;:!?)]}”’"
 
 
 def segment_end(text: str, start: int = 0) -> int:
     """Return where the first complete segment of a growing text ends, from `start` on; 0 if there is none yet."""
+    if len(text) < start + SHORTEST:
+        return 0
     for end in _END.finditer(text, start, start + LONGEST):
         if end.end() >= start + SHORTEST:
             return end.end()
@@ -38,17 +39,6 @@ def pieces(text: str) -> Iterator[str]:
         start = end
     if text[start:]:
         yield text[start:]
-
-
-def context_of(text: str, words: int) -> str:
-    """Return the end of a text that holds so many words.
-
-    Single letters are no words: several of them may be one that is spelled out. What may be an entity stays whole.
-    """
-    if "&" in text:
-        return text
-    starts = [found.start() for found in _LETTERS.finditer(text)]
-    return text[starts[-words] :] if len(starts) > words else text
 
 
 def going_on(before: str, text: str) -> str | None:

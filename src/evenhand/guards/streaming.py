@@ -17,7 +17,7 @@ from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.meter import charge
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
-from evenhand.guards.segments import context_of, going_on, pieces, segment_end, sentence_end
+from evenhand.guards.segments import going_on, pieces, segment_end, sentence_end
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
 from evenhand.methods.base import FirstQuestion
@@ -27,8 +27,7 @@ from evenhand.types import Message
 from evenhand.untrusted import fenced
 
 _CONTEXT = 2_000
-"""Characters before a segment that are checked with it; checking all of them again would take too long. They are fewer
-for scorers that look at fewer words together."""
+"""Characters before a segment that are checked with it; checking all of them again would take too long."""
 
 
 async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
@@ -69,7 +68,6 @@ class _Stream:
         """What was released."""
         self._context = ""
         """What of it is checked with the next segment."""
-        self._reach = loop.checks.reach(loop.session)
         self._critiques: dict[str, None] = {}
         self._before: tuple[Check, ...] = ()
         """The first checks that failed."""
@@ -168,8 +166,6 @@ class _Stream:
     def _release(self, text: str) -> None:
         self._segments.append(text)
         self._context = (self._context + text)[-_CONTEXT:]
-        if self._reach is not None:
-            self._context = context_of(self._context, self._reach)
 
     def _segment_end(self, held: str, start: int) -> int:
         """Return where the next segment ends, 0 if it is not complete; the first may end before the next word came."""

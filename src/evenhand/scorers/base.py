@@ -51,8 +51,6 @@ class Scorer(ABC):
     """Whether words of other scripts do not count in its scores."""
     longest: int | None = None
     """Characters of a text that surely count in its scores, where it truncates longer ones."""
-    reach: int | None = None
-    """Words that it looks at together, where they are few: a word has no effect on others that are further away."""
     argument: str | None = None
 
     @property

@@ -68,7 +68,6 @@ class BuiltinScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
-    reach = WINDOW
 
     def __init__(self, artefact: str | Path | None = None) -> None:
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"

@@ -34,7 +34,6 @@ class PooledScorer(Scorer):
         self.languages = inner.languages
         self.latin_only = inner.latin_only
         self.longest = inner.longest
-        self.reach = inner.reach
         self.argument = inner.argument
         self._kept = kept
         self._wait = wait

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import parent_process
@@ -24,6 +25,8 @@ POLL_SECONDS = 2.0
 """How often the config file is checked for changes."""
 SETTLE_SECONDS = 0.1
 """A file counts as completely written if it has not changed for this time."""
+SWITCH_SECONDS = 0.0005
+"""How long a thread that scores, redacts or writes may keep the interpreter while the event loop waits for it."""
 _log = logging.getLogger("evenhand.server")
 
 
@@ -70,6 +73,7 @@ def check(options: ServeOptions) -> None:
 
 async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     server = options.server(options.config)
     lifecycle = Lifecycle(server, options.file)
     runner = make_runner(server, lifecycle.reload)
