@@ -65,7 +65,7 @@ def injected(text: str) -> str:
         return _HIDDEN
     spaced = "".join(_spaced(text[start : start + _CHUNK]) for start in range(0, len(text), _CHUNK))
     for window in _windows(spaced):
-        read = _NEGATED.sub("", _without_mentions(window).lower())
+        read = _NEGATED.sub("", _without_mentions(_spaced(window)).lower())
         for critique, pattern in _patterns():
             if pattern.search(read):
                 return critique
@@ -79,7 +79,7 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
         *((critique, each) for critique in PATTERNS for each in PATTERNS[critique]),
         (ignoring, "|".join(OTHER_LANGUAGES)),
     ]
-    return tuple((critique, re.compile(each)) for critique, each in every)
+    return tuple((critique, re.compile(each.replace(" ", r"\s"))) for critique, each in every)
 
 
 def _windows(text: str) -> Iterator[str]:

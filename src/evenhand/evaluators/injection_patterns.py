@@ -1,4 +1,4 @@
-"""Patterns of known prompt injections, in lower case and with single spaces, by what they do.
+"""Patterns of known prompt injections, by what they do. They are for texts in lower case; a space is also a line break.
 
 They were chosen on one half of the texts in bench/; the other half is what docs/guard/input.md reports.
 """
