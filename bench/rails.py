@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,6 +94,8 @@ async def _measured(fields: Mapping[str, Any], harmless: Texts, attacks: Texts) 
                 seconds += guarded.stages["input"]
                 found = groups.setdefault(group, [0, 0])
                 found[0], found[1] = found[0] + flagged, found[1] + 1
+                if fields.get("judge"):
+                    print(end=".", file=sys.stderr, flush=True)
                 if flagged != (kind == "attacks"):
                     wrong.append(f"  {group}: {text!r}")
     return {
