@@ -141,17 +141,7 @@ class Metrics:
         ).inc()
         if event.late:
             self._labelled(self._late, route).inc()
-        requested = () if event.input is None else event.input.checks
-        if event.input is not None:
-            self._labelled(self._inputs, route, event.input.action).inc()
-        for when, checks in (("input", requested), ("before", event.before), ("after", event.after)):
-            for check in checks:
-                if check.score is None or not isfinite(check.score):
-                    self._labelled(self._unscored, route, check.name).inc()
-                else:
-                    self._labelled(self._scores, route, check.name, when).observe(check.score)
-                if not check.passed:
-                    self._labelled(self._failed, route, check.name, when).inc()
+        self._count_checks(route, event)
         for stage, seconds in event.stages.items():
             self._labelled(self._stages, route, _known(stage, _STAGES)).observe(seconds)
         if event.first_segment is not None:
@@ -197,6 +187,19 @@ class Metrics:
         self._known_upstreams = set(states)
         for labels, is_open in states.items():
             self._breakers.labels(*labels).set(is_open)
+
+    def _count_checks(self, route: str, event: Event) -> None:
+        requested = () if event.input is None else event.input.checks
+        if event.input is not None:
+            self._labelled(self._inputs, route, event.input.action).inc()
+        for when, checks in (("input", requested), ("before", event.before), ("after", event.after)):
+            for check in checks:
+                if check.score is None or not isfinite(check.score):
+                    self._labelled(self._unscored, route, check.name).inc()
+                else:
+                    self._labelled(self._scores, route, check.name, when).observe(check.score)
+                if not check.passed:
+                    self._labelled(self._failed, route, check.name, when).inc()
 
     def _count_usage(self, route: str, event: Event) -> None:
         usage = event.usage
