@@ -1,7 +1,7 @@
 """Requests are checked before the model is called, or while it answers."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -42,7 +42,7 @@ def kind(body: Body) -> Reply:
     return streamed(KIND) if body.get("stream") else chat(KIND)
 
 
-def with_judge(said: str | Reply) -> Any:
+def with_judge(said: str | Reply) -> Callable[[Body], Reply]:
     """Answers kindly; asked as a judge, it says something else."""
     judged = chat(said) if isinstance(said, str) else said
     return lambda body: judged if IS_JUDGE in words_of(body) else kind(body)
