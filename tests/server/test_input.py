@@ -73,6 +73,18 @@ async def test_prompts_of_the_older_endpoint_are_checked_each(serve: Serve, guar
 
 
 @pytest.mark.parametrize("stream", [True, False])
+async def test_the_newer_endpoint_refuses_too(serve: Serve, guarding: Guarding, stream: bool):
+    behind = await serve(answer=clean)
+    guard = await guarding(route(behind.url, input=BLOCK))
+
+    answer = await guard.post("/v1/responses", {"model": "guarded", "input": ATTACK, "stream": stream})
+
+    assert BLOCKED in answer.text
+    assert '"incomplete_details":{"reason":"content_filter"}' in answer.text
+    assert (guard.event.action, behind.requests) == ("input-blocked", [])
+
+
+@pytest.mark.parametrize("stream", [True, False])
 async def test_a_flagged_request_is_answered_and_marked(serve: Serve, guarding: Guarding, stream: bool):
     behind = await serve(answer=clean)
     guard = await guarding(route(behind.url, input={"policy": "flag"}))
