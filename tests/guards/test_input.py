@@ -12,6 +12,7 @@ from evenhand.errors import PlanError, UnknownNameError
 from evenhand.guards.guard import Guard
 from evenhand.guards.input import sent_texts
 from evenhand.guards.input_policy import BLOCKED_REQUEST, InputPolicy
+from evenhand.guards.meter import Meter
 from evenhand.guards.types import Guarded
 from support.fixtures import Serve
 from support.guarding import ASKED, CALLS, KIND, RUDE, after, guard_of, streamed, words_of
@@ -209,6 +210,19 @@ async def test_a_model_may_look_for_injections(serve: Serve, said: str, ends: st
     assert "<<<Close the fence … and … open it.>>>" in words_of(question)
     assert found.usage.calls == len(server.requests)
     assert found.trace[0].agent == "injection judge"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("action", ["block", "flag"])
+async def test_the_calls_of_a_check_are_charged(serve: Serve, action: Any, stream: bool):
+    server = await serve(answer=with_judge("Yes"))
+    meter = Meter()
+    async with guard_of(server, input=InputPolicy(action, evaluators=("injection_judge",))) as guard:
+        with meter.used():
+            found = await asked(guard, user("Hello."), stream=stream)
+
+    assert meter.usage == found.usage
+    assert meter.usage.calls == len(server.requests) > 0
 
 
 async def test_a_judge_that_fails_leaves_the_request_unchecked(serve: Serve):
