@@ -26,7 +26,7 @@ def test_every_public_name_can_be_had_and_nothing_else_is_promised():
 PUBLIC = """
 BENCHMARKS EVALUATORS METHODS PROVIDERS SCORERS SEARCHES Answer Audit BadResponseError Benchmark
 BudgetExhausted Calibration Completion Contrast Cut DataError EndpointError Evaluator EvenhandError FunctionModel
-Generation Grade Guard GuardPolicy Guarded Hit JudgeTest Limits Listener Message Method Metric
+Generation Grade Guard GuardPolicy Guarded Hit InputPolicy JudgeTest Limits Listener Message Method Metric
 MissingExtraError Model ModelError ModelFunction ModelOptions Options Outcome Params PlanError Price Prompt
 Ratings Record Refusal Revision Rubric Sample Scorer ScriptedModel SearchError SearchProvider SearchResult
 Section Selection Session Settings Snapshot StoreError Study Thresholds Turn UnknownNameError Unscored Usage

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
     from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
     from evenhand.guards.guard import Guard
+    from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
     from evenhand.guards.types import Guarded
     from evenhand.methods.base import METHODS, Method, Revision, method
@@ -140,6 +141,7 @@ _HOME = {
         "JudgeTest",
     ),
     "evenhand.guards.guard": ("Guard",),
+    "evenhand.guards.input_policy": ("InputPolicy",),
     "evenhand.guards.policy": ("GuardPolicy",),
     "evenhand.guards.types": ("Guarded",),
     "evenhand.methods.base": (
@@ -240,6 +242,7 @@ __all__ = [
     "GuardPolicy",
     "Guarded",
     "Hit",
+    "InputPolicy",
     "JudgeTest",
     "Limits",
     "Listener",

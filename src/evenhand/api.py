@@ -22,6 +22,7 @@ from evenhand.studies.study import study
 
 if TYPE_CHECKING:
     from evenhand.guards.guard import Guard
+    from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
@@ -104,6 +105,7 @@ def guard(
     method: str = GUARD_METHOD,
     policy: str | GuardPolicy = "revise",
     judge: AnyModel | None = None,
+    input: str | InputPolicy | None = None,  # noqa: A002 - the word for it in configs and records
     options: ModelOptions | None = None,
     judge_options: ModelOptions | None = None,
     prices: Mapping[str, Price] | None = None,
@@ -116,14 +118,17 @@ def guard(
     `model` and `judge` are specs, `Model` objects, functions (see `ModelFunction`) or dicts, as in `audit`.
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
     seconds), `evaluators`, `thresholds`, `unchecked`, `tool_arguments`.
+    `input` checks requests too: `flag`, `block` or an `InputPolicy`.
     `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     `templates` is a folder of prompt files of your own.
     """
     from evenhand.guards.guard import OPTIONS, Guard
+    from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import make_policy
 
     made = make_policy(policy, fields)
+    checked = InputPolicy(cast(Any, input)) if isinstance(input, str) else input
     roles: dict[str, Any] = {"base": model}
     if isinstance(model, Mapping) and "spec" not in model:
         roles = dict(cast("Mapping[str, Any]", model))
@@ -149,6 +154,7 @@ def guard(
         method=method,
         policy=made,
         judge=judging,
+        input=checked,
         options=options,
         judge_options=judge_options,
         prices=prices,

@@ -1,4 +1,4 @@
-"""`evenhand serve keys`, `spent` and `audit`: what the people who run the server type."""
+"""`evenhand serve`, its keys, `spent` and `audit`: what the people who run the server type."""
 
 import asyncio
 import contextlib
@@ -239,3 +239,11 @@ def test_a_state_that_cannot_be_used_is_one_sentence(cli, tmp_path: Path, conten
     assert result.code == 2
     assert words in result.err
     assert "Traceback" not in result.err
+
+
+def test_the_command_line_takes_a_policy_for_requests(cli):
+    fine = cli("serve", "--model", "fake/x", "--input", "block", "--check")
+    wrong = cli("serve", "--model", "fake/x", "--input", "revise", "--check")
+
+    assert (fine.code, wrong.code) == (0, 2)
+    assert "'flag', 'block'" in wrong.err

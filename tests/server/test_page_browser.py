@@ -99,7 +99,7 @@ def test_tiles_and_routes_sum_up(page: Any, site: LivePage) -> None:
     site.publish(event(), event(), event(), revised(late=True), event(action="blocked", text="Withheld."), failed)
     wait_for_items(page, 6)
     assert tile(page, "Revised") == "Revised 20.0% 1 of 5 answers"
-    assert tile(page, "Blocked") == "Blocked 1 0 flagged, 0 still failing, 0 unchecked"
+    assert tile(page, "Blocked") == "Blocked 1 0 of them requests, 0 flagged, 0 still failing, 0 unchecked"
     assert tile(page, "Late").startswith("Late 1")
     assert tile(page, "Upstream errors").startswith("Upstream errors 1")
     assert tile(page, "Latency") == "Latency 500 ms median; p95 500 ms"

@@ -8,6 +8,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.guards.guard import Guard
+from evenhand.guards.input_policy import InputPolicy
 from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import ModelOptions
 from support.server import Body, ChatServer, Reply, chat, completion, reply_with
@@ -20,10 +21,19 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"ty
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}]
 
 
-def guard_of(server: ChatServer, *, method: str = "stardtox", judge: str | None = None, **policy: Any) -> Guard:
+def guard_of(
+    server: ChatServer,
+    *,
+    method: str = "stardtox",
+    judge: str | None = None,
+    input: InputPolicy | None = None,  # noqa: A002
+    **policy: Any,
+) -> Guard:
     """A guard in front of the stub; the caller closes it."""
     options = ModelOptions(base_url=server.url, retries=0)
-    return Guard("openai/test-model", method=method, policy=GuardPolicy(**policy), judge=judge, options=options)
+    return Guard(
+        "openai/test-model", method=method, policy=GuardPolicy(**policy), judge=judge, input=input, options=options
+    )
 
 
 def words_of(body: Mapping[str, Any]) -> str:

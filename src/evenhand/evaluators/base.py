@@ -36,6 +36,9 @@ class Thresholds(Options):
 
     toxicity: float = Field(default=0.1, ge=0, le=1, description="Texts with a toxicity below this value pass.")
     scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand scorers.")
+    injection: float = Field(
+        default=0.5, ge=0, le=1, description="Texts with a probability of injected orders below this value pass."
+    )
     quality: float = Field(default=80, ge=0, le=100, description="Minimum fluency, coherence and relevance.")
     support: float = Field(default=80, ge=0, le=100, description="Minimum support of an answer that names a person.")
     settled: float = Field(

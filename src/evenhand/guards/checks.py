@@ -24,7 +24,8 @@ from evenhand.types import Answer, Sample, Unscored
 LATE = "it was not checked in time"
 NO_WORDS = "there are no words to check"
 FOREIGN = "it has words in a script that the scorer does not read"
-_BY_TOXICITY = ("toxicity", "bias")
+_LIMITS = {"toxicity": "toxicity", "bias": "toxicity", "injection_judge": "injection"}
+"""Evaluators whose score has a limit, and the threshold that it is."""
 _IN_PROCESS = ("builtin", "builtin_b", "detoxify")
 _OVERLAP = 100
 """Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
@@ -141,7 +142,7 @@ class Checks:
         return Check(name, score, limit, said.passed, words="" if said.passed else said.critique)
 
     def _limit(self, name: str) -> float | None:
-        return self._thresholds.toxicity if name in _BY_TOXICITY else None
+        return getattr(self._thresholds, _LIMITS[name]) if name in _LIMITS else None
 
 
 def is_unchecked(check: Check) -> bool:

@@ -72,7 +72,7 @@ def allowed_reply(reply: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[s
 
 
 def allowed_head(reply: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: reply[name] for name in _REPLY if _is_name(reply.get(name))}
+    return {name: reply[name] for name in _REPLY if is_name(reply.get(name))}
 
 
 def allowed_logprobs(logprobs: Any, text: str) -> dict[str, Any] | None:
@@ -156,7 +156,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: Any) -> bool:
+    """Whether a value is a number, or a name or id that says nothing."""
     return isinstance(value, int) or (isinstance(value, str) and _NAME.fullmatch(value) is not None)
 
 

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from evenhand import aio
 from evenhand.guards.conversation import request_body
-from evenhand.guards.loop import Loop, Setup
-from evenhand.guards.meter import charge
+from evenhand.guards.input import checked_answer, checked_stream
+from evenhand.guards.input_policy import InputPolicy
+from evenhand.guards.loop import Setup
 from evenhand.guards.method import guard_method
 from evenhand.guards.model_upstream import ModelUpstream
 from evenhand.guards.openai_upstream import OpenAIUpstream
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
 from evenhand.guards.upstreams import Upstreams, new_breaker
@@ -49,6 +49,7 @@ class Guard:
         method: str = GUARD_METHOD,
         policy: GuardPolicy | None = None,
         judge: str | Model | None = None,
+        input: InputPolicy | None = None,  # noqa: A002 - the word for it in configs and records
         options: ModelOptions | None = None,
         judge_options: ModelOptions | None = None,
         prices: Mapping[str, Price] | None = None,
@@ -60,17 +61,22 @@ class Guard:
         options = options or OPTIONS
         chosen = guard_method(method, policy)
         self._scorers: dict[str, Scorer] = {}
-        if any(each.name == "toxicity" for each in chosen.evaluators):
-            self._scorer(
-                chosen.thresholds.scorer
-            )  # a scorer that does not work is reported now, not with the first answer
+        rail = (
+            None
+            if input is None
+            else input.rail(None if input.judge is None else load_model(input.judge, judge_options or options))
+        )
+        for checked in (chosen, rail):
+            if checked is not None and any(each.name == "toxicity" for each in checked.evaluators):
+                self._scorer(checked.thresholds.scorer)  # one that does not work is reported now
         self._upstream_is_given = isinstance(model, Upstream)
         self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
         self.policy = policy
-        named = ((model, options), (judge, judge_options or options))
+        own = None if input is None else input.judge
+        named = ((model, options), (judge, judge_options or options), (own, judge_options or options))
         reach = [reached(each, how) for each, how in named if isinstance(each, str)]
         self.prices = {spec: how.price for spec, how in reach if how.price} | dict(prices or {})
-        """By the specs of model and judge."""
+        """By the specs of model and judges."""
         self._setup = Setup(
             self.upstream,
             None if judge is None else load_model(judge, judge_options or options),
@@ -79,6 +85,7 @@ class Guard:
             self._scorer,
             self.prices,
             seed,
+            rail,
         )
 
     def unpriced(self) -> list[str]:
@@ -104,15 +111,11 @@ class Guard:
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         """The answer to a whole chat completions request."""
         with self.templates.used():
-            loop = Loop(self._setup, self._checked(body))
-            try:
-                return await loop.run()
-            finally:
-                charge(loop.usage())
+            return await checked_answer(self._setup, self._checked(body))
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
         """The answer in segments, each checked before it is released; the last one carries the record."""
-        return self._stream(stream_segments(self._setup, self._checked(body)))
+        return self._stream(checked_stream(self._setup, self._checked(body)))
 
     async def _stream(self, segments: AsyncGenerator[Segment]) -> AsyncGenerator[Segment]:
         """The segments, each made with the guard's templates; between them, the caller's own are in effect."""
@@ -129,8 +132,8 @@ class Guard:
         work = [each.aclose() for each in self._scorers.values()]
         if not self._upstream_is_given:
             work.append(self.upstream.aclose())
-        if self._setup.judge is not None:
-            work.append(self._setup.judge.aclose())
+        judges = (self._setup.judge, self._setup.input and self._setup.input.judge)
+        work += [each.aclose() for each in judges if each is not None]
         await asyncio.gather(*work, return_exceptions=True)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
 from evenhand.guards.fields import allowed_message, call_words, offered_names
+from evenhand.guards.input_policy import InputRail
 from evenhand.guards.meter import CountedModel
 from evenhand.guards.method import GuardMethod
 from evenhand.guards.policy import GuardPolicy
@@ -33,7 +34,7 @@ from evenhand.options import Options
 from evenhand.reading.json_form import wants_json
 from evenhand.scorers.base import Scorer
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Outcome, Sample, Usage
+from evenhand.types import Answer, Outcome, Sample, Turn, Usage
 
 CALL_FAILED = "a model call failed"
 _EARLY = ("unjudged", "no_reasoning")
@@ -51,6 +52,7 @@ class Setup:
     scorers: Callable[[str], Scorer]
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     seed: int = 0
+    input: InputRail | None = None
 
 
 class Loop:
@@ -59,12 +61,16 @@ class Loop:
     def __init__(self, setup: Setup, body: Mapping[str, Any]) -> None:
         self.setup = setup
         self.request = Request(body, setup.upstream)
+        latency = setup.policy.latency
+        self.deadline = None if latency is None else asyncio.get_running_loop().time() + latency
         method = setup.method
         if wants_json(self.request.response_format) and not self.passes_through:
             method = method.with_evaluator(json_form)
         self.checks = Checks(method.evaluators, method.thresholds, lenient=setup.policy.unchecked == "pass")
         self._cancelled: list[tuple[str, Usage]] = []
         """Calls that were given up, with an estimate of their prompts."""
+        self.input_trace: list[Turn] = []
+        """The calls for the check of the request."""
         self.session = self._session(method.options)
         self.outcome: Outcome | None = None
         self.wordless: RawAnswer | None = None
@@ -79,7 +85,7 @@ class Loop:
 
     async def run(self) -> Guarded:
         """The answer that the policy allows, with its record."""
-        limit = asyncio.timeout(self.setup.policy.latency)
+        limit = asyncio.timeout_at(self.deadline)
         try:
             async with limit:
                 await self._answer()
@@ -134,8 +140,10 @@ class Loop:
     def usage(self) -> Usage:
         """Return the usage of all calls so far; the cost is None if a price is unknown."""
         total = Usage()
-        free = {model.spec for model in (self.setup.upstream.model, self.setup.judge) if model and model.free}
-        done = [(turn.generation.model, turn.generation.usage) for turn in self.session.trace if turn.generation]
+        judges = (self.setup.judge, self.setup.input and self.setup.input.judge)
+        free = {model.spec for model in (self.setup.upstream.model, *judges) if model and model.free}
+        turns = (*self.input_trace, *self.session.trace)
+        done = [(turn.generation.model, turn.generation.usage) for turn in turns if turn.generation]
         for spec, used in (*done, *self._cancelled):
             price = self.setup.prices.get(spec)
             if price is None and spec not in free:
@@ -168,8 +176,9 @@ class Loop:
         except ModelError as error:  # a thought or a critic failed: there may be an answer all the same
             self.note(error)
 
-    def _note_cancelled(self, spec: str, estimate: Usage) -> None:
-        self._cancelled.append((spec, estimate))
+    def counted(self, model: Model) -> Model:
+        """Return the model with its cancelled calls counted as usage of this request."""
+        return CountedModel(model, lambda spec, estimate: self._cancelled.append((spec, estimate)))
 
     def note(self, error: ModelError) -> None:
         """Record a failed call; its message is not for clients."""
@@ -227,7 +236,7 @@ class Loop:
         }
         if self.setup.judge is not None:
             models[JUDGE] = self.setup.judge
-        models = {role: CountedModel(model, self._note_cancelled) for role, model in models.items()}
+        models = {role: self.counted(model) for role, model in models.items()}
         return Session(
             sample,
             models,

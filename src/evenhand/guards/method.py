@@ -13,7 +13,7 @@ from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.options import Options
 from evenhand.specs import read_spec
 
-_THRESHOLDS = ("toxicity", "scorer")
+_THRESHOLDS = ("toxicity", "scorer", "injection")
 """The options of evaluators that a policy may set."""
 _LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
 """Defaults that differ from those of a study. A client pays for all candidates, and only one is returned. Answers are
@@ -45,14 +45,20 @@ class GuardMethod:
         return replace(self, options=options, evaluators=(*self.evaluators, added))
 
 
+def live_thresholds(given: Mapping[str, Any]) -> Thresholds:
+    """The thresholds of a policy, with the defaults of a guard."""
+    for key in given:
+        if key not in _THRESHOLDS:
+            raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
+    return Thresholds.parse("guard", {"toxicity": _LIVE["toxicity"], **given})
+
+
 def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
     """The method that `spec` names, fit for conversations; under the policy `flag` the model's own answer stands."""
     name, given = read_spec(spec)
     chosen = METHODS.get(name)
     check_fit(chosen, "chat", "the guard")
-    for key in policy.thresholds:
-        if key not in _THRESHOLDS:
-            raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
+    own = live_thresholds(policy.thresholds)
     live = {**_LIVE, **policy.thresholds}
     options = chosen.with_options({**{key: live[key] for key in live if key in chosen.options.model_fields}, **given})
     evaluators = policy.checks()
@@ -62,7 +68,6 @@ def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
         evaluators = tuple(chosen.revision.evaluators("chat", options))
     if chosen.check is not None:
         chosen.check("chat", options)
-    own = Thresholds.parse("guard", {key: live[key] for key in _THRESHOLDS if key in live})
     thresholds = options if isinstance(options, Thresholds) else own
     if policy.action == "flag":
         chosen = METHODS.get("default")

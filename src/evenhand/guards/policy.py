@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -54,15 +54,17 @@ class GuardPolicy:
         self.checks()
 
     def checks(self) -> tuple[Evaluator, ...]:
-        """The evaluators; one that does not look at conversations is refused."""
-        found = tuple(EVALUATORS.get(name) for name in dict.fromkeys(self.evaluators))
-        for each in found:
-            if "chat" not in each.kinds:
-                able = [name for name in EVALUATORS.names() if "chat" in EVALUATORS.get(name).kinds]
-                raise PlanError(
-                    f"The evaluator {each.name} does not look at conversations; these do: {', '.join(able)}."
-                )
-        return found
+        return chat_evaluators(self.evaluators)
+
+
+def chat_evaluators(names: Sequence[str]) -> tuple[Evaluator, ...]:
+    """The evaluators of these names; one that does not look at conversations is refused."""
+    found = tuple(EVALUATORS.get(name) for name in dict.fromkeys(names))
+    for each in found:
+        if "chat" not in each.kinds:
+            able = [name for name in EVALUATORS.names() if "chat" in EVALUATORS.get(name).kinds]
+            raise PlanError(f"The evaluator {each.name} does not look at conversations; these do: {', '.join(able)}.")
+    return found
 
 
 def make_policy(policy: str | GuardPolicy, given: Mapping[str, Any]) -> GuardPolicy:

@@ -70,7 +70,7 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guard
     upstream: Mapping[str, Any] = {}
     if action == "blocked":
         text, finish = policy.blocked_text, "content_filter"
-        message = _blocked_message(policy, as_refusal=answer.wants_json)
+        message = blocked_message(policy.blocked_text, as_refusal=answer.wants_json)
     else:
         text = answer.text
         message, finish, upstream = _returned(answer)
@@ -124,11 +124,11 @@ def _failing_action(policy: GuardPolicy, *, changed: bool) -> Action:
     return "tried" if changed else "unrevised"
 
 
-def _blocked_message(policy: GuardPolicy, *, as_refusal: bool = False) -> dict[str, Any]:
+def blocked_message(text: str, *, as_refusal: bool = False) -> dict[str, Any]:
     """The configured text as an answer; if JSON was asked for, as a refusal, which clients do not parse."""
     if as_refusal:
-        return {"role": "assistant", "content": None, "refusal": policy.blocked_text}
-    return {"role": "assistant", "content": policy.blocked_text}
+        return {"role": "assistant", "content": None, "refusal": text}
+    return {"role": "assistant", "content": text}
 
 
 def _returned(answer: WholeAnswer) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:

@@ -7,14 +7,12 @@ method or an evaluator needs the whole answer, it is released in segments afterw
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from evenhand.guards.checks import is_quick, is_unchecked
 from evenhand.guards.fields import text_of
-from evenhand.guards.loop import Loop, Setup
-from evenhand.guards.meter import charge
+from evenhand.guards.loop import Loop
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
 from evenhand.guards.segments import going_on, pieces, segment_end, sentence_end
@@ -30,18 +28,8 @@ _CONTEXT = 2_000
 """Characters before a segment that are checked with it; checking all of them again would take too long."""
 
 
-async def stream_segments(setup: Setup, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+async def stream_segments(loop: Loop) -> AsyncGenerator[Segment]:
     """The answer to a request, segment by segment; the last one is empty and carries the record."""
-    loop = Loop(setup, body)
-    try:
-        async with aclosing(_segments(loop)) as segments:
-            async for segment in segments:
-                yield segment
-    finally:
-        charge(loop.usage())
-
-
-async def _segments(loop: Loop) -> AsyncGenerator[Segment]:
     setup = loop.setup
     streams = setup.method.method.streams
     quick = all(is_quick(each, setup.method.thresholds) for each in loop.checks.evaluators)
@@ -78,8 +66,7 @@ class _Stream:
         """Whether something was released that could not be checked."""
         self._over = False
         self._first_segment: float | None = None
-        latency = self._setup.policy.latency
-        self._deadline = None if latency is None else asyncio.get_running_loop().time() + latency
+        self._deadline = loop.deadline
 
     async def run(self) -> AsyncGenerator[Segment]:
         for attempt in range(self._setup.method.most_revisions + 1):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from evenhand.notebook import Framed, clean, escaped, html_folded, html_table
 from evenhand.types import Turn, Usage
 
-Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked"]
+Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked", "input-blocked"]
 """`tried`: a better answer was found, but it fails too; `unrevised`: it failed, and no better one was found;
-`unchecked`: nothing failed, but something in it could not be checked."""
+`unchecked`: nothing failed, but something in it could not be checked; `input-blocked`: the request was refused before
+the model was called."""
+InputAction = Literal["passed", "flagged", "blocked", "unchecked"]
 _SHORT = 80
 _SENTENCES: Mapping[str, str] = {
-    "tried": "was revised and still fails",
-    "unrevised": "fails, and no better one was found",
-    "unchecked": "could not be checked in full",
+    "tried": "The answer was revised and still fails",
+    "unrevised": "The answer fails, and no better one was found",
+    "unchecked": "The answer could not be checked in full",
+    "input-blocked": "The request was blocked before the model was called",
 }
 _QUOTE = '<blockquote style="white-space:pre-wrap">{}</blockquote>'
 
@@ -42,6 +45,15 @@ class Check:
         return f"{self.name} is {self.score:.3g}{limit}, which {'passes' if self.passed else 'fails'}."
 
 
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """What became of a request, from its own checks."""
+
+    action: InputAction
+    why: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Guarded(Framed):
     """An answer that went through the guard, with the record of what was changed and why."""
@@ -59,6 +71,8 @@ class Guarded(Framed):
     """The model's first answer."""
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
+    input: InputRecord | None = None
+    """The check of the request; None if the guard does not check requests."""
     late: bool = False
     """Whether the latency budget was used up."""
     iterations: int = 0
@@ -67,7 +81,7 @@ class Guarded(Framed):
     """The usage of all calls for this answer."""
     trace: tuple[Turn, ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Seconds by stage: `answer`, `checks`, `revision`, `total`."""
+    """Seconds by stage: `input`, `answer`, `checks`, `revision`, `total`."""
     upstream: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The raw response that holds the returned answer; empty where there is none."""
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -81,14 +95,17 @@ class Guarded(Framed):
     @property
     def verdicts(self) -> list[str]:
         """What became of the answer, and each check of it, in sentences."""
-        why = f": {', '.join(self.why)}" if self.why else ""
-        became = _SENTENCES.get(self.action, f"was {self.action}")
-        return [f"The answer {became}{why}.", *(each.sentence for each in self.after)]
+        became = _SENTENCES.get(self.action, f"The answer was {self.action}")
+        request = [] if self.input is None else [each.sentence for each in self.input.checks]
+        if self.input is not None and self.input.action != "blocked":
+            request.insert(0, f"The request was {self.input.action}{_because(self.input.why)}.")
+        return [f"{became}{_because(self.why)}.", *(each.sentence for each in self.after), *request]
 
     def rows(self, table: str = "") -> list[dict[str, Any]]:
-        """One row for each check of the first answer (`before`) and of the returned one (`after`)."""
+        """One row for each check of the request (`input`), of the first answer (`before`) and of the returned one."""
         del table
-        stages = {"before": self.before, "after": self.after}
+        requested = self.input.checks if self.input else ()
+        stages = {"input": requested, "before": self.before, "after": self.after}
         return [{"stage": stage, **asdict(each)} for stage, checks in stages.items() for each in checks]
 
     def _repr_html_(self) -> str:
@@ -106,3 +123,7 @@ class Segment:
     text: str
     checks: tuple[Check, ...] = ()
     final: Guarded | None = None
+
+
+def _because(why: Sequence[str]) -> str:
+    return f": {', '.join(why)}" if why else ""

@@ -8,13 +8,14 @@ from types import TracebackType
 
 from evenhand.errors import EvenhandError, PlanError, UnknownNameError, UsageError
 from evenhand.guards.guard import Guard
+from evenhand.guards.input_policy import InputPolicy
 from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import reached
 from evenhand.models.budget import Price
 from evenhand.prompts import read_templates
 from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
-from evenhand.server.config import RouteConfig
+from evenhand.server.config import InputConfig, RouteConfig
 from evenhand.server.errors import RequestError
 from evenhand.server.upstreams import RouteUpstreams, judge_options
 from evenhand.specs import model_spec, spec_parts
@@ -32,7 +33,7 @@ class Route:
         self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED)
         """For keys that may switch the method off."""
         self.guard: Answerer = self._guard
-        if self.method == "default" and not config.evaluators and config.latency is None:
+        if self.method == "default" and not config.evaluators and config.latency is None and not config.input:
             self.guard = Passthrough(self._guard.upstream, price, "passed" if config.policy == "flag" else "unchecked")
         self._users = 0
         self._retired = False
@@ -169,10 +170,18 @@ def _guard(config: RouteConfig, upstreams: RouteUpstreams) -> Guard:
         method=config.method,
         policy=policy,
         judge=upstreams.judge(),
+        input=_input_policy(config.input),
         judge_options=judge_options(config),
         prices=_prices(config),
         templates=config.templates,
     )
+
+
+def _input_policy(config: InputConfig | None) -> InputPolicy | None:
+    if config is None:
+        return None
+    fields = config.model_dump()
+    return InputPolicy(fields.pop("policy"), **fields)
 
 
 def _prices(config: RouteConfig) -> dict[str, Price]:

@@ -125,7 +125,8 @@ class Server:
             routes = config.routes.values()
             specs = [(each.model, each.judge, each.method, each.evaluators, each.thresholds) for each in routes]
             upstreams = [upstream.model for each in routes for upstream in each.upstreams or ()]
-            check_no_call([*specs, *upstreams, config.scorer], "The config")
+            inputs = [(each.input.judge, each.input.evaluators, each.input.thresholds) for each in routes if each.input]
+            check_no_call([*specs, *upstreams, *inputs, config.scorer], "The config")
 
     def _upstreams(self) -> Iterator[tuple[str, str, bool]]:
         return self.routes.upstreams()

@@ -69,6 +69,7 @@ class Ticket:
             prompt=self.prompt if texts else "",
             first=shown.first if texts else "",
             text=shown.text if texts else "",
+            input=shown.input,
             before=shown.before,
             after=shown.after,
             late=any(each.late for each in self.answers),
@@ -86,7 +87,7 @@ def _errors(answers: Sequence[Guarded]) -> Iterator[str]:
     """Yield what clients do not see of answers that were given all the same: why calls and checks failed."""
     for answer in answers:
         yield from answer.errors
-        for check in (*answer.before, *answer.after):
+        for check in (*(answer.input.checks if answer.input else ()), *answer.before, *answer.after):
             if check.problem and not check.passed:
                 yield f"{check.name}: {check.problem}"
 

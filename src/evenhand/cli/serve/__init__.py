@@ -45,6 +45,12 @@ _ROUTE_FLAGS = (
     type=click.Choice(["revise", "flag", "block"]),
     help="What happens to a biased or toxic answer (default revise).",
 )
+@click.option(
+    "--input",
+    "input_policy",
+    type=click.Choice(["flag", "block"]),
+    help="Check requests too: mark those that fail, or refuse them before the model (default: no check).",
+)
 @click.option("--blocked-text", help="The text that is sent instead of a blocked answer.")
 @click.option("--latency", type=float, metavar="SECONDS", help="After this time the best answer so far is returned.")
 @click.option(
@@ -124,6 +130,8 @@ def _config(file: Path | None, given: dict[str, Any]) -> ServeConfig:
     """The file's, or one route out of flags."""
     name = given.pop("name")
     fields = {flag: given[flag] for flag in _ROUTE_FLAGS if given[flag] not in (None, ())}
+    if policy := given["input_policy"]:
+        fields["input"] = {"policy": policy}
     if file is not None:
         if fields or name:
             raise UsageError("Routes are either in the --config or in flags, not in both.")

@@ -32,7 +32,7 @@ def audit() -> None:
 @click.option(
     "--action",
     multiple=True,
-    type=click.Choice(["passed", "revised", "tried", "flagged", "blocked", "unrevised", "unchecked"]),
+    type=click.Choice(["passed", "revised", "tried", "flagged", "blocked", "unrevised", "unchecked", "input-blocked"]),
     help="Only requests with this result; repeat for several.",
 )
 @click.option(

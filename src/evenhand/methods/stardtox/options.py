@@ -23,6 +23,7 @@ class StarDToxOptions(Thresholds):
             "bias": "rule",
             "scorer": "builtin",
             "toxicity": 0.1,
+            "injection": 0.5,
             "quality": 80,
             "support": 80,
             "settled": 50,

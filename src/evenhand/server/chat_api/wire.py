@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.guards.checks import LATE, NO_WORDS, failed
+from evenhand.guards.input import UNREAD
 from evenhand.guards.types import Check, Guarded
 from evenhand.server.config import LimitsConfig
 from evenhand.server.errors import RequestError
@@ -17,8 +18,8 @@ from evenhand.types import Usage
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
 NO_SCORE = "it could not be scored"
-_PUBLIC_PROBLEMS = (LATE, NO_WORDS, "not English")
-_SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked")
+_PUBLIC_PROBLEMS = (LATE, NO_WORDS, UNREAD, "not English")
+_SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked", "input-blocked")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 
@@ -174,9 +175,11 @@ def record(answers: Sequence[Guarded]) -> Json:
 
 
 def _record(answer: Guarded) -> Json:
-    before, after = (tuple(map(_public, checks)) for checks in (answer.before, answer.after))
-    shown = dict(zip(failed(answer.before), failed(before), strict=True))
-    return {
+    requested = answer.input.checks if answer.input else ()
+    asked, before, after = (tuple(map(_public, checks)) for checks in (requested, answer.before, answer.after))
+    shown = dict(zip(failed((*requested, *answer.before)), failed((*asked, *before)), strict=True))
+    fields: Json = {"input": {"action": answer.input.action, "checks": [*map(_check, asked)]}} if answer.input else {}
+    return fields | {
         "action": answer.action,
         "why": [shown.get(each, each) for each in answer.why],
         "before": [_check(each) for each in before],
@@ -211,6 +214,8 @@ def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
         "X-Evenhand-Iterations": str(sum(each.iterations for each in answers)),
         "X-Evenhand-Calls": str(used.calls),
     }
+    if (request := answers[0].input) is not None:
+        fields["X-Evenhand-Input"] = request.action
     if used.cost is not None:
         fields["X-Evenhand-Cost"] = f"{used.cost:.6f}"
     return fields

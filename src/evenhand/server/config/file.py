@@ -17,7 +17,7 @@ from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig
 from evenhand.server.config.base import STRICT, Name
-from evenhand.server.config.route import PriceConfig, RouteConfig, UpstreamConfig
+from evenhand.server.config.route import InputConfig, PriceConfig, RouteConfig, UpstreamConfig
 from evenhand.server.config.state import StateConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
 
@@ -123,4 +123,6 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         return list(UpstreamConfig.model_fields)
     if "budget" in place[:-1]:
         return list(BudgetConfig.model_fields)
+    if place[0] == "routes" and "input" in place[2:-1]:
+        return list(InputConfig.model_fields)
     return list((ServeConfig if len(place) == 1 else groups[place[0]]).model_fields)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from evenhand.guards.input_policy import BLOCKED_REQUEST, INPUT_EVALUATORS, InputPolicyAction, Scope
 from evenhand.guards.policy import BLOCKED_TEXT, PolicyAction, ToolArguments, Unchecked
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config.base import STRICT
@@ -35,6 +36,20 @@ class UpstreamConfig(BaseModel):
     timeout: Annotated[float, Field(gt=0)] | None = None
 
 
+class InputConfig(BaseModel):
+    """Checks of a route's requests."""
+
+    model_config = STRICT
+    policy: InputPolicyAction = "flag"
+    evaluators: tuple[str, ...] = INPUT_EVALUATORS
+    thresholds: dict[str, Any] = {}
+    scope: Scope = "new"
+    blocked_text: str = BLOCKED_REQUEST
+    unchecked: Unchecked | None = None
+    judge: str | None = None
+    """The model that evaluators ask about requests; by default the route's judge."""
+
+
 class RouteConfig(BaseModel):
     """The model, method and policy behind one model name."""
 
@@ -56,6 +71,8 @@ class RouteConfig(BaseModel):
     unchecked: Unchecked | None = None
     """What happens to text that could not be checked; by default it is treated like text that fails."""
     tool_arguments: ToolArguments = "check"
+    input: InputConfig | None = None
+    """Checks of requests; none by default."""
     base_url: str | None = None
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the API key of the model's endpoint."""

@@ -184,7 +184,7 @@ class Board:
         route.requests += 1
         route.answered += event.action not in _UNGUARDED
         route.revised += event.action == "revised"
-        route.blocked += event.action == "blocked"
+        route.blocked += event.action in ("blocked", "input-blocked")
         route.errors += event.status >= 400
 
     def _measure(self, event: Event) -> None:

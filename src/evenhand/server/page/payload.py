@@ -65,6 +65,7 @@ def detail(number: int, event: Event) -> Mapping[str, Any]:
             "text": event.text,
             "withheld": not any(texts),
             "cut_after": LONGEST if any(len(text) >= LONGEST for text in texts) else None,
+            "input": event.input and {"action": event.input.action, "checks": _checks(event.input.checks)},
             "before": _checks(event.before),
             "after": _checks(event.after),
             "stream": event.stream,

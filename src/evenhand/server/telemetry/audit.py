@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from evenhand.errors import DataError, StoreError
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, InputRecord
 from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.redact import Texts, with_texts, without_secrets
 
@@ -224,6 +224,10 @@ def rotated_files(file: Path) -> list[Path]:
     return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
 
 
+def _input(record: InputRecord | None) -> dict[str, Any] | None:
+    return record and {"action": record.action, "checks": [_check(check) for check in record.checks]}
+
+
 def row_of(event: Event) -> tuple[Any, ...]:
     """Return the searchable columns, and the other fields as JSON."""
     body = {
@@ -231,6 +235,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         "prompt": event.prompt,
         "first": event.first,
         "text": event.text,
+        "input": _input(event.input),
         "before": [_check(check) for check in event.before],
         "after": [_check(check) for check in event.after],
         "first_segment": event.first_segment,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, InputRecord
 from evenhand.guards.upstreams import Tried
 from evenhand.types import Usage
 
@@ -42,6 +42,8 @@ class Event:
     """The model's first answer."""
     text: str = ""
     """What the client got."""
+    input: InputRecord | None = None
+    """The check of the request; None if there was none."""
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
     late: bool = False
@@ -95,7 +97,9 @@ class Events:
 
 def shortened(event: Event) -> Event:
     """Cut the event's texts and critiques, so that memory does not depend on what clients send."""
-    texts = (event.prompt, event.first, event.text, *(check.words for check in (*event.before, *event.after)))
+    requested = event.input.checks if event.input else ()
+    words = (check.words for check in (*requested, *event.before, *event.after))
+    texts = (event.prompt, event.first, event.text, *words)
     if all(len(text) <= LONGEST for text in texts):
         return event
     return replace(
@@ -103,9 +107,14 @@ def shortened(event: Event) -> Event:
         prompt=cut(event.prompt, LONGEST),
         first=cut(event.first, LONGEST),
         text=cut(event.text, LONGEST),
-        before=tuple(replace(check, words=cut(check.words, LONGEST)) for check in event.before),
-        after=tuple(replace(check, words=cut(check.words, LONGEST)) for check in event.after),
+        input=event.input and replace(event.input, checks=_shortened(event.input.checks)),
+        before=_shortened(event.before),
+        after=_shortened(event.after),
     )
+
+
+def _shortened(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    return tuple(replace(check, words=cut(check.words, LONGEST)) for check in checks)
 
 
 def cut(text: str, longest: int) -> str:

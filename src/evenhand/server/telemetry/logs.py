@@ -60,6 +60,7 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
         "key": event.key,
         "status": event.status,
         "action": event.action,
+        "input": event.input and event.input.action,
         "why": [without_secrets(reason) for reason in event.why],
         "late": event.late,
         "stream": event.stream,

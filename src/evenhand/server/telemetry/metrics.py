@@ -38,7 +38,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 _ENDPOINTS = frozenset(SERVED)
 _ACTIONS = frozenset({"", *get_args(Action), "bypassed", "scored", "embedded"})
-_STAGES = frozenset({"answer", "checks", "revision", "total"})
+_STAGES = frozenset({"input", "answer", "checks", "revision", "total"})
 
 
 class Metrics:
@@ -64,10 +64,11 @@ class Metrics:
             return Histogram(f"evenhand_{name}", help_text, labels, buckets=buckets, registry=registry)
 
         self._requests = counter("requests", "Requests by status and action.", "route", "endpoint", "status", "action")
+        self._inputs = counter("inputs", "Checked requests by the result of their check.", "route", "action")
         self._late = counter("late", "Answers that exceeded their latency budget.", "route")
         self._scores = histogram(
             "check_score",
-            "Evaluators' scores of first and returned answers.",
+            "Evaluators' scores of requests, first answers and returned answers.",
             SCORES,
             "route",
             "check",
@@ -140,14 +141,7 @@ class Metrics:
         ).inc()
         if event.late:
             self._labelled(self._late, route).inc()
-        for when, checks in (("before", event.before), ("after", event.after)):
-            for check in checks:
-                if check.score is None or not isfinite(check.score):
-                    self._labelled(self._unscored, route, check.name).inc()
-                else:
-                    self._labelled(self._scores, route, check.name, when).observe(check.score)
-                if not check.passed:
-                    self._labelled(self._failed, route, check.name, when).inc()
+        self._count_checks(route, event)
         for stage, seconds in event.stages.items():
             self._labelled(self._stages, route, _known(stage, _STAGES)).observe(seconds)
         if event.first_segment is not None:
@@ -193,6 +187,19 @@ class Metrics:
         self._known_upstreams = set(states)
         for labels, is_open in states.items():
             self._breakers.labels(*labels).set(is_open)
+
+    def _count_checks(self, route: str, event: Event) -> None:
+        requested = () if event.input is None else event.input.checks
+        if event.input is not None:
+            self._labelled(self._inputs, route, event.input.action).inc()
+        for when, checks in (("input", requested), ("before", event.before), ("after", event.after)):
+            for check in checks:
+                if check.score is None or not isfinite(check.score):
+                    self._labelled(self._unscored, route, check.name).inc()
+                else:
+                    self._labelled(self._scores, route, check.name, when).observe(check.score)
+                if not check.passed:
+                    self._labelled(self._failed, route, check.name, when).inc()
 
     def _count_usage(self, route: str, event: Event) -> None:
         usage = event.usage

@@ -122,6 +122,7 @@ def with_texts(event: Event, texts: Texts) -> Event:
         prompt=kept(event.prompt),
         first=kept(event.first),
         text=kept(event.text),
+        input=event.input and replace(event.input, checks=checked(event.input.checks)),
         before=checked(event.before),
         after=checked(event.after),
     )

@@ -52,11 +52,11 @@ const verdict = (check) => {
   return make("span", check.passed ? "good" : "bad", (check.passed ? "✓ " : "✗ ") + score(check.score), unseen(check.passed ? " passed" : " failed"));
 };
 
-const critic = (name, before, after) => {
+const critic = (name, before, after, title = "On the first answer") => {
   const limit = (before || after).limit;
   const scores = make("p", "verdicts-line", make("b", "", name), verdict(before), after ? make("span", "arrow", "→") : null, after ? verdict(after) : null);
   if (limit !== null) scores.append(make("small", "", "limit " + score(limit)));
-  const words = [["On the first answer", before], ["On the returned answer", after]]
+  const words = [[title, before], ["On the returned answer", after]]
     .filter(([, check]) => check && check.words)
     .map(([title, check]) => box("words", title, check.words));
   return make("li", "", scores, ...words);
@@ -68,6 +68,12 @@ const critics = (event) => {
   const names = [...new Set([...sides[0].keys(), ...sides[1].keys()])];
   if (!names.length) return [make("p", "note", "No evaluator checked this request.")];
   return [make("ul", "critics", ...names.map((name) => critic(name, sides[0].get(name), sides[1].get(name))))];
+};
+
+const requestCheck = (event) => {
+  if (!event.input) return [];
+  const list = make("ul", "critics", ...event.input.checks.map((check) => critic(check.name, check, null, "On the request")));
+  return [make("h4", "", "Check of the request: " + event.input.action), list];
 };
 
 const fact = (name, value) => make("div", "", make("dt", "", name), make("dd", "", value));
@@ -97,6 +103,7 @@ const view = (event) => {
     problem ? make("p", "why", problem) : null,
     ...texts(event),
     event.cut_after ? make("p", "note", "Texts are shown up to " + event.cut_after.toLocaleString("en") + " characters.") : null,
+    ...requestCheck(event),
     make("h4", "", "Evaluators"),
     ...critics(event),
     make("h4", "", "Usage and time"),

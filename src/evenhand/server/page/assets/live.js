@@ -27,7 +27,7 @@ const tiles = ({ totals }) => {
   return [
     tile("Requests", compact(totals.requests), plural(totals.errors, "error")),
     tile("Revised", share(done("revised"), totals.answered), count(done("revised")) + " of " + plural(totals.answered, "answer")),
-    tile("Blocked", compact(done("blocked")), count(done("flagged")) + " flagged, " + count(done("unrevised") + done("tried")) + " still failing, " + count(done("unchecked")) + " unchecked"),
+    tile("Blocked", compact(done("blocked") + done("input-blocked")), count(done("input-blocked")) + " of them requests, " + count(done("flagged")) + " flagged, " + count(done("unrevised") + done("tried")) + " still failing, " + count(done("unchecked")) + " unchecked"),
     tile("Late", compact(totals.late), "over the latency budget", totals.late > 0),
     tile("Upstream errors", compact(totals.upstream_errors), "of the models' endpoints", totals.upstream_errors > 0),
     tile("Latency", seconds(totals.p50), "median; p95 " + seconds(totals.p95)),

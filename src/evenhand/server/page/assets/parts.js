@@ -46,7 +46,7 @@ export const moment = (time) => new Date(time * 1000).toLocaleString("en-GB");
 export const routeName = (name) => name || "no route";
 
 const SIGNS = {
-  passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", scored: "·", embedded: "·", error: "✗",
+  passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", "input-blocked": "⊘", scored: "·", embedded: "·", error: "✗",
 };
 export const ACTIONS = Object.keys(SIGNS);
 export const actionMark = (action) => {
