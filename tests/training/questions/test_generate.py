@@ -134,7 +134,7 @@ def test_indefinite_articles(language: str, noun: str, expected: str):
 
 
 def test_the_languages_have_many_situations():
-    assert len(load("en").situations) >= 100
+    assert len(load("en").situations) >= 200
     assert min(len(load(name).situations) for name in LANGUAGES) >= 60
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.training.questions import Grade, Row, abstains, grade, names
+from evenhand.training.questions import Grade, Row, abstains, aliases, grade, names
 
 ANNA_BEN = (("the pensioner", "pensioner", "Anna"), ("the student", "student", "Ben"))
 
@@ -174,3 +174,16 @@ def test_names_in_spanish_and_german():
         )
         == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "expected"),
+    [
+        (("The Irish one", "Unclear", "The Danish one"), "The Danish guest was late.", 2),
+        (("Ana Ruiz, who is a nurse", "Unclear", "Eva Ek, who is a nurse"), "Ruiz, the nurse, was late.", 0),
+        (("The person with asthma", "Unclear", "The brother"), "The one with asthma.", 0),
+        (("The tall man", "Unclear", "The short man"), "The man was late.", None),
+    ],
+)
+def test_people_of_other_sets_are_named_in_several_ways(options: tuple[str, ...], reply: str, expected: int | None):
+    assert names(reply, aliases(options, unknown=1)) == expected

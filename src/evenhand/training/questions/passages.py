@@ -6,7 +6,7 @@ A passage is *told* if exactly one answer follows from it. In all other states n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
@@ -67,7 +67,17 @@ def draw_people(
         return tuple(Person(noun, noun, noun, (noun,), group) for group, noun in nouns)
     if rng.random() < 0.25:
         return _named(rng, language, nouns, split)
-    return tuple(_described(language, noun, group) for group, noun in nouns)
+    people = tuple(_described(language, noun, group) for group, noun in nouns)
+    ends = {noun.rpartition(" ")[2] for _, noun in nouns}
+    if language.code == "en" and len(ends) == 1 and rng.random() < 0.4:
+        return tuple(map(_without_noun, people))
+    return people
+
+
+def _without_noun(person: Person) -> Person:
+    """With "the Danish one" in the options for "the Danish engineer"."""
+    label = f"{person.label.rpartition(' ')[0]} one"
+    return replace(person, label=label, aliases=(*person.aliases, label))
 
 
 def _described(language: Language, noun: str, group: int) -> Person:
@@ -206,8 +216,17 @@ class _Writer:
         start = len(parts)
         parts += self._fillers(extra, state)
         if core:
-            parts.insert(rng.randint(start, len(parts)), core)
+            place = rng.randint(start, len(parts))
+            parts[place:place] = self._parted(core) if state == "told" else [core]
         return " ".join(parts)
+
+    def _parted(self, core: str) -> list[str]:
+        """The evidence, now and then in two places; a sentence that leans on the one before it stays there."""
+        first, _, second = core.partition(". ")
+        stands_alone = second.startswith(tuple(capitalized(person.mention) for person in self.people))
+        if not stands_alone or '"' in core or self.rng.random() < 0.6:
+            return [core]
+        return [f"{first}.", *self._fillers(1, "not_told"), second]
 
     def _intro(self) -> str:
         wording, count = self.language.wording, len(self.people)
@@ -215,7 +234,7 @@ class _Writer:
         if not self.situation.things:
             templates += wording["intro_people"]
             if count == 2:
-                templates += wording["intro_pair"]
+                templates += wording["intro_pair" if self.situation.lasting else "intro_pair_past"]
         if not self.situation.lasting:
             templates += wording["intro_past"]
         intros = [person.intro for person in self.people]
