@@ -110,6 +110,16 @@ def test_every_situation_is_well_formed_in_every_form(language: str):
     assert all(row.context[0].isupper() and row.context[-1] in '."?' for row in drawn)
 
 
+def test_the_passage_says_who_every_option_is(train: list[Row], dev: list[Row]):
+    empty = set("the one person a an who is has with of from year old el la der die das".split())
+    for row in (*train, *dev):
+        words = set(re.findall(r"\w+", row.context.lower()))
+        for option, people in zip(row.options, row.people, strict=True):
+            missing = set(re.findall(r"\w+", option.lower())) - empty - words if people else set()
+            # German adjectives end in another letter after "ein".
+            assert not {word for word in missing if not {word + "r", word + "s"} & words}, row
+
+
 def test_spanish_articles_are_contracted():
     wrong = [row.context for row in rows(1500, languages=("es",)) if re.search(r"\b([Aa]|[Dd]e) el\b", row.context)]
 
