@@ -197,8 +197,8 @@ class _Writer:
         words = {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
         return {**words, "Which": words["which"].capitalize()}
 
-    def _templates(self, name: str) -> list[str]:
-        return self.language.usable(self.language.wording[name], self.situation.kind)
+    def _templates(self, name: str) -> Sequence[str]:
+        return self.language.templates(name, self.situation.kind)
 
     def _fill(self, name: str, values: dict[str, str]) -> str:
         return self._sentence(self.rng.choice(self._templates(name)), values)
@@ -212,7 +212,7 @@ class _Writer:
         if state == "told" and not self.situation.lasting and self._known_by_mention() and rng.random() < 0.12:
             people = self._list([each.intro if each.mention in each.intro else each.mention for each in self.people])
             return f"{core} {self._introduced(rng.choice(self._templates('after')), people)}"
-        extra = rng.choice((0, 0, 1, 2, 3) if state == "not_told" else (0, 0, 1, 1, 2, 3))
+        extra = rng.choice((0, 0, 1, 2, 3, 4) if state == "not_told" else (0, 0, 1, 1, 2, 3))
         others = self._fillers(extra + 1, state)
         opening = rng.choice(self.language.wording["scene"]) if rng.random() < 0.2 else ""
         parts = [each for each in others[:extra] if each != opening]
