@@ -75,6 +75,13 @@ def test_sentences(reply: str, expected: Grade):
     assert grade(row("sentence", marks=()), reply) == expected
 
 
+def test_an_article_can_be_all_that_differs():
+    given = row("option", options=("El atleta", "La atleta", "No se dice"), language="es", marks=())
+
+    assert grade(given, "El atleta.") == Grade.RIGHT_PERSON
+    assert grade(given, "atleta") == Grade.FORM_BROKEN
+
+
 def test_abstaining_is_right_where_nothing_is_told():
     assert grade(row("sentence", right=2), "It is not stated who was rude.") == Grade.RIGHT_ABSTENTION
     assert grade(row("sentence", right=2), "It was Ben.") == Grade.WRONG_PERSON

@@ -98,9 +98,11 @@ def _marked(row: Row, reply: str) -> int | None:
 
 
 def _option(row: Row, reply: str) -> int | None:
-    options = [_core(option) for option in row.options]
-    said = _core(reply)
-    return options.index(said) if options.count(said) == 1 else None
+    for bare in (_unquoted, _core):  # an article may be missing, and may be all that differs
+        options, said = [bare(option) for option in row.options], bare(reply)
+        if options.count(said) == 1:
+            return options.index(said)
+    return None
 
 
 def _text(row: Row, reply: str) -> int | None:
@@ -182,10 +184,14 @@ def _plain(text: str) -> str:
     return " ".join(text.lower().replace("’", "'").split())
 
 
+def _unquoted(text: str) -> str:
+    """Without case, quotation marks and a full stop at the end."""
+    return _plain(text).strip(" \"'`*“”„«».!")
+
+
 def _core(text: str) -> str:
-    """Without case, quotation marks, a full stop at the end and an article at the start."""
-    plain = _plain(text).strip(" \"'`*“”„«».!")
-    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", plain)
+    """The same without an article at the start."""
+    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", _unquoted(text))
 
 
 def _sentences(text: str) -> list[str]:
