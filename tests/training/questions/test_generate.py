@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from itertools import islice
+from random import Random
 
 import pytest
 
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.training.questions import FORMS, Plan, Row, grade, make
 from evenhand.training.questions.language import LANGUAGES, load, parse_situations
-from evenhand.training.questions.passages import STATES
+from evenhand.training.questions.passages import STATES, draw_people, write_passage
 
 
 def rows(count: int = 2000, split: str = "train", **plan: object) -> list[Row]:
@@ -121,6 +122,17 @@ def test_the_passage_says_who_every_option_is(train: list[Row], dev: list[Row]):
             missing = set(re.findall(r"\w+", option.lower())) - empty - words if people else set()
             # German adjectives end in another letter after "ein".
             assert not {word for word in missing if not {word + "r", word + "s"} & words}, row
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_evidence_about_one_person_is_about_the_right_one(language: str):
+    texts, rng = load(language), Random(0)
+    for situation in [each for each in texts.situations if not each.things] * 8:
+        right = rng.randrange(2)
+        people = draw_people(rng, texts, situation, "names", "train", 2, 0)
+        passage = write_passage(rng, texts, situation, people, rng.randrange(2), "told", right)
+        named = [place for place in (0, 1) if people[place].mention in passage.evidence]
+        assert named == [right] if not passage.settled else named, passage
 
 
 def test_spanish_articles_are_contracted():

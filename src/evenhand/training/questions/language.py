@@ -22,7 +22,7 @@ FACTS = "facts"
 """Category of the questions about when, where and how many; in English only."""
 
 _HEAD = re.compile(r"(?P<id>\w+)(?P<lasting>\*?)(?: \[(?P<things>[^\]]+)\])?: (?P<setting>.+)")
-_START = re.compile(r"(^|[.!?] |[\"“„«])([a-zà-ÿ])")
+_START = re.compile(r"(^|[.!?][\"”“»]? |[\"“„«])([a-zà-ÿ])")
 _WOMEN = re.compile(
     r"(?i)\b(her|lady|\w*woman|\w*mother|\w*girl|sister|aunt|wife's|latina|waitress|stewardess|widow|heiress|lesbian)\b"
 )

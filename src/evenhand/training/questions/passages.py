@@ -166,7 +166,7 @@ class _Writer:
         values = self._values(right)
         if len(self.people) > 2 or (not settle and self.rng.random() < 0.18):
             if self.polarity:
-                values |= {"x": values["y"], "n": values["p"]}
+                values |= {"x": values["y"], "X": values["Y"], "n": values["p"]}
             return self._fill("tell1", values), False
         if self.situation.signs and self.rng.random() < 0.3:
             return self._sentence(self.rng.choice(self.situation.signs), values), True
