@@ -168,7 +168,7 @@ class _Writer:
             if self.polarity:
                 values |= {"x": values["y"], "X": values["Y"], "n": values["p"]}
             return self._fill("tell1", values), False
-        if self.situation.signs and self.rng.random() < 0.3:
+        if self.situation.signs and self.rng.random() < 0.4:
             return self._sentence(self.rng.choice(self.situation.signs), values), True
         templates = self._templates("tell2")
         if not self.situation.lasting:
