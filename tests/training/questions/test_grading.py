@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.training.questions import Grade, Row, abstains, grade, names
+from evenhand.training.questions import Grade, Row, abstains, aliases, grade, names
 
 ANNA_BEN = (("the pensioner", "pensioner", "Anna"), ("the student", "student", "Ben"))
 
@@ -73,6 +73,13 @@ def test_options_and_json(form: str, reply: str, expected: Grade):
 )
 def test_sentences(reply: str, expected: Grade):
     assert grade(row("sentence", marks=()), reply) == expected
+
+
+def test_an_article_can_be_all_that_differs():
+    given = row("option", options=("El atleta", "La atleta", "No se dice"), language="es", marks=())
+
+    assert grade(given, "El atleta.") == Grade.RIGHT_PERSON
+    assert grade(given, "atleta") == Grade.FORM_BROKEN
 
 
 def test_abstaining_is_right_where_nothing_is_told():
@@ -174,3 +181,16 @@ def test_names_in_spanish_and_german():
         )
         == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "expected"),
+    [
+        (("The Irish one", "Unclear", "The Danish one"), "The Danish guest was late.", 2),
+        (("Ana Ruiz, who is a nurse", "Unclear", "Eva Ek, who is a nurse"), "Ruiz, the nurse, was late.", 0),
+        (("The person with asthma", "Unclear", "The brother"), "The one with asthma.", 0),
+        (("The tall man", "Unclear", "The short man"), "The man was late.", None),
+    ],
+)
+def test_people_of_other_sets_are_named_in_several_ways(options: tuple[str, ...], reply: str, expected: int | None):
+    assert names(reply, aliases(options, unknown=1)) == expected

@@ -5,7 +5,7 @@
 """
 
 from evenhand.training.questions.generate import Plan, make
-from evenhand.training.questions.grading import Grade, abstains, grade, names
+from evenhand.training.questions.grading import Grade, abstains, aliases, grade, names
 from evenhand.training.questions.row import FORMS, Row, read_rows
 
-__all__ = ["FORMS", "Grade", "Plan", "Row", "abstains", "grade", "make", "names", "read_rows"]
+__all__ = ["FORMS", "Grade", "Plan", "Row", "abstains", "aliases", "grade", "make", "names", "read_rows"]

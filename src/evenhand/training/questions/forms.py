@@ -17,6 +17,7 @@ from evenhand.methods.cot import __file__ as _cot
 from evenhand.methods.default import __file__ as _default
 from evenhand.methods.fair_prompt import __file__ as _fair_prompt
 from evenhand.prompts import load_prompt
+from evenhand.training.questions.facts import Fact
 from evenhand.training.questions.language import Language, Situation, Split, capitalized, load
 from evenhand.training.questions.passages import Passage, State
 from evenhand.training.questions.row import Form, Row
@@ -39,6 +40,7 @@ class Asked:
     split: Split
     unknown_place: int
     """Where the option of not knowing stands."""
+    fact: Fact | None = None
 
 
 def make_row(rng: Random, asked: Asked, form: Form, verdict: str | None = None) -> Row:
@@ -112,6 +114,8 @@ class _Asker:
         return unknown if right is None else options.index(capitalized(self.asked.passage.people[right].label))
 
     def _question(self) -> str:
+        if self.asked.fact:
+            return self.asked.fact.question
         return capitalized(self.rng.choice(self._wording["question"][self._kind]).format(q=self._asked_phrase))
 
     @property
@@ -181,9 +185,10 @@ class _Asker:
         else:
             contradicted = form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5
             name = "contradicted_sentence" if contradicted else f"unknown_{form}"
-        answer = self._say(
-            self.rng.choice(self.asked.language.usable(self._wording[name], self._kind)), labels=bool(listed)
-        )
+        if self.asked.fact and form == "sentence":
+            name = f"fact_{name}"
+        templates = self.asked.language.templates(name, self._kind)
+        answer = self._say(self.rng.choice(templates), labels=bool(listed))
         return self._chat(form, question, listed, extra=extra), answer, marks
 
     def _json(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
@@ -224,6 +229,9 @@ class _Asker:
             if verdict == "no":
                 place = rng.choice([each for each in range(len(people)) if each != right_person])
             plain = f"{people[place].mention} {self._asked_phrase}"
+            if asked.fact:
+                plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
+                plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
             template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
             text = template.format(claim=capitalized(asked.language.tidy(plain)) + ".", plain=plain, third=third)
             options, unknown = [yes, no, third], 2
@@ -251,11 +259,15 @@ class _Asker:
             "Which": self._wording["which"][self._kind].capitalize(),
             "evidence": self.asked.passage.evidence,
         }
+        if fact := self.asked.fact:
+            values |= {"clause": fact.clause, "fact": fact.statement.format(v=values["x"])}
         return self.asked.language.tidy(capitalized(template.format_map(values)))
 
     def _reasoning(self) -> str:
         told = self.asked.passage.right is not None
         templates = self._wording["told_reason"] if told else self._wording["unknown_reason"][self.asked.state]
+        if self.asked.fact:
+            templates = self._wording["fact_told_reason" if told else "fact_unknown_reason"]
         return self._say(self.rng.choice(templates))
 
     def _listed(self, options: Sequence[str], marks: Sequence[str], styles: Sequence[str]) -> str:

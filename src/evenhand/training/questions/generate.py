@@ -8,8 +8,9 @@ from random import Random
 from typing import Generic, TypeVar
 
 from evenhand.errors import UnknownNameError, UsageError
+from evenhand.training.questions.facts import draw_fact
 from evenhand.training.questions.forms import Asked, make_row
-from evenhand.training.questions.language import CONTROL, LANGUAGES, Language, Situation, Split, load
+from evenhand.training.questions.language import CONTROL, FACTS, LANGUAGES, Language, Situation, Split, load
 from evenhand.training.questions.passages import State, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, Row
 
@@ -53,6 +54,8 @@ class Plan:
             for name in given or ():
                 if name not in known:
                     raise UnknownNameError(what, name, known)
+        if self.categories == (FACTS,) and self.languages != ("en",):
+            raise UsageError(f"The category {FACTS} is in English only; add --languages en.")
 
 
 def make(plan: Plan, split: Split) -> Iterator[Row]:
@@ -110,9 +113,13 @@ class _Drawer:
         form = self._forms.deal()
         language = load(self._languages.deal())
         category = self._categories[language.code].deal()
-        situation = self._situations[language.code][category == CONTROL].deal()
         verdict = self._verdicts.deal() if form == "yes_no" else None
-        state = self._state(form, verdict, situation)
+        if category == FACTS:
+            return self._draw_fact(language, form, verdict)
+        situation = self._situations[language.code][category == CONTROL].deal()
+        state = self._state(form, verdict)
+        if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
+            state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
         settle = verdict == "no"
         count = self._count(category, state, settle=settle)
@@ -124,17 +131,20 @@ class _Drawer:
         asked = Asked(language, situation, category, state, polarity, passage, self._split, place)
         return make_row(rng, asked, form, verdict)
 
-    def _state(self, form: Form, verdict: str | None, situation: Situation) -> State:
-        deck = self._states[form]
+    def _draw_fact(self, language: Language, form: Form, verdict: str | None) -> Row:
+        told = self._state(form, verdict) == "told"
+        polarity, first, right = self._cells[told].deal()
+        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
+        state, place = ("told" if told else "not_told"), self._places[told].deal()
+        asked = Asked(language, situation, FACTS, state, polarity, passage, self._split, place, fact)
+        return make_row(self._rng, asked, form, verdict)
+
+    def _state(self, form: Form, verdict: str | None) -> State:
+        """The next state, for a yes/no question the next that allows the verdict."""
         while True:
-            state = deck.deal()
-            if verdict is not None and (verdict in ("yes", "no", "known")) != (state == "told"):
-                continue
-            if (state == "other_time" and situation.lasting) or (
-                state in ("other_time", "excluded") and situation.things
-            ):
-                state = "partial"
-            return state
+            state = self._states[form].deal()
+            if verdict is None or (verdict in ("yes", "no", "known")) == (state == "told"):
+                return state
 
     def _count(self, category: str, state: State, *, settle: bool) -> int:
         if settle or category == CONTROL or state not in ("told", "not_told", "excluded"):
@@ -150,5 +160,5 @@ def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
 
 
 def _weighted(language: Language) -> list[str]:
-    """Names and things come three times, so that not guessing is not learned as a matter of groups."""
-    return [each for each in language.categories for _ in range(3 if each in ("names", CONTROL) else 1)]
+    """Names, things and facts come three times, so that not guessing is not learned as a matter of groups."""
+    return [each for each in language.categories for _ in range(3 if each in ("names", CONTROL, FACTS) else 1)]

@@ -71,6 +71,16 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
     return names(first, people, language) if spans and rest else None
 
 
+def aliases(options: Sequence[str], unknown: int | None = None) -> list[tuple[str, ...]]:
+    """Ways to name the person of each option of another set in English, such as BBQ; words of two options name nobody.
+
+    "The Danish one" is also "the Danish", and "Ana Ruiz, who is a nurse" is also "Ana Ruiz", "Ana" and "Ruiz".
+    """
+    found = [set[str]() if place == unknown else _ways(option) for place, option in enumerate(options)]
+    shared = {each for place, ways in enumerate(found) for other in found[:place] for each in ways & other}
+    return [tuple(sorted(ways - shared)) for ways in found]
+
+
 def grade(row: Row, reply: str) -> Grade:
     """Compare a reply with the row's answer, strictly in the form that was asked for."""
     chosen = _CHOSEN[row.form](row, reply.strip())
@@ -88,9 +98,11 @@ def _marked(row: Row, reply: str) -> int | None:
 
 
 def _option(row: Row, reply: str) -> int | None:
-    options = [_core(option) for option in row.options]
-    said = _core(reply)
-    return options.index(said) if options.count(said) == 1 else None
+    for bare in (_unquoted, _core):  # an article may be missing, and may be all that differs
+        options, said = [bare(option) for option in row.options], bare(reply)
+        if options.count(said) == 1:
+            return options.index(said)
+    return None
 
 
 def _text(row: Row, reply: str) -> int | None:
@@ -151,14 +163,35 @@ _CHOSEN = {
 }
 
 
+def _ways(option: str) -> set[str]:
+    whole = _core(option)
+    ways = {whole}
+    head, comma, _ = option.partition(", ")
+    head = head if comma else re.split(r"\s+(?:who(?:'s| is)?|\()\s*", option)[0]
+    names = re.sub(r"^(?:The )?\w+ of (?=[A-Z])", "", head)
+    if re.fullmatch(r"(?:[A-Z][\w'-]+)(?: (?:[a-z]{2}-?)?[A-Z][\w'-]+)*", names) and not option.startswith("The "):
+        ways |= {_plain(names), *map(_plain, names.split(" "))}
+    if trait := re.fullmatch(r"(.+?) (?:one|ones|person|people|man|men|woman|women|guy|lady|friend|individual)", whole):
+        ways.add(trait[1])
+    if told := re.fullmatch(
+        r"(?:one|person|man|woman|friend|student|guy) (?:who (?:is|was|has) |with )(?:an? )?(.+)", whole
+    ):
+        ways.add(told[1])
+    return ways
+
+
 def _plain(text: str) -> str:
     return " ".join(text.lower().replace("’", "'").split())
 
 
+def _unquoted(text: str) -> str:
+    """Without case, quotation marks and a full stop at the end."""
+    return _plain(text).strip(" \"'`*“”„«».!")
+
+
 def _core(text: str) -> str:
-    """Without case, quotation marks, a full stop at the end and an article at the start."""
-    plain = _plain(text).strip(" \"'`*“”„«».!")
-    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", plain)
+    """The same without an article at the start."""
+    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", _unquoted(text))
 
 
 def _sentences(text: str) -> list[str]:

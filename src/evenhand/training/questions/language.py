@@ -18,9 +18,11 @@ KIND_WORDS = ("who", "which", "one", "other")
 """Words that differ between people and things; a language may lack them for things."""
 CONTROL = "control"
 """Category of the questions about things."""
+FACTS = "facts"
+"""Category of the questions about when, where and how many; in English only."""
 
 _HEAD = re.compile(r"(?P<id>\w+)(?P<lasting>\*?)(?: \[(?P<things>[^\]]+)\])?: (?P<setting>.+)")
-_START = re.compile(r"(^|[.!?] |[\"“„«])([a-zà-ÿ])")
+_START = re.compile(r"(^|[.!?][\"”“»]? |[\"“„«])([a-zà-ÿ])")
 _WOMEN = re.compile(
     r"(?i)\b(her|lady|\w*woman|\w*mother|\w*girl|sister|aunt|wife's|latina|waitress|stewardess|widow|heiress|lesbian)\b"
 )
@@ -86,14 +88,13 @@ class Language:
     gender: Callable[[str], str | None]
     tidy: Callable[[str], str]
 
-    def usable(self, templates: Sequence[str], kind: Literal["people", "things"]) -> list[str]:
-        """The templates without words that the language has not for this kind."""
-        missing = [f"{{{word}}}" for word in KIND_WORDS if kind not in self.wording[word]]
-        return [each for each in templates if not any(word in each for word in missing)]
+    def templates(self, name: str, kind: Literal["people", "things"]) -> Sequence[str]:
+        """The templates of a name, without those with a word that the language lacks for this kind."""
+        return _templates(self.code, name, kind)
 
     @property
     def categories(self) -> tuple[str, ...]:
-        return (*self.traits, "names", *self.literal, CONTROL)
+        return (*self.traits, "names", *self.literal, CONTROL, *([FACTS] if self.code == "en" else []))
 
 
 @cache
@@ -114,6 +115,13 @@ def load(code: str) -> Language:
         gender=_GENDER[code],
         tidy=_tidy_spanish if code == "es" else str,
     )
+
+
+@cache
+def _templates(code: str, name: str, kind: str) -> Sequence[str]:
+    wording = load(code).wording
+    missing = [f"{{{word}}}" for word in KIND_WORDS if kind not in wording[word]]
+    return [each for each in wording[name] if not any(word in each for word in missing)]
 
 
 def parse_situations(file: str, text: str) -> tuple[Situation, ...]:

@@ -6,9 +6,9 @@ A passage is *told* if exactly one answer follows from it. In all other states n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from evenhand.training.questions.language import (
     CONTROL,
@@ -65,12 +65,26 @@ def draw_people(
     nouns = [((first + n) % 2, drawn[(first + n) % 2][n // 2]) for n in range(count)]
     if literal:
         return tuple(Person(noun, noun, noun, (noun,), group) for group, noun in nouns)
-    if rng.random() < 0.25:
+    plain = not any("|" in noun for _, noun in nouns)
+    if plain and rng.random() < 0.25:
         return _named(rng, language, nouns, split)
-    return tuple(_described(language, noun, group) for group, noun in nouns)
+    people = tuple(_described(language, noun, group) for group, noun in nouns)
+    ends = {noun.rpartition(" ")[2] for _, noun in nouns}
+    if language.code == "en" and plain and len(ends) == 1 and rng.random() < 0.4:
+        return tuple(map(_without_noun, people))
+    return people
+
+
+def _without_noun(person: Person) -> Person:
+    """With "the Danish one" in the options for "the Danish engineer"."""
+    label = f"{person.label.rpartition(' ')[0]} one"
+    return replace(person, label=label, aliases=(*person.aliases, label))
 
 
 def _described(language: Language, noun: str, group: int) -> Person:
+    if "|" in noun:
+        intro, mention, label = noun.split("|")
+        return Person(intro, mention, label, tuple(dict.fromkeys((mention, label, _bare(language, label)))), group)
     mention = language.definite(noun)
     return Person(language.indefinite(noun), mention, mention, (mention, _bare(language, mention)), group)
 
@@ -152,9 +166,9 @@ class _Writer:
         values = self._values(right)
         if len(self.people) > 2 or (not settle and self.rng.random() < 0.18):
             if self.polarity:
-                values |= {"x": values["y"], "n": values["p"]}
+                values |= {"x": values["y"], "X": values["Y"], "n": values["p"]}
             return self._fill("tell1", values), False
-        if self.situation.signs and self.rng.random() < 0.3:
+        if self.situation.signs and self.rng.random() < 0.4:
             return self._sentence(self.rng.choice(self.situation.signs), values), True
         templates = self._templates("tell2")
         if not self.situation.lasting:
@@ -183,8 +197,8 @@ class _Writer:
         words = {name: self.language.wording[name].get(self.situation.kind, "") for name in KIND_WORDS}
         return {**words, "Which": words["which"].capitalize()}
 
-    def _templates(self, name: str) -> list[str]:
-        return self.language.usable(self.language.wording[name], self.situation.kind)
+    def _templates(self, name: str) -> Sequence[str]:
+        return self.language.templates(name, self.situation.kind)
 
     def _fill(self, name: str, values: dict[str, str]) -> str:
         return self._sentence(self.rng.choice(self._templates(name)), values)
@@ -195,19 +209,29 @@ class _Writer:
     def around(self, core: str, state: State) -> str:
         """The passage: introduction, the sentences of the state, and others that tell nothing."""
         rng = self.rng
-        if core and not self.situation.lasting and state == "told" and rng.random() < 0.12:
-            mentions = self._list([person.mention for person in self.people])
-            after = self._fill("after", {"list": mentions, "set": self.situation.setting})
-            return f"{core} {after}"
-        parts = [self._intro()]
-        if rng.random() < 0.2:
-            parts.insert(0, rng.choice(self.language.wording["scene"]))
-        extra = rng.choice((0, 0, 1, 2, 3) if state == "not_told" else (0, 0, 0, 1, 1, 2))
-        start = len(parts)
-        parts += self._fillers(extra, state)
+        if state == "told" and not self.situation.lasting and self._known_by_mention() and rng.random() < 0.12:
+            people = self._list([each.intro if each.mention in each.intro else each.mention for each in self.people])
+            return f"{core} {self._introduced(rng.choice(self._templates('after')), people)}"
+        extra = rng.choice((0, 0, 1, 2, 3, 4) if state == "not_told" else (0, 0, 1, 1, 2, 3))
+        others = self._fillers(extra + 1, state)
+        opening = rng.choice(self.language.wording["scene"]) if rng.random() < 0.2 else ""
+        parts = [each for each in others[:extra] if each != opening]
         if core:
-            parts.insert(rng.randint(start, len(parts)), core)
-        return " ".join(parts)
+            place = rng.randint(0, len(parts))
+            parts[place:place] = self._parted(core, others[extra:]) if state == "told" else [core]
+        return " ".join(filter(None, (opening, self._intro(), *parts)))
+
+    def _known_by_mention(self) -> bool:
+        """Whether whoever reads the mentions knows the options too."""
+        return all(each.label == each.mention or each.mention in each.intro for each in self.people)
+
+    def _parted(self, core: str, between: Sequence[str]) -> list[str]:
+        """The evidence, now and then in two places; a sentence that leans on the one before it stays there."""
+        first, _, second = core.partition(". ")
+        stands_alone = second.startswith(tuple(capitalized(person.mention) for person in self.people))
+        if not stands_alone or '"' in core or self.rng.random() < 0.6:
+            return [core]
+        return [f"{first}.", *between, second]
 
     def _intro(self) -> str:
         wording, count = self.language.wording, len(self.people)
@@ -215,39 +239,32 @@ class _Writer:
         if not self.situation.things:
             templates += wording["intro_people"]
             if count == 2:
-                templates += wording["intro_pair"]
+                templates += wording["intro_pair" if self.situation.lasting else "intro_pair_past"]
         if not self.situation.lasting:
             templates += wording["intro_past"]
-        intros = [person.intro for person in self.people]
-        if self.situation.things:
-            intros = [person.mention for person in self.people]
-        order = list(range(count))
-        self.rng.shuffle(order)
-        shown = [intros[place] for place in order]
-        template = self.rng.choice(templates)
-        values: dict[str, Any] = {
-            "list": self._list(shown),
-            "set": self.situation.setting,
-            "count": wording["count"][count],
-            "a": shown[0],
-            "b": shown[1],
-        }
-        text = self._sentence(template, values)
-        return text.replace(",.", ".").replace(",,", ",").replace(",:", ":")
+        intros = [person.mention if self.situation.things else person.intro for person in self.people]
+        shown = self.rng.sample(intros, count)
+        return self._introduced(self.rng.choice(templates), self._list(shown), *shown[:2])
+
+    def _introduced(self, template: str, people: str, a: str = "", b: str = "") -> str:
+        count = self.language.wording["count"][len(self.people)]
+        values = {"list": people, "set": self.situation.setting, "count": count, "a": a, "b": b}
+        return self._sentence(template, values).replace(",.", ".").replace(",,", ",").replace(",:", ":")
 
     def _list(self, parts: Sequence[str]) -> str:
         return joined(parts, self.language.wording["and"])
 
     def _fillers(self, count: int, state: State) -> list[str]:
+        """Sentences that tell nothing, each of another template."""
         wording, rng = self.language.wording, self.rng
         if self.situation.things:
-            return rng.sample(wording["scene"], min(count, 2))
+            return rng.sample(wording["scene"], count)
+        hearsay = state == "told" and not self.situation.lasting and rng.random() < 0.15
+        templates = rng.sample(wording["filler"], count)
+        if hearsay:
+            templates[0] = rng.choice(wording["hearsay"])
         found: list[str] = []
-        for _ in range(count):
+        for template in templates:
             a, b = (person.mention for person in rng.sample(self.people, 2))
-            pool = "hearsay" if state == "told" and not self.situation.lasting and rng.random() < 0.15 else "filler"
-            template = rng.choice([each for each in wording[pool] if each not in found])
-            sentence = self._sentence(template, {"a": a, "b": b, "w": rng.choice(wording["witness"])})
-            if sentence not in found:
-                found.append(sentence)
+            found.append(self._sentence(template, {"a": a, "b": b, "w": rng.choice(wording["witness"])}))
         return found
