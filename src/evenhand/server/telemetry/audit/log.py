@@ -325,6 +325,7 @@ def _end_of(file: Path) -> _End:
 def row_of(event: Event) -> tuple[Any, ...]:
     """Return the searchable columns as SQLite gives them back, and the other fields as JSON."""
     body = {
+        "client": event.client,
         "why": event.why,
         "prompt": event.prompt,
         "first": event.first,
