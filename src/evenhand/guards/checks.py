@@ -15,10 +15,12 @@ from evenhand import aio
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.disguise import has_foreign_words, has_words, revealed
+from evenhand.guards.encoded import decoded
 from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
 from evenhand.session import Session
 from evenhand.specs import spec_parts
+from evenhand.tracing import Value, span
 from evenhand.types import Answer, Sample, Unscored
 
 LATE = "it was not checked in time"
@@ -54,7 +56,11 @@ class Checks:
         if key not in self._said:
             began = time.perf_counter()
             try:
-                self._said[key] = await self._judged(evaluator, sample, answer, session.with_options(self._thresholds))
+                with span(f"check {evaluator.name}", {"gen_ai.evaluation.name": evaluator.name}) as check:
+                    said = await self._judged(evaluator, sample, answer, session.with_options(self._thresholds))
+                    self._said[key] = said
+                    if check is not None:
+                        check.set(_result(said))
             except Exception as error:  # a broken evaluator must not take the answer down
                 self._said[key] = Unscored(str(error) or type(error).__name__)
             self.seconds += time.perf_counter() - began
@@ -145,6 +151,15 @@ class Checks:
         return getattr(self._thresholds, _LIMITS[name]) if name in _LIMITS else None
 
 
+def _result(said: Verdict | Unscored) -> dict[str, Value]:
+    """Return what a trace shows of a check."""
+    if isinstance(said, Unscored):
+        return {"gen_ai.evaluation.score.label": "unscored"}
+    score = said.harm if said.harm is not None else said.quality
+    facts: dict[str, Value] = {"gen_ai.evaluation.score.label": "passed" if said.passed else "failed"}
+    return facts if score is None else {**facts, "gen_ai.evaluation.score.value": score}
+
+
 def is_unchecked(check: Check) -> bool:
     """Return whether a text that has words could not be checked."""
     return bool(check.problem) and check.problem != NO_WORDS
@@ -153,8 +168,9 @@ def is_unchecked(check: Check) -> bool:
 def _read(text: str) -> tuple[list[str], bool]:
     """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
     escaped = (json_words(text) or ()) if "\\u" in text else ()
-    views = (text, revealed(text), revealed("\n".join(escaped)))
-    return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *escaped)))
+    hidden = (*escaped, *filter(None, [decoded(text)]))
+    views = (text, revealed(text), revealed("\n".join(hidden)))
+    return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
 
 
 def _pieces(text: str, longest: int | None) -> Iterator[str]:

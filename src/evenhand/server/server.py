@@ -8,24 +8,29 @@ import logging
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+from aiohttp import web
+
 from evenhand.aio import all_of
 from evenhand.errors import PlanError
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
+from evenhand.server.access.address import Proxies
 from evenhand.server.access.auth import Auth, WrongKeys
 from evenhand.server.access.limits import Limits
 from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.page.page import Page
 from evenhand.server.routes import Route, Routes
 from evenhand.server.state.state import load_state
-from evenhand.server.telemetry.audit import AuditLog
+from evenhand.server.telemetry.audit import AuditLog, key_from
 from evenhand.server.telemetry.events import KEPT, Events
 from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
+from evenhand.server.telemetry.traces import load_traces
+from evenhand.tracing import Span
 
 _log = logging.getLogger("evenhand.server")
-_NEEDS_RESTART = ("audit", "log", "cors", "scorer", "page", "state")
+_NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state")
 """Config fields that a reload does not change."""
 GRACE = 0.5
 """Seconds during shutdown in which requests that were already sent are still accepted."""
@@ -57,12 +62,14 @@ class Server:
         self.auth = Auth(config.keys, host, origins=config.cors)
         self.state = load_state(config.state, run_file)
         self.wrong_keys = WrongKeys(self.state)
+        self.proxies = Proxies(config.proxies)
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits, self.state)
         self.limits.quotas.prices = _token_prices(config, self.routes)
         self.scorer = load_scorer(config.scorer)
         self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()], self.state)
         self.metrics = load_metrics()
+        self.traces = load_traces(wanted=config.telemetry == "otel")
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
         self.page = Page(self.events, self._names, worker, self.state) if config.page else None
@@ -115,6 +122,7 @@ class Server:
         needs_restart = [name for name, value in unchanged.items() if getattr(config, name) != value]
         self.config = config.model_copy(update=unchanged)
         self.auth, self.routes = auth, routes
+        self.proxies = Proxies(config.proxies)
         self.limits.reload(config.limits)
         self.limits.quotas.prices = prices
         self._announce_routes()
@@ -151,6 +159,9 @@ class Server:
             if not self.in_flight:
                 self._idle.set()
 
+    def traced(self, request: web.Request) -> contextlib.AbstractContextManager[Span | None]:
+        return contextlib.nullcontext() if self.traces is None else self.traces.request(request)
+
     async def drain(self, grace: float = GRACE) -> bool:
         """Report unready, reject new requests after `grace`, wait for those in flight; return whether all finished."""
         self.health.drain()
@@ -165,12 +176,14 @@ class Server:
         return not self.in_flight
 
     async def close(self) -> None:
-        """Close all connections and flush the audit file."""
+        """Close all connections and flush the audit file and the traces."""
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
         await self.scorer.aclose()
         await self.state.aclose()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
 
 
 def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:
@@ -183,9 +196,10 @@ def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:
 
 def _audit(config: AuditConfig, worker: int) -> AuditLog | None:
     """Open the audit file; each worker writes its own, because only one process may rotate a file."""
+    key = key_from(config.key_env) if config.key_env else b""
     if config.file is None:
         return None
     file = Path(config.file).expanduser()
     if worker:
         file = file.with_name(f"{file.stem}.worker{worker}{file.suffix}")
-    return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days)
+    return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days, key=key)

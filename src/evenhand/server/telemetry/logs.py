@@ -58,6 +58,7 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
         "endpoint": event.endpoint,
         "route": event.route,
         "key": event.key,
+        "client": event.client,
         "status": event.status,
         "action": event.action,
         "input": event.input and event.input.action,
@@ -138,7 +139,7 @@ class ServerLog:
         waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING)
         self._enqueue = _Enqueue(waiting)
         self._writer = _Writer(waiting, writer)
-        self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio")]
+        self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio", "opentelemetry")]
 
     @property
     def dropped(self) -> int:
