@@ -5,13 +5,12 @@ The letters also come in the prompts of the methods `default`, `fair_prompt` and
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
-
-import orjson
 
 from evenhand.methods.cot import __file__ as _cot
 from evenhand.methods.default import __file__ as _default
@@ -21,9 +20,13 @@ from evenhand.training.questions.facts import Fact
 from evenhand.training.questions.language import Language, Situation, Split, capitalized, load
 from evenhand.training.questions.passages import Passage, State
 from evenhand.training.questions.row import Form, Row
+from evenhand.types import Message
 
 _LETTER_STYLES = ("{}) ", "{}. ", "({}) ", "{}: ")
 _NUMBER_STYLES = ("{}. ", "{}) ", "[{}] ")
+Messages = list[dict[str, str]]
+Verdict = Literal["yes", "no", "unknown", "known", "unknown_known"]
+"""What is right: a claim holds, does not, or neither is told; or that the question can be answered, or cannot."""
 _GAPS = re.compile(r"\n{3,}")
 
 
@@ -43,75 +46,76 @@ class Asked:
     fact: Fact | None = None
 
 
-def make_row(rng: Random, asked: Asked, form: Form, verdict: str | None = None) -> Row:
-    """Ask in one form; `verdict` is the right answer of a yes/no question: yes, no, unknown or known."""
-    return _Asker(rng, asked, held_out=asked.split == "dev" and rng.random() < 0.5).row(form, verdict)
+def make_row(rng: Random, asked: Asked, form: Form, verdict: Verdict | None = None) -> Row:
+    """Ask in one form; a yes/no question is asked such that `verdict` is right."""
+    asker = _Asker(rng, asked, held_out=asked.split == "dev" and rng.random() < 0.5)
+    shown = asker.yes_no(verdict or "yes") if form == "yes_no" else getattr(asker, form)(asker.choice())
+    person = asked.passage.right
+    return Row(
+        messages=tuple(shown.messages),
+        answer=shown.answer,
+        form=form,
+        state=asked.state,
+        language=asked.language.code,
+        category=asked.category,
+        options=tuple(shown.choice.options),
+        right=shown.choice.right,
+        people=tuple(shown.choice.people),
+        situation=asked.situation.id,
+        unknown=shown.choice.unknown,
+        marks=shown.marks,
+        polarity=("negative", "positive")[asked.polarity],
+        split=asked.split,
+        group=None if person is None else asked.passage.people[person].group,
+        context=asked.passage.text,
+        question=shown.choice.question,
+        held_out_wording=asker.held_out,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A question and its options."""
+
+    question: str
+    options: Sequence[str]
+    people: Sequence[tuple[str, ...]]
+    """Aliases of the person of each option."""
+    right: int
+    unknown: int | None
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return tuple("ABCDE"[: len(self.options)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A question in one form, and its answer."""
+
+    choice: _Choice
+    messages: Messages
+    answer: str
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Asker:
+    """Asks one question; each form is a method of its name."""
+
     rng: Random
     asked: Asked
     held_out: bool
 
-    def row(self, form: Form, verdict: str | None) -> Row:
-        if form == "yes_no":
-            return self._yes_no(verdict or "yes")
-        options, people, unknown = self._options()
-        right = self._right(options, unknown)
-        question = self._question()
-        marks: tuple[str, ...] = ()
-        if form in ("letter", "cot"):
-            marks = tuple("ABCDE"[: len(options)])
-        elif form == "number":
-            marks = tuple("12345"[: len(options)])
-        elif form == "json" and self.rng.random() < 0.4:
-            marks = tuple("ABCDE"[: len(options)])
-        ask = getattr(self, f"_{form}")
-        messages, answer, marks = ask(options, right, unknown, question, marks)
-        return self._made(form, messages, answer, options, right, unknown, people, marks, question)
-
-    def _made(
-        self, form: Form, messages: Sequence[Mapping[str, str]], answer: str, options: Sequence[str], right: int,
-        unknown: int | None, people: Sequence[tuple[str, ...]], marks: tuple[str, ...], question: str,
-    ) -> Row:  # fmt: skip
-        asked = self.asked
-        person = asked.passage.right
-        return Row(
-            messages=tuple(messages),
-            answer=answer,
-            form=form,
-            state=asked.state,
-            language=asked.language.code,
-            category=asked.category,
-            options=tuple(options),
-            right=right,
-            people=tuple(people),
-            situation=asked.situation.id,
-            unknown=unknown,
-            marks=marks,
-            polarity=("negative", "positive")[asked.polarity],
-            split=asked.split,
-            group=None if person is None else asked.passage.people[person].group,
-            context=asked.passage.text,
-            question=question,
-            held_out_wording=self.held_out,
-        )
-
-    # The options and the question.
-
-    def _options(self) -> tuple[list[str], list[tuple[str, ...]], int]:
-        people = self.asked.passage.people
+    def choice(self) -> _Choice:
+        people, right = self.asked.passage.people, self.asked.passage.right
         options = [capitalized(person.label) for person in people]
         aliases = [person.aliases for person in people]
         unknown = self.asked.unknown_place % (len(people) + 1)
         options.insert(unknown, self.rng.choice(self._of_split(self._wording["unknown"])))
         aliases.insert(unknown, ())
-        return options, aliases, unknown
-
-    def _right(self, options: Sequence[str], unknown: int) -> int:
-        right = self.asked.passage.right
-        return unknown if right is None else options.index(capitalized(self.asked.passage.people[right].label))
+        place = unknown if right is None else options.index(capitalized(people[right].label))
+        return _Choice(self._question(), options, aliases, place, unknown)
 
     def _question(self) -> str:
         if self.asked.fact:
@@ -133,89 +137,84 @@ class _Asker:
     def _of_split(self, parts: Mapping[str, Sequence[str]]) -> Sequence[str]:
         return parts["dev" if self.held_out else "train"]
 
-    # The forms: (options, right, unknown, question, marks) → messages, answer, marks.
+    # The forms.
 
-    def _letter(self, options: list[str], right: int, _unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        draw = self.rng.random()
+    def letter(self, choice: _Choice) -> _Shown:
+        marks, draw = choice.letters, self.rng.random()
         if draw < 0.35 and not self.held_out:
-            return self._as_method(options, question, draw), marks[right], marks
+            return _Shown(choice, self._as_method(choice, draw), marks[choice.right], marks)
         if self.rng.random() < 0.15:
             marks = tuple(mark.lower() for mark in marks)
-        return self._chat("letter", question, self._listed(options, marks, _LETTER_STYLES)), marks[right], marks
+        messages = self._chat("letter", choice.question, self._listed(choice, marks, _LETTER_STYLES))
+        return _Shown(choice, messages, marks[choice.right], marks)
 
-    def _as_method(self, options: list[str], question: str, draw: float) -> list[dict[str, str]]:
-        listed = "\n".join(f"{letter}) {text}" for letter, text in zip("ABCDE", options, strict=False))
-        context = self.asked.passage.text
+    def _as_method(self, choice: _Choice, draw: float) -> Messages:
+        listed = "\n".join(map("{}) {}".format, choice.letters, choice.options))
+        asked = {"context": self.asked.passage.text, "question": choice.question, "options": listed}
         if draw < 0.25:
-            beside = _default if draw < 0.15 else _fair_prompt
-            messages = load_prompt(beside, "choice").render(context=context, question=question, options=listed)
-            return [{"role": message.role, "content": message.content} for message in messages]
-        reason = load_prompt(_cot, "reason").render(context=context, question=question, options=listed)
+            return _plain(load_prompt(_default if draw < 0.15 else _fair_prompt, "choice").render(**asked))
         answer = load_prompt(_cot, "answer").render(options=listed)
-        turns = [{"role": message.role, "content": message.content} for message in (*reason, *answer)]
-        turns.insert(-1, {"role": "assistant", "content": self._reasoning()})
-        return turns
+        reasoning = {"role": "assistant", "content": self._reasoning()}
+        return [*_plain(load_prompt(_cot, "reason").render(**asked)), reasoning, *_plain(answer)]
 
-    def _number(self, options: list[str], right: int, _unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        return self._chat("number", question, self._listed(options, marks, _NUMBER_STYLES)), marks[right], marks
+    def number(self, choice: _Choice) -> _Shown:
+        marks = tuple("12345"[: len(choice.options)])
+        messages = self._chat("number", choice.question, self._listed(choice, marks, _NUMBER_STYLES))
+        return _Shown(choice, messages, marks[choice.right], marks)
 
-    def _option(self, options: list[str], right: int, _unknown: int, question: str, marks: tuple[str, ...]) -> Any:
+    def option(self, choice: _Choice) -> _Shown:
         style = self.rng.choice(("- {}", "* {}", "{}", "– {}"))
-        listed = "\n".join(style.format(option) for option in options)
+        listed = "\n".join(map(style.format, choice.options))
         if self.rng.random() < 0.15:
-            listed = " / ".join(options)
-        return self._chat("option", question, listed), options[right], marks
+            listed = " / ".join(choice.options)
+        return _Shown(choice, self._chat("option", choice.question, listed), choice.options[choice.right])
 
-    def _sentence(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        return self._free("sentence", options, right, unknown, question, marks)
+    def sentence(self, choice: _Choice) -> _Shown:
+        return self._free("sentence", choice)
 
-    def _short(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        return self._free("short", options, right, unknown, question, marks)
+    def short(self, choice: _Choice) -> _Shown:
+        return self._free("short", choice)
 
-    def _free(
-        self, form: str, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]
-    ) -> Any:
-        listed = ""
-        if self.rng.random() < 0.25:
-            listed = "\n".join(f"- {option}" for option in options)
+    def _free(self, form: str, choice: _Choice) -> _Shown:
+        listed = "\n".join(map("- {}".format, choice.options)) if self.rng.random() < 0.25 else ""
         extra = self.rng.choice(self._wording["only_if_told"])
-        known = right != unknown
-        if known:
-            name = f"told_{form}"
-        else:
-            contradicted = form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5
-            name = "contradicted_sentence" if contradicted else f"unknown_{form}"
+        name = f"told_{form}" if choice.right != choice.unknown else f"unknown_{form}"
+        if form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5:
+            name = "contradicted_sentence"
         if self.asked.fact and form == "sentence":
             name = f"fact_{name}"
         templates = self.asked.language.templates(name, self._kind)
         answer = self._say(self.rng.choice(templates), labels=bool(listed))
-        return self._chat(form, question, listed, extra=extra), answer, marks
+        return _Shown(choice, self._chat(form, choice.question, listed, extra=extra), answer)
 
-    def _json(self, options: list[str], right: int, unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        if not marks and self.asked.language.code == "en" and not self.held_out and self.rng.random() < 0.3:
-            return self._as_extraction(right, unknown, question)
-        listed = self._listed(options, marks or tuple("ABCDE"[: len(options)]), _LETTER_STYLES)
-        if not marks:
-            listed = "\n".join(f"- {option}" for option in options)
-        value = marks[right] if marks else options[right]
-        answer = orjson.dumps({"answer": value}).decode().replace('":"', '": "')
-        return self._chat("json_letter" if marks else "json_text", question, listed), answer, marks
+    def json(self, choice: _Choice) -> _Shown:
+        if self.rng.random() < 0.4:
+            marks = choice.letters
+            listed = self._listed(choice, marks, _LETTER_STYLES)
+            answer = f'{{"answer": "{marks[choice.right]}"}}'
+            return _Shown(choice, self._chat("json_letter", choice.question, listed), answer, marks)
+        if self.asked.language.code == "en" and not self.held_out and self.rng.random() < 0.3:
+            return self._as_extraction(choice)
+        listed = "\n".join(map("- {}".format, choice.options))
+        answer = json.dumps({"answer": choice.options[choice.right]}, ensure_ascii=False)
+        return _Shown(choice, self._chat("json_text", choice.question, listed), answer)
 
-    def _as_extraction(self, right: int, unknown: int, question: str) -> Any:
+    def _as_extraction(self, choice: _Choice) -> _Shown:
         """The prompt of `default` for questions whose answer is words of the passage."""
-        messages = load_prompt(_default, "answer").render(context=self.asked.passage.text, question=question)
+        prompt = load_prompt(_default, "answer")
         person = self.asked.passage.right
         words = "" if person is None else self.asked.passage.people[person].mention
-        answer = orjson.dumps({"answerable": right != unknown, "answer": words}).decode()
-        answer = answer.replace('":', '": ').replace(',"', ', "')
-        return [{"role": message.role, "content": message.content} for message in messages], answer, ()
+        answer = json.dumps({"answerable": person is not None, "answer": words}, ensure_ascii=False)
+        messages = prompt.render(context=self.asked.passage.text, question=choice.question)
+        return _Shown(choice, _plain(messages), answer)
 
-    def _cot(self, options: list[str], right: int, _unknown: int, question: str, marks: tuple[str, ...]) -> Any:
-        listed = self._listed(options, marks, _LETTER_STYLES)
-        answer = f"{self._reasoning()}\n{self._wording['answer_label']}: {marks[right]}"
-        return self._chat("cot", question, listed, shell=self.asked.language), answer, marks
+    def cot(self, choice: _Choice) -> _Shown:
+        marks = choice.letters
+        listed = self._listed(choice, marks, _LETTER_STYLES)
+        answer = f"{self._reasoning()}\n{self._wording['answer_label']}: {marks[choice.right]}"
+        return _Shown(choice, self._chat("cot", choice.question, listed, shell=self.asked.language), answer, marks)
 
-    def _yes_no(self, verdict: str) -> Row:
+    def yes_no(self, verdict: Verdict) -> _Shown:
         wording, rng, asked = self._wording, self.rng, self.asked
         question = self._question()
         yes, no, third = wording["yes_word"], wording["no_word"], rng.choice(wording["third"])
@@ -240,7 +239,7 @@ class _Asker:
         content = f"{context}\n\n{text}" if rng.random() < 0.7 else f"{text}\n\n{context}"
         answer = options[right] if rng.random() < 0.5 else capitalized(options[right])
         messages = [*self._system(asked.language), {"role": "user", "content": asked.language.tidy(content)}]
-        return self._made("yes_no", messages, answer, options, right, unknown, [()] * len(options), (), text)
+        return _Shown(_Choice(text, options, [()] * len(options), right, unknown), messages, answer)
 
     # Wording.
 
@@ -270,14 +269,12 @@ class _Asker:
             templates = self._wording["fact_told_reason" if told else "fact_unknown_reason"]
         return self._say(self.rng.choice(templates))
 
-    def _listed(self, options: Sequence[str], marks: Sequence[str], styles: Sequence[str]) -> str:
+    def _listed(self, choice: _Choice, marks: Sequence[str], styles: Sequence[str]) -> str:
         style = self.rng.choice(styles)
         between = "\n" if self.rng.random() < 0.85 else "  "
-        return between.join(style.format(mark) + option for mark, option in zip(marks, options, strict=True))
+        return between.join(style.format(mark) + option for mark, option in zip(marks, choice.options, strict=True))
 
-    def _chat(
-        self, form: str, question: str, listed: str, extra: str = "", shell: Language | None = None
-    ) -> list[dict[str, str]]:
+    def _chat(self, form: str, question: str, listed: str, extra: str = "", shell: Language | None = None) -> Messages:
         """The prompt in the passage's language, or around it in English where the answer is no sentence."""
         own = self.asked.language
         if shell is None:
@@ -298,7 +295,11 @@ class _Asker:
         content = _GAPS.sub("\n\n", layout.format_map(values)).strip()
         return [*self._system(shell), {"role": "user", "content": content}]
 
-    def _system(self, shell: Language) -> list[dict[str, str]]:
+    def _system(self, shell: Language) -> Messages:
         if self.rng.random() > 0.25:
             return []
         return [{"role": "system", "content": self.rng.choice(self._of_split(shell.wording["system"]))}]
+
+
+def _plain(messages: Iterable[Message]) -> Messages:
+    return [{"role": message.role, "content": message.content} for message in messages]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.training.questions.facts import draw_fact
-from evenhand.training.questions.forms import Asked, make_row
+from evenhand.training.questions.forms import Asked, Verdict, make_row
 from evenhand.training.questions.language import CONTROL, FACTS, LANGUAGES, Language, Situation, Split, load
 from evenhand.training.questions.passages import State, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, Row
@@ -23,7 +23,7 @@ LANGUAGE_SHARES = {"en": 6, "es": 2, "de": 2}
 STATE_SHARES: dict[State, int] = {
     "told": 12, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
-_VERDICTS = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
+_VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 _DEV_SHARE = 8
@@ -131,7 +131,7 @@ class _Drawer:
         asked = Asked(language, situation, category, state, polarity, passage, self._split, place)
         return make_row(rng, asked, form, verdict)
 
-    def _draw_fact(self, language: Language, form: Form, verdict: str | None) -> Row:
+    def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> Row:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
         situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
@@ -139,7 +139,7 @@ class _Drawer:
         asked = Asked(language, situation, FACTS, state, polarity, passage, self._split, place, fact)
         return make_row(self._rng, asked, form, verdict)
 
-    def _state(self, form: Form, verdict: str | None) -> State:
+    def _state(self, form: Form, verdict: Verdict | None) -> State:
         """The next state, for a yes/no question the next that allows the verdict."""
         while True:
             state = self._states[form].deal()
