@@ -101,8 +101,8 @@ def test_the_audit_file_is_not_written_over_itself(cli, tmp_path: Path):
     assert (tmp_path / "audit.sqlite").read_bytes().startswith(b"SQLite")
 
 
-def _audit_file(file: Path, requests: int = 3) -> Path:
-    log = AuditLog(file, texts="full")
+def _audit_file(file: Path, requests: int = 3, key: bytes = b"") -> Path:
+    log = AuditLog(file, texts="full", key=key)
     for _ in range(requests):
         log(EVENT)
     log.close()
@@ -124,13 +124,37 @@ def test_an_empty_audit_file_is_intact(cli, tmp_path: Path):
     assert "intact: 0 requests." in cli("serve", "audit", "verify", "audit.sqlite").out
 
 
-def test_deleted_rows_are_told(cli, tmp_path: Path):
-    _change(_audit_file(tmp_path / "audit.sqlite"), "DELETE FROM requests WHERE number = 2")
+def test_several_files_are_verified_each_with_its_rotated_ones(cli, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("AUDIT_KEY", "k" * 16)
+    for name in ("audit.worker1.sqlite", "audit.worker2.sqlite"):
+        _audit_file(tmp_path / name)
+    _audit_file(tmp_path / "audit.worker1.sqlite", key=b"k" * 16)
+    (rotated,) = tmp_path.glob("audit.worker1-*.sqlite")
+    _change(tmp_path / "audit.worker2.sqlite", "DELETE FROM requests WHERE number = 2")
 
-    result = cli("serve", "audit", "verify", "audit.sqlite")
+    files = ("audit.worker1.sqlite", rotated.name, "audit.worker2.sqlite")
+    result = cli("serve", "audit", "verify", *files, "--key-env", "AUDIT_KEY")
 
-    assert result.code == 0
-    assert "1 row numbers between the first and the last are missing" in result.out
+    assert result.code == 1
+    assert "audit.worker1.sqlite is intact: 6 requests in 2 files (6 revised)." in result.out
+    assert "The chain is signed and ends with row 10, hash" in result.out
+    assert "audit.worker2.sqlite is damaged: audit.worker2.sqlite: row 2 is missing" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY is not set"),
+        (("--contains", "xyz"), "no hash"),
+        ((), "signed with a key"),
+    ],
+)
+def test_a_verification_that_lacks_its_key_ends_with_a_sentence(cli, tmp_path: Path, options, words: str):
+    _audit_file(tmp_path / "audit.sqlite", key=b"k" * 16)
+
+    result = cli("serve", "audit", "verify", "audit.sqlite", *options)
+
+    assert (result.code, result.out, words in result.err) == (2, "", True)
 
 
 def _change(file: Path, statement: str) -> None:
@@ -145,7 +169,7 @@ def _cut(file: Path) -> None:
 DAMAGES = {
     "half a record": (
         lambda file: _change(file, "UPDATE requests SET body = '{' WHERE number = 2"),
-        "request 2 cannot",
+        "row 2 cannot",
     ),
     "another version": (lambda file: _change(file, "PRAGMA user_version=9"), "version 9"),
     "another table": (lambda file: _change(file, "ALTER TABLE requests DROP COLUMN cost"), "no table of requests"),

@@ -13,12 +13,14 @@ import pytest
 from evenhand.errors import DataError, StoreError
 from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
-from evenhand.server.telemetry import audit as audit_module
-from evenhand.server.telemetry.audit import DOUBT_SECONDS, AuditLog, DoubtedClock, read_audit, rotated_files
+from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
+from evenhand.server.telemetry.audit import log as audit_module
+from evenhand.server.telemetry.audit.retention import RetentionClock
 from evenhand.server.telemetry.events import Event
 from evenhand.types import Usage
 
 NOW = time.time()
+DAY = 86_400.0
 EVENT = Event(
     "r1",
     NOW,
@@ -99,36 +101,56 @@ class Clock:
         self.wall = wall
         self.passed = 0.0
 
-    def made(self) -> DoubtedClock:
-        return DoubtedClock(lambda: self.wall, lambda: self.passed)
+    def made(self, reached: float | None = None) -> RetentionClock:
+        return RetentionClock(reached, lambda: self.wall, lambda: self.passed)
 
     def pass_by(self, seconds: float) -> None:
         self.wall += seconds
         self.passed += seconds
 
 
-def kept(file: Path, clock: DoubtedClock, *events: Event) -> list[str]:
+def kept(file: Path, clock: RetentionClock, *events: Event) -> list[str]:
     return [row["id"] for row in written(file, *events, days=7, clock=clock)]
 
 
-def test_a_clock_that_jumps_deletes_nothing_at_first(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_a_clock_that_jumps_deletes_nothing_before_its_time(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     file, clock = tmp_path / "audit.sqlite", Clock()
     made = clock.made()
-    clock.wall += 365 * 86_400
+    clock.wall += 365 * DAY
 
     assert kept(file, made, EVENT) == ["r1"]
-    assert "clock jumped" in caplog.text
+    assert "hours ahead" in caplog.text
 
-    clock.pass_by(DOUBT_SECONDS)
+    clock.pass_by(3 * DAY)
+    assert kept(file, made, replace(EVENT, id="r2", time=clock.wall)) == ["r1", "r2"]
+
+
+def test_a_clock_that_jumped_is_followed_at_twice_the_speed_and_a_corrected_one_at_once():
+    clock = Clock()
+    made = clock.made()
+    clock.wall += 10 * DAY
+
+    clock.pass_by(DAY)
+    assert made.now() == NOW + 2 * DAY
+    clock.pass_by(30 * DAY)
+    assert made.now() == clock.wall
+    clock.wall -= 100 * DAY
+    assert made.now() == clock.wall
+    clock.wall += 100 * DAY
     assert made.now() == clock.wall
 
 
-def test_a_start_at_which_all_rows_look_old_deletes_nothing_at_first(tmp_path: Path):
-    file, clock = tmp_path / "audit.sqlite", Clock(NOW + 365 * 86_400)
+def test_a_start_with_a_wrong_clock_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "audit.sqlite"
     written(file, EVENT, days=7)
+    monkeypatch.setattr(time, "time", lambda: NOW + 365 * DAY)
 
-    assert kept(file, clock.made(), replace(EVENT, id="r2", time=clock.wall)) == ["r1", "r2"]
-    assert kept(file, clock.made(), replace(EVENT, id="r3", time=clock.wall)) == ["r2", "r3"]
+    for start in ("r2", "r3"):
+        log = AuditLog(file, days=7)
+        log(replace(EVENT, id=start, time=NOW + 365 * DAY))
+        log.close()
+
+    assert [row["id"] for row in read_audit(file)] == ["r1", "r2", "r3"]
 
 
 def test_rows_written_while_the_clock_was_behind_are_kept(tmp_path: Path):

@@ -18,7 +18,7 @@ from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.page.page import Page
 from evenhand.server.routes import Route, Routes
 from evenhand.server.state.state import load_state
-from evenhand.server.telemetry.audit import AuditLog
+from evenhand.server.telemetry.audit import AuditLog, key_from
 from evenhand.server.telemetry.events import KEPT, Events
 from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
@@ -183,9 +183,10 @@ def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:
 
 def _audit(config: AuditConfig, worker: int) -> AuditLog | None:
     """Open the audit file; each worker writes its own, because only one process may rotate a file."""
+    key = key_from(config.key_env) if config.key_env else b""
     if config.file is None:
         return None
     file = Path(config.file).expanduser()
     if worker:
         file = file.with_name(f"{file.stem}.worker{worker}{file.suffix}")
-    return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days)
+    return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days, key=key)

@@ -19,6 +19,8 @@ class AuditConfig(BaseModel):
     """Size at which the file is rotated."""
     days: Annotated[float, Field(gt=0)] = 30.0
     """Retention of records in days."""
+    key_env: str | None = None
+    """Environment variable with the key that signs the file's hash chain."""
 
 
 class LogConfig(BaseModel):

@@ -1,0 +1,114 @@
+"""The audit file's tables, how it is opened, and how its rows are read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import DataError
+from evenhand.server.telemetry.audit.chain import Link
+
+VERSION = 2
+UNCHAINED = 1
+"""The version of files without a hash chain."""
+BUSY_SECONDS = 30.0
+"""How long the writer waits for a lock on the file."""
+REQUEST = ("time", "id", "route", "endpoint", "key", "status", "action", "late", "stream", "cost", "body")
+"""The columns of a request that are hashed, after its number."""
+NOTE = ("time", "kind", "body")
+"""The columns of a note: a row of the chain on the file itself, e.g. that old rows were deleted."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS requests (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, id TEXT NOT NULL, route TEXT NOT NULL, endpoint TEXT NOT NULL,
+    key TEXT NOT NULL, status INTEGER NOT NULL, action TEXT NOT NULL, late INTEGER NOT NULL, stream INTEGER NOT NULL,
+    cost REAL, body TEXT NOT NULL, hash BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_time ON requests (time);
+CREATE TABLE IF NOT EXISTS notes (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value);
+"""
+
+
+def open_to_write(file: Path) -> sqlite3.Connection:
+    file.touch(mode=0o600)  # prompts are private
+    db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and "requests" not in tables:
+        raise sqlite3.DatabaseError("it holds other data")
+    if tables and version_of(db) > VERSION:
+        raise sqlite3.DatabaseError(f"a newer Evenhand wrote it (version {version_of(db)})")
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=NORMAL")
+    db.execute("PRAGMA secure_delete=ON")  # overwrites deleted rows
+    if not tables or version_of(db) == VERSION:
+        db.executescript(_SCHEMA)
+        db.execute(f"PRAGMA user_version={VERSION}")
+
+
+def open_to_read(file: Path) -> sqlite3.Connection:
+    if not file.is_file():
+        raise DataError("There is no such audit file.", file=file)
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def last_link(db: sqlite3.Connection) -> Link | None:
+    """Return the last row's link; None if there is no row."""
+    rows = [db.execute(f"SELECT number, hash FROM {table} ORDER BY number DESC LIMIT 1") for table in _TABLES]  # noqa: S608
+    return max((Link(*row) for each in rows for row in each), key=lambda link: link.number, default=None)
+
+
+_TABLES = ("requests", "notes")
+
+
+def state_of(db: sqlite3.Connection, name: str) -> Any:
+    """Return what the writer stored beside the chain; None if nothing."""
+    row = db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
+    return row and row[0]
+
+
+def rotated_files(file: Path) -> list[Path]:
+    """Return the rotated files, oldest first."""
+    return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
+
+
+def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the requests in an audit file in order, as plain values."""
+    try:
+        db = open_to_read(file)
+        try:
+            columns = "time, id, route, endpoint, key, status, action, late, stream, body"
+            for row in db.execute(f"SELECT {columns} FROM requests WHERE time >= ? ORDER BY number", (since,)):  # noqa: S608
+                facts = dict(zip(columns.split(", ")[:-1], row[:-1], strict=True))
+                if not actions or facts["action"] in actions:
+                    facts |= {"late": bool(facts["late"]), "stream": bool(facts["stream"])}
+                    yield {**facts, "at": _date(facts["time"]), **orjson.loads(row[-1])}
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise DataError(f"This is not an audit file of the server ({error}).", file=file) from error
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
