@@ -105,6 +105,7 @@ def _front(server: Server) -> Middleware:
 
     @web.middleware
     async def front(request: web.Request, handler: Handler) -> web.StreamResponse:
+        server.proxies.note_client(request)
         ticket = new_ticket(request)
         if request.method != "POST":
             return await _respond(request, handler, ticket)

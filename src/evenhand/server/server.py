@@ -12,6 +12,7 @@ from evenhand.aio import all_of
 from evenhand.errors import PlanError
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
+from evenhand.server.access.address import Proxies
 from evenhand.server.access.auth import Auth, WrongKeys
 from evenhand.server.access.limits import Limits
 from evenhand.server.config import AuditConfig, ServeConfig
@@ -57,6 +58,7 @@ class Server:
         self.auth = Auth(config.keys, host, origins=config.cors)
         self.state = load_state(config.state, run_file)
         self.wrong_keys = WrongKeys(self.state)
+        self.proxies = Proxies(config.proxies)
         self.routes = Routes(config.routes)
         self.limits = Limits(config.limits, self.state)
         self.limits.quotas.prices = _token_prices(config, self.routes)
@@ -115,6 +117,7 @@ class Server:
         needs_restart = [name for name, value in unchanged.items() if getattr(config, name) != value]
         self.config = config.model_copy(update=unchanged)
         self.auth, self.routes = auth, routes
+        self.proxies = Proxies(config.proxies)
         self.limits.reload(config.limits)
         self.limits.quotas.prices = prices
         self._announce_routes()

@@ -13,6 +13,7 @@ from aiohttp import web
 from evenhand.guards.meter import Meter
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstreams import TRIED, Tried
+from evenhand.server.access.address import address_of
 from evenhand.server.access.auth import client_of
 from evenhand.server.chat_api.wire import Stamp, worst
 from evenhand.server.errors import RequestError
@@ -63,6 +64,7 @@ class Ticket:
             route=self.route,
             endpoint=endpoint,
             key=client_of(request).name,
+            client=address_of(request),
             status=status,
             action=shown.action if self.answers else UNANSWERED.get(endpoint, "") if status == 200 else "",
             why=shown.why,

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from evenhand.errors import PlanError
+from evenhand.server.access.address import address_of
 from evenhand.server.config import KeyConfig, Permission
 from evenhand.server.errors import RequestError
 from evenhand.server.state.state import State
@@ -71,7 +72,7 @@ class Client:
 class WrongKeys:
     """Counts wrong keys by client address, and delays the answers to an address that sends many.
 
-    Clients with a right key are never delayed: behind a proxy, all have the same address.
+    Clients with a right key are never delayed: behind a proxy that the config does not name, all have its address.
     """
 
     def __init__(self, state: State | None = None, clock: Callable[[], float] = time) -> None:
@@ -136,6 +137,8 @@ class Auth:
         return match
 
     def _reject_other_sites(self, request: web.Request) -> None:
+        if (address := address_of(request)) and not is_loopback(address):
+            raise RequestError(403, "Without API keys, this server can be used only from its own machine.")
         if not _is_loopback_address(request.host):
             raise RequestError(
                 403,
@@ -163,7 +166,7 @@ def auth_middleware(
             client = current().client(request)
         except RequestError as error:
             if wrong_keys is not None and error.code == INVALID_KEY:
-                await wrong_keys.note(request.remote or "")
+                await wrong_keys.note(address_of(request))
             raise
         if (right := right_needed(request.path)) and not allowed(client, right):
             raise RequestError(403, f"This key lacks the permission {right!r}.", code="missing_right")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from evenhand.data.yaml_file import parse_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
@@ -45,6 +45,8 @@ class ServeConfig(BaseModel):
     log: LogConfig = LogConfig()
     cors: tuple[Origin, ...] = ()
     """Web origins whose pages may call this server; none by default."""
+    proxies: tuple[IPvAnyNetwork, ...] = ()
+    """Networks of the reverse proxies whose X-Forwarded-For and Forwarded headers are believed."""
     scorer: str = "builtin"
     """The scorer behind the scoring endpoints."""
     page: bool = True

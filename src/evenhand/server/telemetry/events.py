@@ -33,6 +33,8 @@ class Event:
     endpoint: str
     key: str = ""
     """The name of the client's key, never the key; "" without one."""
+    client: str = ""
+    """The client's network address."""
     status: int = 200
     action: str = ""
     """What the guard did, `scored` or `embedded`; "" for a rejected or failed request."""

@@ -58,6 +58,7 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
         "endpoint": event.endpoint,
         "route": event.route,
         "key": event.key,
+        "client": event.client,
         "status": event.status,
         "action": event.action,
         "input": event.input and event.input.action,

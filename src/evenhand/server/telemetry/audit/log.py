@@ -329,6 +329,7 @@ def _input(record: InputRecord | None) -> dict[str, Any] | None:
 def row_of(event: Event) -> tuple[Any, ...]:
     """Return the searchable columns as SQLite gives them back, and the other fields as JSON."""
     body = {
+        "client": event.client,
         "why": event.why,
         "prompt": event.prompt,
         "first": event.first,
