@@ -38,7 +38,7 @@ def test_defaults_are_careful():
         ("routes: {a: {}}", "lacks routes.a.model"),
         ("routes: {'a b': {model: fake/x}}", "letters, digits"),
         ("routes: {a: {model: fake/x, methode: cot}}", "method"),
-        ("route: {a: {model: fake/x}}", "did you mean routes?"),
+        ("route: {a: {model: fake/x}}", "did you mean routes"),
         ("routes: {a: {model: fake/x, policy: mend}}", "routes.a.policy"),
         ("routes: {a: {model: fake/x, latency: -1}}", "routes.a.latency"),
         ("routes: {a: {model: fake/x, price: {in: 1}}}", "did you mean input"),
