@@ -25,6 +25,7 @@ import orjson
 from evenhand.errors import BadResponseError, EndpointError, ModelError
 from evenhand.events import holding, retried
 from evenhand.gate import AdaptiveLimit
+from evenhand.tracing import traceparent
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[object]]
@@ -242,6 +243,7 @@ class Client:
             url or self.url,
             data=data,
             params=self._query,
+            headers={"traceparent": parent} if (parent := traceparent()) else None,
             timeout=self._stream_timeout if stream else self._timeout,
             allow_redirects=False,  # a redirect could send the key to another host
         )

@@ -18,6 +18,7 @@ from evenhand.options import Options, Options_co
 from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.search.base import Finder
+from evenhand.tracing import ModelCall
 from evenhand.types import Generation, Message, Params, Sample, Turn
 
 BASE = "base"
@@ -108,7 +109,10 @@ class Session(Generic[Options_co]):
             if generation is None:
                 token = ROLE.set(role)
                 try:
-                    generation = await self.model(role).generate(messages, params)
+                    call = ModelCall(self.model(role).spec, role, params)
+                    with call.running():
+                        generation = await self.model(role).generate(messages, params)
+                        call.answered(generation)
                 finally:
                     ROLE.reset(token)
         except (UsageError, BudgetExhausted):

@@ -19,6 +19,7 @@ from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
 from evenhand.session import Session
 from evenhand.specs import spec_parts
+from evenhand.tracing import Value, span
 from evenhand.types import Answer, Sample, Unscored
 
 LATE = "it was not checked in time"
@@ -54,7 +55,11 @@ class Checks:
         if key not in self._said:
             began = time.perf_counter()
             try:
-                self._said[key] = await self._judged(evaluator, sample, answer, session.with_options(self._thresholds))
+                with span(f"check {evaluator.name}", {"gen_ai.evaluation.name": evaluator.name}) as check:
+                    said = await self._judged(evaluator, sample, answer, session.with_options(self._thresholds))
+                    self._said[key] = said
+                    if check is not None:
+                        check.set(_result(said))
             except Exception as error:  # a broken evaluator must not take the answer down
                 self._said[key] = Unscored(str(error) or type(error).__name__)
             self.seconds += time.perf_counter() - began
@@ -143,6 +148,15 @@ class Checks:
 
     def _limit(self, name: str) -> float | None:
         return getattr(self._thresholds, _LIMITS[name]) if name in _LIMITS else None
+
+
+def _result(said: Verdict | Unscored) -> dict[str, Value]:
+    """Return what a trace shows of a check."""
+    if isinstance(said, Unscored):
+        return {"gen_ai.evaluation.score.label": "unscored"}
+    score = said.harm if said.harm is not None else said.quality
+    facts: dict[str, Value] = {"gen_ai.evaluation.score.label": "passed" if said.passed else "failed"}
+    return facts if score is None else {**facts, "gen_ai.evaluation.score.value": score}
 
 
 def is_unchecked(check: Check) -> bool:

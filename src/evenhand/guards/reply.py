@@ -16,6 +16,7 @@ from evenhand.guards.upstream import UpstreamError
 from evenhand.models.fake import estimate_tokens
 from evenhand.models.reasoning import ThoughtStream
 from evenhand.prompts import Prompt
+from evenhand.tracing import ModelCall
 from evenhand.types import Completion, Generation, Message, Params, Turn, Usage
 
 
@@ -54,8 +55,10 @@ class StreamedReply:
         """The pieces of text as they come."""
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
+        self._call = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
         try:
-            async with aclosing(self._request.upstream.chat_stream(body, held=self._thoughts is not None)) as chunks:
+            raw = self._request.upstream.chat_stream(body, held=self._thoughts is not None)
+            async with aclosing(self._call.stream(raw)) as chunks:
                 async for chunk in chunks:
                     try:
                         text = self._taken(chunk)
@@ -88,7 +91,9 @@ class StreamedReply:
         """Return the text of a chunk and keep its other fields."""
         for name, value in chunk.items():
             if name == "usage":
-                self._usage = as_mapping(value) or self._usage
+                if usage := as_mapping(value):
+                    self._usage = usage
+                    self._call.used(usage_in(chunk), self.finish)
             elif name != "choices":
                 self.head[name] = value
         choices = as_sequence(chunk.get("choices"))

@@ -26,7 +26,7 @@ from evenhand.server.routes import Routes
 from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.server import Server
-from evenhand.server.telemetry import health, metrics
+from evenhand.server.telemetry import health, metrics, traces
 from evenhand.server.telemetry.events import CLIENT_CLOSED
 from evenhand.server.ticket import UNANSWERED, Ticket, new_ticket
 
@@ -110,13 +110,15 @@ def _front(server: Server) -> Middleware:
         if request.method != "POST":
             return await _respond(request, handler, ticket)
         status = CLIENT_CLOSED
-        with server.working(), ticket.meter.used():
+        with server.working(), ticket.meter.used(), server.traced(request) as span:
             try:
                 response = await _respond(request, _closed if server.closed else handler, ticket)
                 status = response.status if ticket.fault is None else ticket.fault.status
             finally:
                 if endpoint_of(request.path) in _REPORTED:
                     event = ticket.event(request, status, texts=server.texts)
+                    if span is not None:
+                        traces.finish(span, event)
                     # Published after the answer is sent, so that the client does not wait for the sinks.
                     asyncio.get_running_loop().call_soon(server.events.publish, event)
             if server.draining:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+from aiohttp import web
+
 from evenhand.aio import all_of
 from evenhand.errors import PlanError
 from evenhand.models.endpoints import check_no_call
@@ -24,9 +26,11 @@ from evenhand.server.telemetry.events import KEPT, Events
 from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
+from evenhand.server.telemetry.traces import load_traces
+from evenhand.tracing import Span
 
 _log = logging.getLogger("evenhand.server")
-_NEEDS_RESTART = ("audit", "log", "cors", "scorer", "page", "state")
+_NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state")
 """Config fields that a reload does not change."""
 GRACE = 0.5
 """Seconds during shutdown in which requests that were already sent are still accepted."""
@@ -65,6 +69,7 @@ class Server:
         self.scorer = load_scorer(config.scorer)
         self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()], self.state)
         self.metrics = load_metrics()
+        self.traces = load_traces(wanted=config.telemetry == "otel")
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
         self.page = Page(self.events, self._names, worker, self.state) if config.page else None
@@ -154,6 +159,9 @@ class Server:
             if not self.in_flight:
                 self._idle.set()
 
+    def traced(self, request: web.Request) -> contextlib.AbstractContextManager[Span | None]:
+        return contextlib.nullcontext() if self.traces is None else self.traces.request(request)
+
     async def drain(self, grace: float = GRACE) -> bool:
         """Report unready, reject new requests after `grace`, wait for those in flight; return whether all finished."""
         self.health.drain()
@@ -168,12 +176,14 @@ class Server:
         return not self.in_flight
 
     async def close(self) -> None:
-        """Close all connections and flush the audit file."""
+        """Close all connections and flush the audit file and the traces."""
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
         await self.scorer.aclose()
         await self.state.aclose()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
 
 
 def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:

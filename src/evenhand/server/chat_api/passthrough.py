@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Protocol
 
+from evenhand.asking.chat import ANSWER
 from evenhand.guards.guard import Guard
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy
@@ -21,6 +22,7 @@ from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.budget import FREE, Price
 from evenhand.models.fake import estimate_tokens
 from evenhand.server.chat_api.wire import as_object
+from evenhand.tracing import ModelCall
 from evenhand.types import Usage
 
 
@@ -44,8 +46,11 @@ class Passthrough:
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         began = perf_counter()
+        call = ModelCall(self._upstream.spec, ANSWER)
         try:
-            reply = await self._upstream.chat(body)
+            with call.running():
+                reply = await self._upstream.chat(body)
+                call.used(usage_in(reply))
         except asyncio.CancelledError:  # the endpoint has read the prompt
             charge(self._priced(Usage(prompt_tokens=estimate_tokens(str(body.get("messages"))))))
             raise

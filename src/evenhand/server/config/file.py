@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
@@ -47,6 +47,8 @@ class ServeConfig(BaseModel):
     """Web origins whose pages may call this server; none by default."""
     proxies: tuple[IPvAnyNetwork, ...] = ()
     """Networks of the reverse proxies whose X-Forwarded-For and Forwarded headers are believed."""
+    telemetry: Literal["otel"] | None = None
+    """Traces for OpenTelemetry; they are also on if the environment names a collector."""
     scorer: str = "builtin"
     """The scorer behind the scoring endpoints."""
     page: bool = True

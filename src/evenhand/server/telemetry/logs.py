@@ -139,7 +139,7 @@ class ServerLog:
         waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(WAITING)
         self._enqueue = _Enqueue(waiting)
         self._writer = _Writer(waiting, writer)
-        self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio")]
+        self._loggers = [logging.getLogger(name) for name in ("evenhand", "aiohttp", "asyncio", "opentelemetry")]
 
     @property
     def dropped(self) -> int:
