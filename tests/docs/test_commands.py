@@ -14,7 +14,20 @@ from evenhand.cli.main import entry, main
 from support.docs import DOCS, Command, blocks, commands, lines
 
 COMMANDS = commands()
-PROGRAMS = {"evenhand", "make", "pip", "python", "curl", "npm", "accelerate", "torchrun", "OPENBLAS_NUM_THREADS=1"}
+PROGRAMS = {
+    "evenhand",
+    "make",
+    "pip",
+    "python",
+    "curl",
+    "docker",
+    "kubectl",
+    "npm",
+    "systemctl",
+    "accelerate",
+    "torchrun",
+    "OPENBLAS_NUM_THREADS=1",
+}
 _CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
 _PUBLIC = {"bbq", "bbq_hard", "realtoxicity", "squad"}
 _PLACEHOLDERS = {"MODEL": "fake/A", "OTHER": "fake/B", "JUDGE": "fake/C", "T": "fake/T", "R": "fake/R"}
