@@ -63,13 +63,21 @@ def span(name: str, attributes: Mapping[str, Value]) -> Generator[Span | None]:
 class ModelCall:
     """The span of one model call, with the attributes of OpenTelemetry's conventions for generative AI."""
 
-    def __init__(self, spec: str, role: str, params: Params | None = None, *, stream: bool = False) -> None:
+    def __init__(
+        self,
+        spec: str,
+        role: str,
+        params: Params | None = None,
+        *,
+        stream: bool = False,
+        operation: Literal["chat", "embeddings"] = "chat",
+    ) -> None:
         self.span: Span | None = None
         if (parent := _current.get()) is None:
             return
         provider, _, model = spec.partition("/")
         attributes: dict[str, Value | None] = {
-            "gen_ai.operation.name": "chat",
+            "gen_ai.operation.name": operation,
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
             "gen_ai.request.stream": stream or None,
@@ -78,13 +86,15 @@ class ModelCall:
             "evenhand.role": role,
         }
         given = {name: value for name, value in attributes.items() if value is not None}
-        self.span = parent.child(f"chat {model}", "client", given)
+        self.span = parent.child(f"{operation} {model}", "client", given)
 
     def used(self, usage: Usage, *finishes: str) -> None:
         if self.span is not None:
             counts = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
             self.span.set({f"gen_ai.usage.{name}_tokens": count for name, count in counts.items()})
-            self.span.set({"gen_ai.response.finish_reasons": list(finishes), "evenhand.retries": usage.retries})
+            self.span.set({"evenhand.retries": usage.retries})
+            if finishes:
+                self.span.set({"gen_ai.response.finish_reasons": list(finishes)})
 
     @contextmanager
     def running(self) -> Generator[None]:

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from evenhand.errors import MissingExtraError, PlanError
 from evenhand.server.telemetry.traces import Traces, load_traces
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import chat
+from support.server import chat, reply_with
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -120,6 +120,21 @@ async def test_a_route_without_checks_is_traced(serve, tracing, stream: bool):
     await guard.told()
 
     assert [span.name for span in spans()] == ["POST /v1/chat/completions", "chat behind"]
+
+
+async def test_embeddings_are_traced(serve, tracing):
+    data = [{"object": "embedding", "index": 0, "embedding": [0.5]}]
+    behind = await serve(reply_with({"data": data, "usage": {"prompt_tokens": 7, "total_tokens": 7}}))
+    guard, spans = await tracing(route(behind.url))
+
+    await guard.post("/v1/embeddings", {"model": "guarded", "input": "Hello?"})
+    await guard.told()
+
+    request, call = spans()
+    assert (request.name, call.name) == ("POST /v1/embeddings", "embeddings behind")
+    assert call.attributes is not None
+    assert call.attributes["gen_ai.operation.name"] == "embeddings"
+    assert call.attributes["gen_ai.usage.input_tokens"] == 7
 
 
 async def test_the_judges_calls_are_told_apart(serve, tracing):

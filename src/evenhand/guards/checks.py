@@ -15,6 +15,7 @@ from evenhand import aio
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.disguise import has_foreign_words, has_words, revealed
+from evenhand.guards.encoded import decoded
 from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
 from evenhand.session import Session
@@ -167,8 +168,9 @@ def is_unchecked(check: Check) -> bool:
 def _read(text: str) -> tuple[list[str], bool]:
     """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
     escaped = (json_words(text) or ()) if "\\u" in text else ()
-    views = (text, revealed(text), revealed("\n".join(escaped)))
-    return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *escaped)))
+    hidden = (*escaped, *filter(None, [decoded(text)]))
+    views = (text, revealed(text), revealed("\n".join(hidden)))
+    return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
 
 
 def _pieces(text: str, longest: int | None) -> Iterator[str]:

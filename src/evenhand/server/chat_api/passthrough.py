@@ -79,7 +79,10 @@ class Passthrough:
 
     async def embed(self, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Usage]:
         """Return the upstream's raw embeddings, and their usage with its cost."""
-        reply = await self._upstream.embeddings(body)
+        call = ModelCall(self._upstream.spec, ANSWER, operation="embeddings")
+        with call.running():
+            reply = await self._upstream.embeddings(body)
+            call.used(usage_in(reply))
         used = self._priced(usage_in(reply))
         charge(used)
         return reply, used
