@@ -55,7 +55,8 @@ def queries() -> Iterator[str]:
 async def shown_metrics(guarding: Guarding, serve: Any, tmp_path: Path) -> dict[str, set[str]]:
     """The names of all series at /metrics, as they are queried, with the labels of each."""
     behind = await serve(chat(RUDE))
-    guard = await guarding(route(behind.url), audit={"file": str(tmp_path / "audit.sqlite")})
+    files = {"audit": {"file": str(tmp_path / "audit.sqlite")}, "state": {"file": str(tmp_path / "state.sqlite")}}
+    guard = await guarding(route(behind.url), **files)
     await guard.chat()
     await guard.told()
     text = (await guard.get("/metrics")).text
@@ -88,7 +89,12 @@ async def test_alerts_and_dashboard_name_metrics_and_labels_that_exist(guarding:
 def test_every_metric_of_the_docs_that_counts_losses_has_an_alert():
     text = " ".join(rule["expr"] for rule in ALERTS)
 
-    for name in ("evenhand_audit_rows_lost", "evenhand_events_lost", "evenhand_upstream_errors_total"):
+    for name in (
+        "evenhand_audit_rows_lost",
+        "evenhand_events_lost",
+        "evenhand_upstream_errors_total",
+        "evenhand_state_down",
+    ):
         assert name in text
 
 

@@ -55,10 +55,10 @@ class StreamedReply:
         """The pieces of text as they come."""
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
-        self._call = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
+        self._traced = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
         try:
             raw = self._request.upstream.chat_stream(body, held=self._thoughts is not None)
-            async with aclosing(self._call.stream(raw)) as chunks:
+            async with aclosing(self._traced.stream(raw)) as chunks:
                 async for chunk in chunks:
                     try:
                         text = self._taken(chunk)
@@ -93,7 +93,7 @@ class StreamedReply:
             if name == "usage":
                 if usage := as_mapping(value):
                     self._usage = usage
-                    self._call.used(usage_in(chunk), self.finish)
+                    self._traced.used(usage_in(chunk), self.finish)
             elif name != "choices":
                 self.head[name] = value
         choices = as_sequence(chunk.get("choices"))
