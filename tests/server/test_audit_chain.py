@@ -5,6 +5,8 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -313,10 +315,38 @@ def test_after_a_crash_the_file_goes_on_and_says_so(file: Path, tmp_path: Path, 
     assert "was not closed" in caplog.text
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("key", [b"", KEY])
+def test_a_writer_that_is_killed_leaves_an_intact_chain(file: Path, key: bytes):
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from evenhand.server.telemetry.audit import AuditLog, log as module\n"
+        "from evenhand.server.telemetry.events import Event\n"
+        "module.GATHER_SECONDS = 0.0\n"
+        "log = AuditLog(Path(sys.argv[1]), key=sys.argv[2].encode(), megabytes=0.2)\n"
+        "while True:\n"
+        "    log(Event('r', time.time(), 'chat', '/v1/chat/completions', action='passed'))\n"
+    )
+    for _ in range(3):
+        before = rotated_files(file)
+        writer = subprocess.Popen([sys.executable, "-c", code, str(file), key.decode()])
+        while rotated_files(file) == before:
+            time.sleep(0.01)
+        writer.kill()
+        writer.wait()
+
+    write(file, 1, key=key)
+
+    state = verify_audit(file, [key] if key else [])
+    assert (state.problems, state.crashes) == ([], 3)
+    assert state.actions["passed"] > 100
+
+
 def test_rows_that_were_lost_are_recorded(file: Path):
     log = AuditLog(file, texts="full")
-    log(replace(EVENT, text="half a character \ud800"))
     log(EVENT)
+    log(replace(EVENT, text="half a character \ud800"))
     log.close()
 
     state = verify_audit(file)

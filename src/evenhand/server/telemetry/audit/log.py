@@ -113,27 +113,22 @@ class AuditLog:
         self._queue.put(None)
         self._thread.join()
 
-    def _start(self) -> None:
-        """Record a start: in an empty file, which file it continues; otherwise, whether the last process crashed."""
-        last = last_link(self._db)
+    def _start(self, *, rotated: bool = False) -> None:
+        """Record a start: whether the last process crashed and, in an empty file, which file it continues."""
+        end = _end_in(self._db, self.file)
         body: dict[str, Any] = {}
-        clock = state_of(self._db, "clock")
-        if last is None:
-            last = Link()
-            if ends := self._ends():
-                end = ends[-1]
-                last, clock = Link(end.number, end.hash), end.clock
-                body = {"file": end.file.name, "number": end.number, "hash": end.hash.hex()}
-        else:
-            kind = self._db.execute("SELECT kind FROM notes WHERE number = ?", (last.number,)).fetchone()
-            body = {"crashed": kind != ("closed",)}
-            if body["crashed"]:
-                _log.warning("The audit file %s was not closed; rows that waited for the disk were lost", self.file)
-        with self._transaction(last) as chain:
+        if end is None and (ends := self._ends()):
+            end = ends[-1]
+            body = {"file": end.file.name, "number": end.number, "hash": end.hash.hex()}
+        end = end or _End(0, self.file)
+        if not (rotated or end.closed):
+            _log.warning("The audit file %s was not closed; rows that waited for the disk were lost", end.file)
+            body["crashed"] = True
+        with self._transaction(Link(end.number, end.hash)) as chain:
             chain.note("opened", body)
             chain.keep("key", self._hasher.key_id)
-            chain.keep("clock", clock)  # of the file before
-        self._own = last.number + 1
+            chain.keep("clock", end.clock)
+        self._own = end.number + 1
 
     # --- in the writer's thread ---
 
@@ -159,6 +154,7 @@ class AuditLog:
 
     def _end(self) -> None:
         with self._transaction() as chain:
+            self._record_losses(chain, self.dropped)
             chain.note("closed", {})
             self._clock.now()
             chain.keep("clock", self._clock.reached)
@@ -202,9 +198,12 @@ class AuditLog:
         with self._transaction() as chain:
             for row in rows:
                 chain.request(row)
-            if dropped > self._recorded:
-                chain.note("lost", {"rows": dropped - self._recorded})
+            self._record_losses(chain, dropped)
         self._recorded = dropped
+
+    def _record_losses(self, chain: _Chain, dropped: int) -> None:
+        if dropped > self._recorded:
+            chain.note("lost", {"rows": dropped - self._recorded})
 
     @contextlib.contextmanager
     def _transaction(self, last: Link | None = None) -> Generator[_Chain]:
@@ -260,7 +259,7 @@ class AuditLog:
         except sqlite3.OperationalError:  # the file is being read; try again later
             self._rotate_after = time.monotonic() + RETRY_SECONDS
             return
-        self._start()
+        self._start(rotated=True)
 
     def _set_aside(self) -> None:
         """Rename the file and open a new one."""
@@ -301,7 +300,7 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the chain of a rotated file ends; number 0 for a file without a chain.
+    """Where the chain of a file ends; number 0 for a file without a chain.
 
     Numbers tell the order of files; their names may not, if the clock was wrong.
     """
@@ -310,16 +309,22 @@ class _End:
     file: Path
     hash: bytes = START
     clock: float | None = None
+    closed: bool = True
+
+
+def _end_in(db: sqlite3.Connection, file: Path) -> _End | None:
+    if (link := last_link(db)) is None:
+        return None
+    kind = db.execute("SELECT kind FROM notes WHERE number = ?", (link.number,)).fetchone()
+    return _End(link.number, file, link.hash, state_of(db, "clock"), kind == ("closed",))
 
 
 def _end_of(file: Path) -> _End:
     try:
         with contextlib.closing(open_to_read(file)) as db:
-            if link := last_link(db):
-                return _End(link.number, file, link.hash, state_of(db, "clock"))
+            return _end_in(db, file) or _End(0, file)
     except sqlite3.Error:  # it is damaged, or an old version wrote it
-        pass
-    return _End(0, file)
+        return _End(0, file)
 
 
 def _input(record: InputRecord | None) -> dict[str, Any] | None:
