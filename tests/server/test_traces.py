@@ -95,6 +95,28 @@ async def test_the_models_endpoint_gets_the_span_of_its_call_and_no_other_header
     assert not {"tracestate", "baggage"} & {name.lower() for name in seen.headers}
 
 
+async def test_without_traces_no_header_of_the_client_is_passed_on(serve, guarding: Guarding):
+    behind = await serve(chat(CLEAN))
+    guard = await guarding(route(behind.url))
+
+    await guard.chat(headers={"traceparent": CALLER})
+
+    assert "traceparent" not in {name.lower() for name in behind.requests[0].headers}
+
+
+@pytest.mark.parametrize(
+    "sent", ["", "00-0-0-0", "x" * 5_000, CALLER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)]
+)
+async def test_a_traceparent_that_is_none_begins_a_new_trace(serve, tracing, sent: str):
+    behind = await serve(chat(CLEAN))
+    guard, spans = await tracing(route(behind.url))
+
+    answer = await guard.chat(headers={"traceparent": sent})
+
+    assert answer.status == 200
+    assert spans()[0].parent is None
+
+
 async def test_a_streams_calls_are_traced_too(serve, tracing):
     behind = await serve(streamed(["The weather ", "is mild."]))
     guard, spans = await tracing(route(behind.url))
