@@ -38,6 +38,8 @@ REST_SECONDS = 1.0
 """Pause before a store that failed is tried again."""
 MOST_UNSAVED = 100_000
 """Requests whose spending is kept for a store that is down; then the oldest are forgotten."""
+LONGEST_BATCH = 500
+"""Operations in one round trip: it must be over before the store's time limit."""
 _log = logging.getLogger("evenhand.server")
 _Queue = list[tuple[Operation, asyncio.Future[Any] | None]]
 
@@ -157,17 +159,18 @@ class State:
             await self._apply()
 
     async def _apply(self) -> None:
-        """Apply the queue as one batch."""
+        """Apply the queue, or the first part of a long one, as one batch."""
         assert self._store is not None
-        self._wake.clear()
-        batch, self._queue = self._queue, []
+        batch, self._queue = self._queue[:LONGEST_BATCH], self._queue[LONGEST_BATCH:]
+        if not self._queue:
+            self._wake.clear()
         try:
             results = await self._store.apply([operation for operation, _ in batch])
         except Exception as error:
             self._failed(batch, str(error) if isinstance(error, StoreError) else type(error).__name__)
             return
         if self.down:
-            _log.warning("The shared state is back; %d requests were counted afterwards", len(batch))
+            _log.warning("The shared state is back; %d operations had to wait", len(batch) + len(self._queue))
         self.down = ""
         for (_, future), result in zip(batch, results, strict=True):
             if future is not None and not future.done():
