@@ -1,7 +1,7 @@
 """Budgets, places and rates of keys, with real requests: one server, and two that share their state."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from time import time
@@ -55,7 +55,7 @@ async def spent(server: Served) -> SimpleNamespace:
 
 
 @asynccontextmanager
-async def two_servers(folder: Path, behind: str, place: str, **key: Any) -> AsyncIterator[list[Served]]:
+async def two_servers(folder: Path, behind: str, place: str, **key: Any) -> AsyncGenerator[list[Served]]:
     """Two servers with one state."""
     with redis_server(folder) if place == "redis" else nullcontext(str(folder / "state.sqlite")) as where:
         state = {place: where}

@@ -259,11 +259,13 @@ class Failing:
     def __init__(self) -> None:
         self.works = False
         self.given: list[Operation] = []
+        self.largest = 0
 
     async def apply(self, operations: Sequence[Operation]) -> list[Any]:
         if not self.works:
             raise StoreError("no connection")
         self.given += operations
+        self.largest = max(self.largest, len(operations))
         return [Verdict()] * len(operations)
 
     async def aclose(self) -> None: ...
@@ -289,6 +291,21 @@ async def test_while_the_store_is_down_this_process_counts_alone_and_catches_up(
     assert down == "no connection"
     assert end in store.given
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+async def test_what_was_spent_meanwhile_is_counted_in_batches_and_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(state_module, "REST_SECONDS", 0)
+    store = Failing()
+    state = State(store)
+    await state.spent()  # fails
+    ends = [Settle("team", None, number, 0, NOON) for number in range(1200)]
+    for each in ends:
+        state.settle(each)
+    store.works = True
+    await state.aclose()
+
+    assert store.given == ends
+    assert store.largest <= state_module.LONGEST_BATCH
 
 
 async def test_a_request_that_is_cancelled_while_it_is_admitted_holds_nothing(tmp_path: Path):

@@ -4,7 +4,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server(folder: Path, port: int | None = None, password: str = "") -> Iterator[str]:
+def redis_server(folder: Path, port: int | None = None, password: str = "") -> Generator[str]:
     """The URL of a server that runs inside the context; skips the test where Redis is not installed."""
     command = shutil.which("redis-server")
     if command is None:

@@ -98,7 +98,8 @@ class Guard:
         return max((max(each.input, each.output) / 1e6 for each in prices), default=0.0)
 
     def _models(self) -> list[Model]:
-        return [each for each in (self.upstream.model, self._setup.judge) if each is not None]
+        judges = (self._setup.judge, self._setup.input and self._setup.input.judge)
+        return [each for each in (self.upstream.model, *judges) if each is not None]
 
     async def __call__(self, messages: Sequence[Mapping[str, Any] | Message], **params: Any) -> Guarded:
         """The answer to a conversation; `params` are the other fields of an OpenAI request."""

@@ -40,7 +40,7 @@ def spent(file: Path, as_json: bool) -> None:
             "To keep it, add state: {file: FILE}."
         )
     is_new = config.state.file and not Path(config.state.file).expanduser().exists()
-    found = {} if is_new else aio.run(_spent(config))
+    found: AllSpent = {} if is_new else aio.run(_spent(config))
     if as_json:
         import orjson
 

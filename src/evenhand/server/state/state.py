@@ -38,6 +38,8 @@ REST_SECONDS = 1.0
 """Pause before a store that failed is tried again."""
 MOST_UNSAVED = 100_000
 """Requests whose spending is kept for a store that is down; then the oldest are forgotten."""
+LONGEST_BATCH = 500
+"""Operations in one round trip: it must be over before the store's time limit."""
 _log = logging.getLogger("evenhand.server")
 _Queue = list[tuple[Operation, asyncio.Future[Any] | None]]
 
@@ -56,6 +58,7 @@ class State:
         self._memory = Memory()
         self._queue: _Queue = []
         self._wake = asyncio.Event()
+        self._closing = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -123,13 +126,13 @@ class State:
 
     async def aclose(self) -> None:
         """Apply what is queued, and disconnect."""
-        if self._running is not None:
-            self._running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._running
+        self._closing.set()
+        self._wake.set()
+        if self._running is not None:  # not cancelled, so that no batch is applied twice
+            await self._running
+        if self._queue:
+            _log.error("%d requests could not be counted in the shared state", len(self._queue))
         if self._store is not None:
-            if self._queue and not self.down:
-                await self._apply()
             await self._store.aclose()
 
     async def _asked(self, operation: Operation) -> Any:
@@ -146,28 +149,28 @@ class State:
             self._running = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        while True:
-            await self._wake.wait()
+        while not self._closing.is_set() or (self._queue and not self.down):
+            if self.down:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(REST_SECONDS):
+                        await self._closing.wait()
+            else:
+                await self._wake.wait()
             await self._apply()
-            while self.down:
-                await asyncio.sleep(REST_SECONDS)
-                await self._apply()
 
     async def _apply(self) -> None:
-        """Apply the queue as one batch."""
+        """Apply the queue, or the first part of a long one, as one batch."""
         assert self._store is not None
-        self._wake.clear()
-        batch, self._queue = self._queue, []
+        batch, self._queue = self._queue[:LONGEST_BATCH], self._queue[LONGEST_BATCH:]
+        if not self._queue:
+            self._wake.clear()
         try:
             results = await self._store.apply([operation for operation, _ in batch])
-        except asyncio.CancelledError:
-            self._queue = batch + self._queue
-            raise
         except Exception as error:
             self._failed(batch, str(error) if isinstance(error, StoreError) else type(error).__name__)
             return
         if self.down:
-            _log.warning("The shared state is back; %d requests were counted afterwards", len(batch))
+            _log.warning("The shared state is back; %d operations had to wait", len(batch) + len(self._queue))
         self.down = ""
         for (_, future), result in zip(batch, results, strict=True):
             if future is not None and not future.done():

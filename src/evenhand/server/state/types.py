@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 Per = Literal["day", "month", "total"]
@@ -167,7 +168,13 @@ class StoreError(Exception):
 
 def period_of(per: Per, at: float) -> str:
     """Return the name of the day or month; names sort by time."""
-    return "" if per == "total" else datetime.fromtimestamp(at, UTC).isoformat()[: 10 if per == "day" else 7]
+    return "" if per == "total" else _date(int(at // 86_400))[: 10 if per == "day" else 7]
+
+
+@lru_cache(maxsize=8)
+def _date(days: int) -> str:
+    """Return the date so many days after 1970 began; every request asks for it several times."""
+    return (date(1970, 1, 1) + timedelta(days)).isoformat()
 
 
 def renewal(per: Per, at: float) -> datetime | None:
