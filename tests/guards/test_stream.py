@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.guards.guard import Guard
 from evenhand.guards.openai_upstream import OpenAIUpstream
-from evenhand.guards.segments import LONGEST, going_on, pieces, segment_end
+from evenhand.guards.segments import LONGEST, first_end, going_on, pieces, segment_end
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
 from evenhand.methods.base import METHODS
@@ -112,6 +112,65 @@ async def test_a_segment_is_released_before_the_answer_is_over(serve: Serve):
 
     assert first.text == "The baker gets up early in the morning. "
     assert rest[-1].final is not None and rest[-1].final.text == CALM
+
+
+async def test_the_first_sentence_does_not_wait_for_the_next_word(serve: Serve):
+    gate = asyncio.Event()
+    sentence = "The baker gets up early in the morning."
+
+    async def slowly(request: Any) -> Any:
+        from aiohttp import web
+
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event({"choices": [{"delta": {"content": sentence}}]}))
+        await gate.wait()
+        rest = event({"choices": [{"delta": {"content": CALM[len(sentence) :]}}]})
+        await response.write(rest + b"data: [DONE]\n\n")
+        return response
+
+    server = await serve(slowly)
+    async with guard_of(server) as guard, aclosing(guard.stream(BODY)) as stream:
+        first = await anext(stream)
+        gate.set()
+        rest = [segment async for segment in stream]
+
+    assert (first.text, first.checks[0].passed) == (sentence, True)
+    assert rest[-1].final is not None and rest[-1].final.text == CALM
+
+
+async def test_others_have_their_turn_between_the_segments_of_an_answer_that_comes_at_once(serve: Serve):
+    server = await serve(streamed(f"{CALM} " * 100))
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with guard_of(server) as guard, aclosing(guard.stream(BODY)) as stream:
+        await anext(stream)
+        turning = asyncio.create_task(turn())
+        found = [segment async for segment in stream]
+        turning.cancel()
+
+    assert turns >= len(found) - 2 > 250
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("The baker gets up early in the morning.", True),
+        ('He said: "The bread is in the oven!"', True),
+        ("The baker gets up early in the morning", False),
+        ("It is over.", False),  # too short to be judged
+        ("The bread of the baker costs 3.", False),
+        ("The bread is sold by the old Mr.", False),
+    ],
+)
+def test_where_a_first_sentence_ends(text: str, whole: bool):
+    assert first_end(text) == (len(text) if whole else 0)
 
 
 async def test_the_rest_is_asked_for_anew_from_the_last_released_word_on(serve: Serve):

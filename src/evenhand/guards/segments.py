@@ -26,8 +26,10 @@ def segment_end(text: str, start: int = 0) -> int:
     return blank + 1 if blank > 0 else start + LONGEST
 
 
-def sentence_end(text: str) -> int:
-    """Return the length of a text that ends with a sentence, of which the next word is not there yet; else 0."""
+def first_end(text: str) -> int:
+    """Return where the first segment of an answer ends: also after a sentence whose next word is not there yet."""
+    if end := segment_end(text):
+        return end
     return len(text) if len(text) >= SHORTEST and _WHOLE.search(text, len(text) - SHORTEST) else 0
 
 

@@ -15,7 +15,7 @@ from evenhand.guards.fields import text_of
 from evenhand.guards.loop import Loop
 from evenhand.guards.record import StreamedAnswer, record_stream
 from evenhand.guards.reply import StreamedReply
-from evenhand.guards.segments import going_on, pieces, segment_end, sentence_end
+from evenhand.guards.segments import first_end, going_on, pieces, segment_end
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
 from evenhand.methods.base import FirstQuestion
@@ -155,11 +155,10 @@ class _Stream:
         self._context = (self._context + text)[-_CONTEXT:]
 
     def _segment_end(self, held: str, start: int) -> int:
-        """Return where the next segment ends, 0 if it is not complete; the first may end before the next word came."""
+        """Return where the next segment ends; 0 if it is not complete."""
         if not self._loop.checks.evaluators:
             return len(held) if start < len(held) else 0
-        end = segment_end(held, start)
-        return end if end or self._segments else sentence_end(held)
+        return segment_end(held, start) if self._segments else first_end(held)
 
     async def _check(self, text: str, *beside: str) -> tuple[Check, ...]:
         self._loop.checks.forget_all_but(text)

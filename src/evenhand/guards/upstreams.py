@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from evenhand.errors import ModelError
 from evenhand.guards.fields import as_mapping, as_sequence, text_of
-from evenhand.guards.segments import segment_end
+from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import CutReply, Unreachable, Upstream, UpstreamError
 from evenhand.models.base import Model
 from evenhand.models.failover import Attempt, Breaker, Endpoint, Failover, NoEndpointError
@@ -142,7 +142,7 @@ async def _opened(
             choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
             delta = as_mapping(choice.get("delta"))
             text += text_of(delta.get("content"))
-            if segment_end(text) if held else any(value for name, value in delta.items() if name != "role"):
+            if first_end(text) if held else any(value for name, value in delta.items() if name != "role"):
                 break
     except BaseException:
         await chunks.aclose()
