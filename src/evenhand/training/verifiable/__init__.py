@@ -94,7 +94,7 @@ class VerifiableOptions:
         if self.rl is None:
             return None
         full = self.lora is None
-        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 64, "ppo_epochs": 1, "steps": 60}
+        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 16, "ppo_epochs": 1, "steps": 60}
         own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
         own |= dict(self.shared) | dict(self.rl)
         if own["algorithm"] == "ppo":
