@@ -316,3 +316,25 @@ def test_no_room_for_prompts_is_one_sentence(shell: Shell, tiny: str, rows: Call
 
     assert shell(*given, "--max-new-tokens", "64") == 2
     assert "takes 64 tokens in all" in shell.err.splitlines()[-1]
+
+
+def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+    def options(seed: int) -> VerifiableOptions:
+        shared = {"device": "cpu"}
+        return VerifiableOptions(
+            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, rl=None, shared=shared,
+            sft={"steps": 1},
+        )  # fmt: skip
+
+    def interrupt(stage: str) -> Callable[[int, int], None]:
+        if stage == "sft":
+            raise Interruption
+        return nobody
+
+    data = rows()
+    with pytest.raises(Interruption):
+        train_verifiable(options(0), announce=interrupt)
+    old = (tmp_path / "out" / general.FILE).read_text()
+    train_verifiable(options(1), announce=lambda _: nobody)
+
+    assert (tmp_path / "out" / general.FILE).read_text() != old
