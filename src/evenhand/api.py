@@ -381,10 +381,10 @@ def train(
     stage: Stage,
     *,
     model: str,
-    data: str | Path,
+    data: str | Path | None = None,
     out: str | Path,
     algorithm: str = "ppo",
-    stages: Mapping[str, Mapping[str, Any]] | None = None,
+    stages: Mapping[str, Any] | None = None,
     resume: bool = False,
     listener: Listener | None = None,
     **options: Any,
@@ -393,18 +393,27 @@ def train(
 
     `train("recipe", model="local/builtin", data="pairs/age", out="models/age")` fine-tunes, trains a reward model and
     then runs PPO; the result is used as `hf/models/age/ppo`. A single stage is `sft`, `reward`, `ppo` or `dpo`.
+    `train("verifiable", model="hf/OWNER/NAME", out="models/fair")` needs no data: it trains on generated questions
+    whose answer is known; the result is used as `hf/models/fair/rl`.
 
     Args:
         model: A folder, a name on the hub, a .gguf file or `local/builtin`.
-        data: A folder by `pairs`, or one of its files.
+        data: A folder by `pairs`, or one of its files; for `verifiable`, rows of your own.
         algorithm: Of PPO and of the recipe's last stage: `ppo`, `rloo`, `grpo` or `remax`; for a recipe also `dpo`.
-        stages: Of a recipe, options of single stages, e.g. `{"ppo": {"rate": 1e-5}}`.
+        stages: Of a recipe, options of single stages, e.g. `{"ppo": {"lr": 1e-5}}`; of `verifiable`, of `sft` and `rl`
+            (`{"rl": None}` leaves it out).
         resume: Go on with what was interrupted, and keep what is finished.
         options: Of the stage, e.g. `batch`, `rate`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
     """
-    from evenhand.workflows.train import make_recipe, train_recipe, train_stage
+    from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
 
-    given = {"model": model, "data": Path(data), "out": Path(out), **options}
+    given = {"model": model, "out": Path(out), **options}
+    if data is not None:
+        given["data"] = Path(data)
+    if stage == "verifiable":
+        return train_verifiable(make_verifiable(given, stages), resume=resume, listener=listener)["stages"]
+    if data is None:
+        raise UsageError(f"{stage} needs data: a folder by `pairs`, or one of its files.")
     if stage == "recipe":
         return train_recipe(make_recipe(given, stages, algorithm), resume=resume, listener=listener)
     if stages:

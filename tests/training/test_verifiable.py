@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+import evenhand
+from evenhand.errors import UsageError
+
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
@@ -294,3 +297,44 @@ def test_bad_input_is_one_sentence(shell: Shell, arguments: tuple[str, ...], sen
     last = shell.err.splitlines()[-1]
     assert last.startswith("evenhand: ")
     assert sentence in last
+
+
+def test_from_python(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+    stages = {"sft": {"steps": 1}, "rl": None}
+    given: dict[str, Any] = {"model": spelling, "data": rows(), "out": tmp_path / "out", "stages": stages}
+
+    records = evenhand.train("verifiable", **given, device="cpu", max_new_tokens=4, general=0)
+
+    assert list(records) == ["sft"]
+    assert records["sft"]["results"]["general_answers"] == 0
+    with pytest.raises(UsageError, match="no option of verifiable named 'speed'"):
+        evenhand.train("verifiable", **given, speed=9)
+
+
+def test_no_room_for_prompts_is_one_sentence(shell: Shell, tiny: str, rows: Callable[..., Path]):
+    given = ("train", "verifiable", "--model", tiny, "--out", "fair", "--data", rows(), "--device", "cpu")
+
+    assert shell(*given, "--max-new-tokens", "64") == 2
+    assert "takes 64 tokens in all" in shell.err.splitlines()[-1]
+
+
+def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+    def options(seed: int) -> VerifiableOptions:
+        shared = {"device": "cpu"}
+        return VerifiableOptions(
+            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, rl=None, shared=shared,
+            sft={"steps": 1},
+        )  # fmt: skip
+
+    def interrupt(stage: str) -> Callable[[int, int], None]:
+        if stage == "sft":
+            raise Interruption
+        return nobody
+
+    data = rows()
+    with pytest.raises(Interruption):
+        train_verifiable(options(0), announce=interrupt)
+    old = (tmp_path / "out" / general.FILE).read_text()
+    train_verifiable(options(1), announce=lambda _: nobody)
+
+    assert (tmp_path / "out" / general.FILE).read_text() != old

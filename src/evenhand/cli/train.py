@@ -69,17 +69,6 @@ _MACHINE = (
 )
 _SHARED = (*_MEMORY, *_LORA, *_MACHINE)
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
-_OF_BOTH_STAGES = (
-    "micro_batch",
-    "gradient_checkpointing",
-    "max_length",
-    "dtype",
-    "device",
-    "save_every",
-    "chat_template",
-    "pad_token",
-)
-"""Options of `train verifiable` that fine-tuning and RL share."""
 _RENAMED_IN_PPO = {
     "--passes": "--ppo-epochs",
     "--beta": "--kl-coefficient",
@@ -255,16 +244,19 @@ def verifiable(
       evenhand train verifiable --model local/builtin --out models/smoke --smoke
       evenhand audit hf/models/fair/rl
     """
-    chosen = _verifiable_options(given, stage_settings(settings))
-    chosen["lora"] = lora or None
+    own: dict[str, dict[str, Any] | None] = {**stage_settings(settings)}
     for stage, steps in (("sft", sft_steps), ("rl", rl_steps)):
         if steps is not None:
-            chosen[stage]["steps"] = steps
+            own[stage] = {**(own.get(stage) or {}), "steps": steps}
     if no_rl:
-        if chosen["rl"]:
+        if "rl" in own:
             raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
-        chosen["rl"] = None
-    options = make_verifiable(chosen, smoke=smoke)
+        own["rl"] = None
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name in ("forms", "languages"):
+        if name in chosen:
+            chosen[name] = tuple(each.strip() for each in chosen[name].split(","))
+    options = make_verifiable({**chosen, "lora": lora or None}, own, smoke=smoke)
     with shown_workflow(options.out) as listener:
         record = train_verifiable(options, resume=resume, listener=listener)
     _print_evaluation(record["results"])
@@ -287,20 +279,6 @@ def gguf(adapter: Path, out: Path | None) -> None:
     target = out or adapter / "adapter.gguf"
     write_gguf_lora(adapter, target)
     click.echo(f"{target} ({target.stat().st_size / 1e6:.1f} MB); use it as 'local/NAME?lora={target}'")
-
-
-def _verifiable_options(given: Mapping[str, Any], own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Sort the options into those of the whole training, of both stages and of one."""
-    for stage in own:
-        if stage not in ("sft", "rl"):
-            raise UsageError(f"There is no stage {stage}; a verifiable training has sft and rl.")
-    values = {name: value for name, value in given.items() if value is not None}
-    for name in ("forms", "languages"):
-        if name in values:
-            values[name] = tuple(values[name].split(","))
-    of_both = [name for name in values if name in _OF_BOTH_STAGES]
-    shared = {name: values.pop(name) for name in of_both}
-    return {**values, "shared": shared, "sft": own.get("sft", {}), "rl": own.get("rl", {})}
 
 
 def _print_evaluation(results: Mapping[str, Any]) -> None:

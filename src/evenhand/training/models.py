@@ -214,7 +214,7 @@ def as_reference(policy: Any, reference: Any) -> Generator[Any]:
         yield reference
         return
     if _REFERENCE in policy.peft_config:
-        policy.set_adapter(_REFERENCE, inference_mode=True)
+        policy.set_adapter(_REFERENCE)
         try:
             yield policy
         finally:
@@ -277,6 +277,12 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
     settings = {"selected_adapters": [_TRAINED], "save_embedding_layers": False} if keep_adapter else {}
     model.save_pretrained(folder, **settings)
     chat.tokenizer.save_pretrained(folder)
+
+
+def check_room(chat: Chat, max_new_tokens: int) -> None:
+    """Raise UsageError if sampled answers leave no room for a prompt."""
+    if max_new_tokens >= chat.max_length:
+        raise UsageError(f"The model takes {chat.max_length} tokens in all; choose a smaller --max-new-tokens.")
 
 
 def context_of(model: Any) -> int:

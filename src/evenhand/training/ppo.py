@@ -94,8 +94,7 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
         if run.finished:
             return run.record
         loaded, chat = load_models(options, run.machine)
-        if options.max_new_tokens >= chat.max_length:
-            raise UsageError(f"The model takes {chat.max_length} tokens in all; choose a smaller --max-new-tokens.")
+        models.check_room(chat, options.max_new_tokens)
         trainer = PPOTrainer(options, loaded, chat, prompts, run.machine)
         steps = options.total_steps(len(prompts))
         ended = train(

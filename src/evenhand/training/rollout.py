@@ -98,14 +98,23 @@ def roll_out(
 def logprobs_and_entropies(
     policy: Any, rollout: Rollout, machine: Machine, temperature: float = 1.0
 ) -> tuple[Any, Any]:
-    """Return the log probability and the entropy of every answer token under a policy (float32, rows × answer)."""
+    """Return the log probability and the entropy of every answer token under a policy (float32, rows × answer).
+
+    Both are 0 after the longest answer.
+    """
     width = rollout.answer.shape[1]
-    positions = (rollout.mask.cumsum(-1) - 1).clamp(min=0)
-    inputs = {"input_ids": rollout.ids, "attention_mask": rollout.mask, "position_ids": positions}
+    # Padding that all rows share is not computed.
+    first, longest = int(rollout.mask.argmax(1).min()), int(rollout.answer.sum(1).max())
+    computed = slice(first, rollout.ids.shape[1] - width + longest)
+    mask = rollout.mask[:, computed]
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    inputs = {"input_ids": rollout.ids[:, computed], "attention_mask": mask, "position_ids": positions}
     with machine.autocast():
-        logits = policy(**inputs, use_cache=False, logits_to_keep=width + 1).logits[:, :-1]
+        logits = policy(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
     logits = logits.float() / temperature
-    return token_logprobs(logits, rollout.tokens), token_entropies(logits)
+    values = token_logprobs(logits, rollout.tokens[:, :longest]), token_entropies(logits)
+    logprobs, entropies = (torch.nn.functional.pad(each, (0, width - longest)) for each in values)
+    return logprobs, entropies
 
 
 def _sampled(logits: Any, temperature: float) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
     from evenhand.training.verifiable import VerifiableOptions
 
-Stage = Literal["sft", "reward", "ppo", "dpo", "recipe"]
+Stage = Literal["sft", "reward", "ppo", "dpo", "recipe", "verifiable"]
 Record = dict[str, Any]
 """The record of a stage from training.json: options, results, how it ended."""
 OPTIONS: Mapping[str, type[Options]] = {
@@ -62,13 +62,31 @@ def make_recipe(
     return recipe
 
 
-def make_verifiable(options: Mapping[str, Any], *, smoke: bool = False) -> VerifiableOptions:
-    """The checked options of `train verifiable`; `smoke` makes everything tiny, to see whether it runs."""
+def make_verifiable(
+    options: Mapping[str, Any], own: Mapping[str, Mapping[str, Any] | None] | None = None, *, smoke: bool = False
+) -> VerifiableOptions:
+    """The checked options of a verifiable training.
+
+    Args:
+        options: Of the whole training, and those that its stages share.
+        own: Options of the stages `sft` and `rl`; None as those of `rl` leaves it out.
+        smoke: Makes everything tiny, to see whether it runs.
+    """
     models.need_packages()
     from evenhand.training.verifiable import VerifiableOptions
 
-    _check_settings({"sft": options.get("sft") or {}, "ppo": options.get("rl") or {}}, {"ppo": "rl"})
-    return VerifiableOptions(**(_smoke(options) if smoke else options))
+    stages: dict[str, Any] = {"sft": {}, "rl": {}, **(own or {})}
+    for stage in stages:
+        if stage not in ("sft", "rl"):
+            raise UsageError(f"There is no stage {stage}; a verifiable training has sft and rl.")
+    _check_settings({"sft": stages["sft"], "ppo": stages["rl"] or {}}, {"ppo": "rl"})
+    whole = {name: value for name, value in options.items() if name in VerifiableOptions.__dataclass_fields__}
+    shared = {name: value for name, value in options.items() if name not in whole}
+    for name in shared:
+        if name not in Options.__dataclass_fields__:
+            raise UnknownNameError("option of verifiable", name, VerifiableOptions.__dataclass_fields__)
+    chosen: dict[str, Any] = {**whole, **stages, "shared": shared}
+    return VerifiableOptions(**(_smoke(chosen) if smoke else chosen))
 
 
 def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listener: Listener | None = None) -> Record:

@@ -11,6 +11,7 @@ The stages, each resumable:
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,8 @@ from evenhand.training import card, stage
 from evenhand.training.loop import Observer
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import launched_processes
-from evenhand.training.verifiable.evaluation import summarized
+from evenhand.training.verifiable import general
+from evenhand.training.verifiable.evaluation import FOLDER, summarized
 from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
 from evenhand.training.verifiable.rl import train_rl
 from evenhand.training.verifiable.sft import train_sft
@@ -94,7 +96,7 @@ class VerifiableOptions:
         if self.rl is None:
             return None
         full = self.lora is None
-        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 64, "ppo_epochs": 1, "steps": 60}
+        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 16, "ppo_epochs": 1, "steps": 60}
         own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
         own |= dict(self.shared) | dict(self.rl)
         if own["algorithm"] == "ppo":
@@ -125,6 +127,9 @@ def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announ
     checksums = {} if options.data is None else _checksums(options.data)
     if stage.open_folder(NAME, options, checksums, resume=resume):
         return stage.read_record(options.out)
+    if not resume:  # what an interrupted training with other options has left
+        shutil.rmtree(options.out / FOLDER, ignore_errors=True)
+        (options.out / general.FILE).unlink(missing_ok=True)
     announce("questions")
     questions = _questions(options)
     records = {"sft": train_sft(options, options.sft_options(), questions, resume=resume, announce=announce)}
@@ -174,4 +179,14 @@ def _card(options: VerifiableOptions, record: Mapping[str, Any]) -> str:
 Right answers in percent, with 95 % intervals (questions about one situation are a cluster). Greedy decoding.
 
 {card.evaluation_table(record["results"])}
+
+## Data
+
+{_data(options)}
 """
+
+
+def _data(options: VerifiableOptions) -> str:
+    if options.data is not None:
+        return f"Rows of `{options.data}`."
+    return "Generated questions; their card is [questions/README.md](questions/README.md)."

@@ -28,6 +28,7 @@ def train_sft(
             return run.record
         model = models.load_policy(options, run.machine)
         chat = models.chat_of(options, model)
+        models.check_room(chat, whole.max_new_tokens)
         check_spelling(questions.train, chat, options.model)
         models.prepare(model, options, run.machine)
 
