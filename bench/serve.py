@@ -41,18 +41,25 @@ def server(upstream: str, route: dict[str, Any], *arguments: str, **config: Any)
         file = Path(folder) / "guard.yaml"
         one = {"model": "openai/stub", "base_url": upstream, "retries": 0, **route}
         file.write_text(json.dumps({"routes": {"bench": one}, "log": {"requests": False}, **config}))
-        command = [sys.executable, "-m", "evenhand", "serve", "--config", str(file), "--port", "0", *arguments]
-        with subprocess.Popen(
-            command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+/v1", process.stdout.readline())
-            assert found, "the server did not start"
-            try:
-                yield found.group(), process.pid
-            finally:
-                process.terminate()
-                process.wait(90)
+        with started(file, *arguments) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def started(file: Path, *arguments: str) -> Iterator[tuple[str, int]]:
+    """A guard server with this config; its base URL and process id."""
+    command = [sys.executable, "-m", "evenhand", "serve", "--config", str(file), "--port", "0", *arguments]
+    with subprocess.Popen(
+        command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+/v1", process.stdout.readline())
+        assert found, "the server did not start"
+        try:
+            yield found.group(), process.pid
+        finally:
+            process.terminate()
+            process.wait(90)
 
 
 @contextlib.contextmanager

@@ -193,7 +193,8 @@ def main() -> None:
         ("second", "memory MB"),
         [(f"{at:.0f}", mb) for at, mb in memory[:: max(1, len(memory) // 10)]],
         f"{found['requests']:,} answers: {found['statuses']}; {found.get('lost', 0)} lost, "
-        f"{found['not in form']} not in form, {found['with the marker']} with the marker; memory {100 * (steady[-1] / steady[0] - 1):+.1f} %",
+        f"{found['not in form']} not in form, {found['with the marker']} with the marker; "
+        f"memory {100 * (steady[-1] / steady[0] - 1):+.1f} %",
     )
     save("serve_soak", {**found, "seconds": given.seconds, "clients": given.clients})
 
