@@ -37,7 +37,9 @@ def questions(out: Path, data: str | None, folders: tuple[Path, ...], **given: A
     from evenhand.training.questions.generate import Plan
     from evenhand.training.questions.leaks import load_benchmarks
 
-    chosen = {name: _listed(value) if isinstance(value, str) else value for name, value in given.items()}
+    chosen: dict[str, Any] = {
+        name: _listed(value) if isinstance(value, str) else value for name, value in given.items()
+    }
     plan = Plan(**{name: value for name, value in chosen.items() if value is not None})
     if (out / "train.jsonl").exists():
         raise UsageError(f"{out} holds questions already; name another folder.")
