@@ -19,11 +19,10 @@ $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/pip install -q -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/.core  ## the built-in model's bias under three methods, and its toxicity with and without StarDTox, offline
+demo: $(VENV)/.core  ## the built-in model's bias before and after training, its toxicity with and without StarDTox, offline
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
-	$(BIN)/evenhand compare --model local/builtin --method default --method fair_prompt --method cot:max_tokens=32 \
-	  --limit 22 --out $(DEMO)/bias
+	$(BIN)/evenhand compare --model local/builtin --model local/builtin-fair --method default --limit 66 --out $(DEMO)/bias
 	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set completions=2 --limit 12 \
 	  --scorer builtin_b --method default --method stardtox:performance=false --out $(DEMO)/toxicity
 

@@ -239,3 +239,11 @@ def test_the_real_builtin_file_has_the_pinned_sum(monkeypatch: pytest.MonkeyPatc
         pytest.skip("the built-in weights are not installed: evenhand models pull builtin")
     assert path.stat().st_size == RECOMMENDED["builtin"].size
     assert weights._digest(path) == RECOMMENDED["builtin"].sha256
+
+
+def test_the_fair_model_is_the_builtin_one_with_an_adapter_of_this_package() -> None:
+    fair = RECOMMENDED["builtin-fair"]
+    assert (fair.file, fair.sha256) == (RECOMMENDED["builtin"].file, RECOMMENDED["builtin"].sha256)
+    adapter = weights.lora_of("builtin-fair")
+    assert adapter is not None
+    assert weights.checked_gguf(adapter).stat().st_size < 8_000_000

@@ -536,3 +536,15 @@ async def test_malformed_tool_calls_of_a_stream_are_put_in_form(
     assert (answer.status, guard.event.status) == (200, 200)
     assert calls
     assert all(isinstance(each["function"]["arguments"], str) for each in calls)
+
+
+async def test_a_body_that_cannot_be_decoded_is_no_fault_of_the_server(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b"not gzip"
+    head = (
+        f"PUT /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with caplog.at_level(logging.INFO):
+        assert await target.status(head.encode() + body) in {400, 401, 405}
+    assert not [record for record in caplog.records if record.exc_info]

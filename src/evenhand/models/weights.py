@@ -61,11 +61,12 @@ _BUILTIN = Weights(
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 _FAIR = Path(__file__).with_name("local") / "builtin-fair.gguf"
+"""What `evenhand train verifiable` made of the built-in model; docs/results/verifiable.md has its card."""
 RECOMMENDED: Mapping[str, Weights] = {
     weights.name: weights
     for weights in (
         _BUILTIN,
-        *([replace(_BUILTIN, name="builtin-fair", lora=_FAIR)] if _FAIR.is_file() else ()),
+        replace(_BUILTIN, name="builtin-fair", lora=_FAIR),
         _on_hub("smollm2-360m", "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "q8_0"),
         _on_hub("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "q4_k_m"),
         _on_hub("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "q8_0"),

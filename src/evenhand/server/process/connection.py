@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+from typing import Any
 
 from aiohttp import web
 
@@ -35,6 +37,18 @@ class Connection(web.RequestHandler):
         response = RequestError(status, _UNREADABLE).response()
         response.force_close()
         return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log faults of the server; a body that the client encoded wrongly is the client's."""
+        error = sys.exception()
+        if isinstance(error, web.RequestPayloadError):
+            _log.info("%s sent a body that cannot be decoded", self._peer())
+        else:
+            super().log_exception(*args, **kw)
+
+    def _peer(self) -> str:
+        peer = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(peer[0]) if peer else "A client"
 
 
 def connections(runner: web.BaseRunner) -> Protocols:
