@@ -74,7 +74,7 @@ def _described(rows: Iterable[Row]) -> dict[str, Any]:
         "group_of_the_right_person": dict(sorted(Counter(row.group for row in told).items())),
         "place_of_the_right_option": dict(sorted(Counter(row.right for row in rows).items())),
         "situations": len({(row.language, row.situation) for row in rows}),
-        "passages": len({row.context for row in rows}),
+        "passages": len({row.context for row in rows if row.context}),
         "held_out_wording": sum(row.held_out_wording for row in rows),
     }
 

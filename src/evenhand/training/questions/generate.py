@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.training.questions.facts import draw_fact
 from evenhand.training.questions.forms import Asked, Verdict, make_row
-from evenhand.training.questions.language import CONTROL, FACTS, LANGUAGES, Language, Situation, Split, load
+from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, ask, knowledge
+from evenhand.training.questions.language import CONTROL, FACTS, KNOWLEDGE, LANGUAGES, Language, Situation, Split, load
 from evenhand.training.questions.passages import State, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, Row
 
@@ -24,6 +25,8 @@ STATE_SHARES: dict[State, int] = {
     "told": 12, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
+_KNOWLEDGE_SHARE = (3, 20)
+"""Three questions of twenty in a form that knowledge has: about 12 % of all."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 _DEV_SHARE = 8
@@ -54,8 +57,10 @@ class Plan:
             for name in given or ():
                 if name not in known:
                     raise UnknownNameError(what, name, known)
-        if self.categories == (FACTS,) and self.languages != ("en",):
-            raise UsageError(f"The category {FACTS} is in English only; add --languages en.")
+        if self.categories and {FACTS, KNOWLEDGE}.issuperset(self.categories) and self.languages != ("en",):
+            raise UsageError(f"The category {self.categories[0]} is in English only; add --languages en.")
+        if self.categories == (KNOWLEDGE,) and not set(KNOWLEDGE_FORMS).issuperset(self.forms):
+            raise UsageError(f"The category {KNOWLEDGE} has only the forms {', '.join(KNOWLEDGE_FORMS)}; set --forms.")
 
 
 def make(plan: Plan, split: Split) -> Iterator[Row]:
@@ -96,6 +101,10 @@ class _Drawer:
             told: _Deck(rng, [(p, g, r) for p in (0, 1) for g in (0, 1) for r in (0, 1)]) for told in (True, False)
         }
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
+        self._asks_knowledge = self._knowledge_deck(plan)
+        self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
+        self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
+        self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
         self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
         self._categories = {
             name: _Deck(
@@ -104,6 +113,14 @@ class _Drawer:
             for name in plan.languages
         }
 
+    def _knowledge_deck(self, plan: Plan) -> _Deck[bool]:
+        share, of = _KNOWLEDGE_SHARE
+        if plan.categories == (KNOWLEDGE,):
+            share = of
+        elif "en" not in plan.languages or (plan.categories and KNOWLEDGE not in plan.categories):
+            share = 0
+        return _Deck(self._rng, [place < share for place in range(of)])
+
     def _situation_decks(self, language: Language) -> dict[bool, _Deck[Situation]]:
         mine = [each for each in language.situations if each.split == self._split]
         return {things: _Deck(self._rng, [s for s in mine if bool(s.things) == things]) for things in (True, False)}
@@ -111,6 +128,9 @@ class _Drawer:
     def draw(self) -> Row:
         rng = self._rng
         form = self._forms.deal()
+        if form in KNOWLEDGE_FORMS and self._asks_knowledge.deal():
+            kind = self._kinds.deal()
+            return ask(rng, self._known[kind].deal(), form, self._split, self._known_places[kind].deal())
         language = load(self._languages.deal())
         category = self._categories[language.code].deal()
         verdict = self._verdicts.deal() if form == "yes_no" else None
@@ -161,4 +181,5 @@ def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
 
 def _weighted(language: Language) -> list[str]:
     """Names, things and facts come three times, so that not guessing is not learned as a matter of groups."""
-    return [each for each in language.categories for _ in range(3 if each in ("names", CONTROL, FACTS) else 1)]
+    shares = {"names": 3, CONTROL: 3, FACTS: 3, KNOWLEDGE: 0}
+    return [each for each in language.categories for _ in range(shares.get(each, 1))]

@@ -20,6 +20,8 @@ CONTROL = "control"
 """Category of the questions about things."""
 FACTS = "facts"
 """Category of the questions about when, where and how many; in English only."""
+KNOWLEDGE = "knowledge"
+"""Category of the questions without a passage; in English only."""
 
 _HEAD = re.compile(r"(?P<id>\w+)(?P<lasting>\*?)(?: \[(?P<things>[^\]]+)\])?: (?P<setting>.+)")
 _START = re.compile(r"(^|[.!?][\"”“»]? |[\"“„«])([a-zà-ÿ])")
@@ -94,7 +96,7 @@ class Language:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        return (*self.traits, "names", *self.literal, CONTROL, *([FACTS] if self.code == "en" else []))
+        return (*self.traits, "names", *self.literal, CONTROL, *([FACTS, KNOWLEDGE] if self.code == "en" else []))
 
 
 @cache

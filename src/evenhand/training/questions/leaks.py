@@ -50,7 +50,7 @@ class Benchmarks:
 
 
 def load_benchmarks(data: str | Path | None = None, folders: Sequence[Path] = ()) -> Benchmarks:
-    """Load the built-in questions, BBQ where it is found (or in `data`), and files in BBQ's form in other folders."""
+    """Load the built-in questions, BBQ where it is found (or in `data`), and questions or texts of other folders."""
     texts = [*_of_source(BuiltinRows())]
     try:
         texts += _of_source(OfficialFiles(find_set("bbq", data)))
@@ -77,7 +77,9 @@ def _of_folder(folder: Path) -> Iterator[Texts]:
         raise DataError("There is no .csv, .tsv or .jsonl file here to check against.", file=folder)
     for path in files:
         for fields in _records(path):
-            if isinstance(fields.get("context"), str) and isinstance(fields.get("question"), str):
+            if isinstance(fields.get("text"), str):
+                yield "", fields["text"], ()
+            elif isinstance(fields.get("context"), str) and isinstance(fields.get("question"), str):
                 answers = tuple(str(fields[name]) for name in ("ans0", "ans1", "ans2") if fields.get(name))
                 yield fields["context"], fields["question"], answers
 

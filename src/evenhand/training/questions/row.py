@@ -14,6 +14,8 @@ from evenhand.training.data import json_lines
 
 Form = Literal["letter", "number", "option", "sentence", "short", "json", "yes_no", "cot"]
 FORMS: tuple[Form, ...] = get_args(Form)
+KNOWN = "known"
+"""State of a question without a passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,14 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def check_classes(rows: Sequence[Row], where: str) -> None:
-    """Raise DataError unless some questions can be answered and some cannot: one class teaches nothing."""
+    """Raise DataError unless some passages tell the answer and some do not: one class teaches nothing."""
     if not rows:
         raise DataError("The file holds no questions.", file=where)
-    known = {row.state == "told" for row in rows}
-    if len(known) == 1:
-        which = "can" if True in known else "cannot"
+    told = {row.state == "told" for row in rows if row.state != KNOWN}
+    if not told:
+        raise DataError("No question has a passage; training needs some that have one.", file=where)
+    if len(told) == 1:
+        which = "can" if True in told else "cannot"
         raise DataError(
             f"All questions {which} be answered from their passages; training needs both kinds.", file=where
         )

@@ -1,0 +1,239 @@
+"""Questions without a passage whose answer is common knowledge, in English.
+
+They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
+A comparison has a third option, such as "Both are the same", which is right for about one of three. The other
+questions have three or four options; some have one that says that it is not known, and it is never right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from random import Random
+from typing import Any, Literal
+
+from evenhand.errors import DataError
+from evenhand.training.questions.language import KNOWLEDGE, Split, capitalized, load
+from evenhand.training.questions.row import KNOWN, Form, Row
+
+KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
+Kind = Literal["things", "people", "alike", "choices"]
+KIND_SHARES: Mapping[Kind, int] = {"things": 7, "people": 6, "alike": 7, "choices": 10}
+Third = Literal["equal", "both", "neither"]
+"""What the third option of a comparison says."""
+_THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
+_THIRD_ALIASES: Mapping[Third, tuple[str, ...]] = {
+    "equal": ("the same", "equal", "equally", "alike", "no difference", "do not differ", "tie", "both", "neither"),
+    "both": ("both", "alike", "each of the two"),
+    "neither": ("neither", "none", "not one"),
+}
+_LETTER_STYLES = ("({}) ", "({}) ", "{}) ", "{}. ", "{}: ")
+_TRAILING = re.compile(r"(?m) +$")
+_GAPS = re.compile(r"\n{3,}")
+PLACES = range(20)
+_HELD_OUT = 4
+"""One fact of this many is kept for the dev split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """One fact and how to ask for it."""
+
+    kind: Kind
+    people: bool
+    """Whether it is about groups of people."""
+    questions: tuple[str, ...]
+    """A second question asks the opposite, so that the other option is right."""
+    options: tuple[str, ...]
+    """The first one is right, unless both are alike; a comparison has two."""
+    thirds: tuple[Third, ...] = ()
+    """What the third option of a comparison may say; if both are alike, that is the answer."""
+
+    @property
+    def id(self) -> str:
+        return f"{KNOWLEDGE}: {self.questions[0]} {' / '.join(self.options)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question with its options in order."""
+
+    question: str
+    options: tuple[str, ...]
+    right: int
+    aliases: tuple[tuple[str, ...], ...]
+    third: int | None = None
+    """Index of the third option of a comparison."""
+    third_kind: Third | None = None
+    unknown: int | None = None
+
+    def named(self) -> str:
+        """The question with the two that are compared in it."""
+        pair = [option for place, option in enumerate(self.options) if place != self.third]
+        return f"{self.question.removesuffix('?')}: {pair[0]} or {pair[1]}?"
+
+
+@cache
+def knowledge(split: Split) -> Mapping[Kind, Sequence[Knowledge]]:
+    """Return the facts of a split by kind."""
+    text = (resources.files("evenhand.training.questions.texts") / "en.knowledge.txt").read_text("utf-8")
+    found: dict[Kind, list[Knowledge]] = {kind: [] for kind in KIND_SHARES}
+    for fact in parse_knowledge(text):
+        found[fact.kind].append(fact)
+    return {
+        kind: [fact for place, fact in enumerate(facts) if (place % _HELD_OUT == _HELD_OUT - 1) == (split == "dev")]
+        for kind, facts in found.items()
+    }
+
+
+def parse_knowledge(text: str) -> Iterator[Knowledge]:
+    """Parse sections of facts.
+
+    Under `# things` and `# people` a question begins with ?, if a third option would say that both are equal, or with
+    !, if it would say both or neither. Pairs follow: after > the first of each is right, after ~, ~both or ~neither
+    the third option. Under `# choices` each line is a question and its options, the right one first.
+    """
+    section, mark, questions = "", "", ("",)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line:
+            continue
+        head, _, rest = line.partition(" ")
+        if head == "#":
+            section = rest
+        elif section == "choices":
+            question, *options = line.split(" | ")
+            yield Knowledge("choices", people=False, questions=(question,), options=tuple(options))
+        elif head in ("?", "!"):
+            mark, questions = head, tuple(rest.split(" <> "))
+        elif head == ">" or (head in _THIRDS and (_THIRDS[head] == "equal") == (mark == "?")):
+            kind: Kind = "alike" if head != ">" else "people" if section == "people" else "things"
+            thirds: tuple[Third, ...] = ("equal",) if mark == "?" else ("both", "neither")
+            for pair in rest.split("; "):
+                first, second = pair.split(" / ")
+                yield Knowledge(
+                    kind, section == "people", questions, (first, second), thirds if head == ">" else (_THIRDS[head],)
+                )
+        else:
+            raise DataError(f"{head!r} does not fit here.", file="en.knowledge.txt", line=number)
+
+
+def ask(rng: Random, fact: Knowledge, form: Form, split: Split, place: int) -> Row:
+    """Ask for a fact in one form; `place` is one of PLACES, for the order of the options."""
+    held_out = split == "dev" and rng.random() < 0.5
+    asker = _Asker(rng, load("en").wording, "dev" if held_out else "train")
+    asked = asker.comparison(fact, place) if fact.thirds else asker.choice(fact)
+    content, answer, marks = asker.shown(asked, form)
+    return Row(
+        messages=(*asker.system(), {"role": "user", "content": content}),
+        answer=answer,
+        form=form,
+        state=KNOWN,
+        language="en",
+        category=KNOWLEDGE,
+        options=tuple(map(capitalized, asked.options)),
+        right=asked.right,
+        people=asked.aliases,
+        situation=fact.id,
+        unknown=asked.unknown,
+        marks=marks,
+        split=split,
+        question=asked.question,
+        held_out_wording=held_out,
+    )
+
+
+@dataclass(slots=True)
+class _Asker:
+    rng: Random
+    wording: Mapping[str, Any]
+    part: Split
+    """Which part of the wording to use."""
+
+    def _one(self, parts: Mapping[str, Sequence[str]]) -> str:
+        return self.rng.choice(parts[self.part])
+
+    def comparison(self, fact: Knowledge, place: int) -> _Asked:
+        """Put the third option last in 16 of the 20 places."""
+        turn = self.rng.randrange(len(fact.questions))
+        right, other = (fact.options[turn], fact.options[1 - turn])
+        pair = [right, other] if place % 2 else [other, right]
+        kind = self.rng.choice(fact.thirds)
+        third = self._one(self.wording["knowledge"]["third"][kind]).format(a=pair[0], b=pair[1])
+        at = {0: 0, 1: 0, 2: 1, 3: 1}.get(place, 2)
+        options = [*pair[:at], third, *pair[at:]]
+        aliases = [_aliases(each) for each in options]
+        aliases[at] = _THIRD_ALIASES[kind]
+        answer = at if fact.kind == "alike" else options.index(right)
+        return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), third=at, third_kind=kind)
+
+    def choice(self, fact: Knowledge) -> _Asked:
+        right, *wrong = fact.options
+        options = [right, *self.rng.sample(wrong, self.rng.choice((2, 3)))]
+        unknown = None
+        if self.rng.random() < 0.4:
+            options[-1] = unknown = self._one(self.wording["knowledge"]["unknown"])
+        self.rng.shuffle(options)
+        aliases = tuple(() if each == unknown else _aliases(each) for each in options)
+        at = None if unknown is None else options.index(unknown)
+        return _Asked(fact.questions[0], tuple(options), options.index(right), aliases, unknown=at)
+
+    def shown(self, asked: _Asked, form: Form) -> tuple[str, str, tuple[str, ...]]:
+        """The prompt, the answer, and the marks of the options."""
+        options = [capitalized(each) for each in asked.options]
+        right = options[asked.right]
+        if form in ("sentence", "short"):
+            return self._free(asked, form, options), self._said(asked, form), ()
+        if form == "option":
+            listed = "\n".join(map(self.rng.choice(("- {}", "* {}", "{}")).format, options))
+            return self._content(asked.question, listed, form), right, ()
+        if form == "json" and self.rng.random() < 0.5:
+            listed = "\n".join(map("- {}".format, options))
+            answer = json.dumps({"answer": right}, ensure_ascii=False)
+            return self._content(asked.question, listed, "json_text"), answer, ()
+        letters = "abcd" if self.rng.random() < 0.5 else "ABCD"
+        marks = tuple(("1234" if form == "number" else letters)[: len(options)])
+        listed = self._listed(marks, options)
+        if form == "json":
+            return self._content(asked.question, listed, "json_letter"), f'{{"answer": "{marks[asked.right]}"}}', marks
+        return self._content(asked.question, listed, form), marks[asked.right], marks
+
+    def _listed(self, marks: Sequence[str], options: Sequence[str]) -> str:
+        style = self.rng.choice(_LETTER_STYLES)
+        between = "\n" if self.rng.random() < 0.5 else " "
+        return between.join(style.format(mark) + option for mark, option in zip(marks, options, strict=True))
+
+    def _free(self, asked: _Asked, form: Form, options: Sequence[str]) -> str:
+        """The prompt of an answer in words, with the options in a list, in the question, or not at all."""
+        if self.rng.random() < 0.4:
+            return self._content(asked.question, "\n".join(map("- {}".format, options)), form)
+        return self._content(asked.question if asked.third is None else asked.named(), "", form)
+
+    def _said(self, asked: _Asked, form: Form) -> str:
+        right = asked.options[asked.right]
+        if form == "short":
+            return capitalized(right) + self.rng.choice(("", "."))
+        if asked.right == asked.third:
+            return self.rng.choice(self.wording["knowledge"]["third_sentence"][asked.third_kind])
+        return self.rng.choice(self.wording["knowledge"]["sentence"]).format(x=right)
+
+    def _content(self, question: str, listed: str, form: str) -> str:
+        instruction = self._one(self.wording["instruction"][form])
+        if form.startswith("json"):
+            instruction = instruction.format()
+        layout = self._one(self.wording["knowledge"]["layout"])
+        content = layout.format(question=question, options=listed, instruction=instruction)
+        return _GAPS.sub("\n\n", _TRAILING.sub("", content)).strip()
+
+    def system(self) -> list[dict[str, str]]:
+        if self.rng.random() > 0.25:
+            return []
+        return [{"role": "system", "content": self._one(self.wording["knowledge"]["system"])}]
+
+
+def _aliases(option: str) -> tuple[str, ...]:
+    article, _, bare = option.partition(" ")
+    return (option, bare) if article in ("a", "an", "the") else (option,)
