@@ -17,18 +17,22 @@ def rows(count: int = 2000, split: str = "train", **plan: object) -> list[Row]:
     return list(islice(make(Plan(**plan), split), count))  # type: ignore[arg-type]
 
 
+def with_passage(drawn: list[Row]) -> list[Row]:
+    return [row for row in drawn if row.category != "knowledge"]
+
+
 @pytest.fixture(scope="module")
 def train() -> list[Row]:
-    return rows(4800)
+    return with_passage(rows(5500))
 
 
 @pytest.fixture(scope="module")
 def dev() -> list[Row]:
-    return rows(1500, split="dev")
+    return with_passage(rows(1700, split="dev"))
 
 
 def test_one_seed_gives_the_same_rows_and_another_seed_others():
-    first, again, other = rows(50, seed=3), rows(50, seed=3), rows(50, seed=4)
+    first, again, other = (with_passage(rows(60, seed=seed)) for seed in (3, 3, 4))
 
     assert [row.line() for row in first] == [row.line() for row in again]
     assert not {row.context for row in first} & {row.context for row in other}
@@ -101,7 +105,7 @@ def test_half_of_dev_has_wording_that_no_training_row_has(train: list[Row], dev:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_situation_is_well_formed_in_every_form(language: str):
-    drawn = [row for split in ("train", "dev") for row in rows(3000, split=split, languages=(language,))]
+    drawn = [row for split in ("train", "dev") for row in with_passage(rows(3500, split=split, languages=(language,)))]
     texts = [text for row in drawn for text in (*(m["content"] for m in row.messages), row.answer, row.context)]
 
     assert {row.situation for row in drawn} >= {each.id for each in load(language).situations}

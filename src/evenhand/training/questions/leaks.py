@@ -40,7 +40,8 @@ class Benchmarks:
 
     def leak_in(self, row: Row) -> str | None:
         """What of the row stands in a benchmark, or None."""
-        if leak := self.grams.leak_in(f"{row.context} {row.question}"):
+        text = f"{row.context} {row.question}" if row.context else row.messages[-1]["content"]
+        if leak := self.grams.leak_in(text):
             return leak
         people = tuple(sorted({alias for each in row.people for alias in each}))
         return next((each for each in _masked(row.context, people) if each in self.templates), None)

@@ -1,0 +1,155 @@
+"""Questions of common knowledge: one right answer each, balanced, held out, and nothing of other sets."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import orjson
+import pytest
+
+from evenhand.errors import DataError, UsageError
+from evenhand.training.questions import FORMS, Grade, Plan, Row, grade, make
+from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, knowledge, parse_knowledge
+from evenhand.training.questions.language import Split
+from evenhand.training.questions.leaks import load_benchmarks
+from evenhand.training.questions.row import check_classes
+
+ENGLISH = Plan(languages=("en",), categories=("knowledge",), forms=KNOWLEDGE_FORMS)
+
+
+def drawn(count: int, split: Split = "train", plan: Plan = ENGLISH) -> list[Row]:
+    return list(islice(make(plan, split), count))
+
+
+@pytest.fixture(scope="module")
+def train() -> list[Row]:
+    return drawn(3000)
+
+
+@pytest.fixture(scope="module")
+def facts() -> list[Knowledge]:
+    return [fact for split in ("train", "dev") for each in knowledge(split).values() for fact in each]
+
+
+def comparisons(rows: list[Row]) -> list[Row]:
+    pairs = {fact.id for each in knowledge("train").values() for fact in each if fact.thirds}
+    return [row for row in rows if row.situation in pairs]
+
+
+def test_every_fact_stands_once_with_options_that_differ(facts: list[Knowledge]):
+    assert len({fact.id for fact in facts}) == len(facts)
+    asked = [(question, frozenset(fact.options)) for fact in facts for question in fact.questions]
+    assert len(set(asked)) == len(asked)
+    for fact in facts:
+        assert len(set(map(str.lower, fact.options))) == len(fact.options) == (2 if fact.thirds else 4), fact
+        assert all(question.endswith("?") for question in fact.questions), fact
+
+
+def test_there_are_many_facts_of_each_kind(facts: list[Knowledge]):
+    kinds = Counter(fact.kind for fact in facts)
+
+    assert kinds["things"] + kinds["people"] + kinds["alike"] >= 250
+    assert kinds["people"] >= 40
+    assert kinds["alike"] >= 60
+    assert kinds["choices"] >= 150
+
+
+def test_knowledge_is_about_an_eighth_of_all_questions():
+    rows = drawn(3000, plan=Plan())
+
+    known = [row for row in rows if row.category == "knowledge"]
+    assert 0.11 < len(known) / len(rows) < 0.13
+    assert {row.state for row in known} == {"known"}
+    assert {row.form for row in known} == set(KNOWLEDGE_FORMS)
+    assert not any(row.state == "known" for row in drawn(300, plan=Plan(languages=("de",))))
+    assert not any(row.state == "known" for row in drawn(300, plan=Plan(categories=("Age",))))
+
+
+def test_every_answer_is_right_and_no_other_option_is(train: list[Row]):
+    for row in (*train, *drawn(1500, "dev")):
+        assert grade(row, row.answer).right, row
+        replies = row.marks if row.form in ("letter", "number") else row.options
+        if row.form != "json":
+            assert [grade(row, reply).right for reply in replies] == [
+                place == row.right for place in range(len(replies))
+            ]
+
+
+def test_the_right_place_is_balanced_and_the_third_option_is_right_in_a_third(train: list[Row]):
+    rows = comparisons(train)
+    third = {fact.id for fact in knowledge("train")["alike"]}
+
+    places = Counter(row.right for row in rows)
+    assert max(places.values()) < 1.15 * min(places.values())
+    assert 0.32 < sum(row.situation in third for row in rows) / len(rows) < 0.38
+    assert Counter(len(row.options) for row in rows) == {3: len(rows)}
+
+
+def test_an_option_of_not_knowing_is_there_and_never_right(train: list[Row]):
+    with_it = [row for row in train if row.unknown is not None]
+
+    assert len(with_it) > 0.08 * len(train)
+    assert not any(row.right == row.unknown for row in train)
+    letter = next(row for row in with_it if row.form == "letter")
+    assert grade(letter, letter.marks[letter.unknown or 0]) == Grade.WRONGLY_ABSTAINED
+
+
+def test_letters_come_inline_and_in_lines_and_in_both_cases(train: list[Row]):
+    letters = [row.messages[-1]["content"] for row in train if row.form == "letter"]
+
+    for start in ("(a) ", "(A) ", "a) ", "A) "):
+        assert any(f"\n{start}" in text for text in letters), start
+    assert any(" (b) " in text for text in letters)
+    assert any("\n(b) " in text for text in letters)
+
+
+def test_words_alone_are_asked_with_both_names_in_the_question(train: list[Row]):
+    for row in comparisons(train):
+        if row.form in ("sentence", "short"):
+            content = row.messages[-1]["content"].lower()
+            pair = row.situation.split("? ")[1].lower().split(" / ")
+            assert all(each in content for each in pair), content
+
+
+def test_the_same_seed_gives_the_same_rows_and_dev_has_other_facts(train: list[Row]):
+    assert [row.line() for row in drawn(200)] == [row.line() for row in train[:200]]
+    assert not {row.situation for row in train} & {row.situation for row in drawn(1000, "dev")}
+
+
+def test_prompts_are_well_formed(train: list[Row]):
+    for row in train:
+        content = row.messages[-1]["content"]
+        assert content == content.strip(), content
+        assert not any(odd in content for odd in ("\n\n\n", " \n", "{", "}")) or row.form == "json", content
+
+
+def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[Row]):
+    row = next(row for row in train if row.form == "letter" and len(row.messages[-1]["content"].split()) > 12)
+    line = orjson.dumps({"text": row.messages[-1]["content"]})
+    (tmp_path / "set.jsonl").write_bytes(line + b"\n")
+
+    check = load_benchmarks(folders=[tmp_path])
+
+    assert check.leak_in(row) is not None
+    assert load_benchmarks().leak_in(row) is None
+
+
+def test_questions_without_a_passage_do_not_count_as_answered_from_one(train: list[Row]):
+    told = [row for row in drawn(100, plan=Plan()) if row.state == "told"]
+
+    with pytest.raises(DataError, match="All questions can be answered from their passages"):
+        check_classes([*told, *train], "x")
+    with pytest.raises(DataError, match="No question has a passage"):
+        check_classes(train, "x")
+
+
+def test_what_knowledge_lacks_is_refused():
+    with pytest.raises(UsageError, match="knowledge is in English only; add --languages en"):
+        Plan(categories=("knowledge",))
+    with pytest.raises(UsageError, match="knowledge has only the forms letter, number"):
+        Plan(categories=("knowledge",), languages=("en",), forms=FORMS)
+
+
+def test_a_mark_that_does_not_fit_its_question_is_refused():
+    with pytest.raises(DataError, match="'~both' does not fit here"):
+        list(parse_knowledge("# things\n? Which is larger?\n~both 1 / 2"))
