@@ -19,11 +19,11 @@ _PATH = click.Path(path_type=Path)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed writes the same files.")
 @click.option("--forms", metavar="NAME,…", help="Answer forms, e.g. letter,sentence (default: all).")
 @click.option("--languages", metavar="NAME,…", help="Languages: en, es, de (default: all).")
-@click.option("--categories", metavar="NAME,…", help="Kinds of people, e.g. Age,names,control (default: all).")
+@click.option("--categories", metavar="NAME,…", help="Kinds of questions, e.g. Age,names,knowledge (default: all).")
 @click.option("--data", metavar="FOLDER", help="The folder of the public BBQ, for the leak check.")
 @click.option("--check", "folders", type=_PATH, multiple=True, metavar="FOLDER", help="Check against these files too.")
 def questions(out: Path, data: str | None, folders: tuple[Path, ...], **given: Any) -> None:
-    """Write training questions: short passages that tell who it was, or do not.
+    """Write training questions: short passages that tell who it was, or do not; and common knowledge.
 
     No model is needed. Questions that repeat BBQ or the built-in ones are dropped. The folder gets train.jsonl,
     dev.jsonl with situations, people and wording of its own, and a data card.
