@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from evenhand.training.loop import nobody  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.questions import Plan, Row, make  # noqa: E402
+from evenhand.training.questions.folder import draw  # noqa: E402
+from evenhand.training.questions.leaks import load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
@@ -52,7 +53,7 @@ def _no_official_bbq(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def questions() -> list[Row]:
-    return list(islice(make(Plan(seed=1), "train"), 16))
+    return draw(Plan(seed=1), "train", 16, load_benchmarks())[0]
 
 
 @pytest.fixture
