@@ -72,20 +72,16 @@ async def stream(
             if segment.final is not None:
                 finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
-            for each in form.segment(index, segment):
-                await response.write(each)
-    for each in form.end(ticket.answers):
-        await response.write(each)
-    await response.write_eof()
+            if events := b"".join(form.segment(index, segment)):
+                await response.write(events)
+    await response.write_eof(b"".join(form.end(ticket.answers)))
     return response
 
 
 async def end_with_error(response: web.StreamResponse, events: Iterable[bytes]) -> None:
     """End a started stream with these events."""
     with contextlib.suppress(ConnectionError):
-        for each in events:
-            await response.write(each)
-        await response.write_eof()
+        await response.write_eof(b"".join(events))
 
 
 def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
