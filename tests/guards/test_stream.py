@@ -420,6 +420,17 @@ def test_a_long_word_is_cut_rather_than_held_for_ever():
     assert segment_end("a" * 50) == 0
 
 
+@pytest.mark.parametrize("end", [". ", "?\n", "!” ", ".)*\t", "\n", "\n\n", "。", "！"])
+def test_a_segment_ends_after_its_sentence_and_what_closes_it(end):
+    text = "a" * 30 + end
+    assert segment_end(text + "b") == len(text)
+
+
+@pytest.mark.parametrize("inner", [".", ".5", ".”", "”)", " "])
+def test_a_segment_does_not_end_inside_a_sentence(inner):
+    assert segment_end("a" * 30 + inner + "b") == 0
+
+
 @pytest.mark.parametrize(
     ("before", "text", "new"),
     [

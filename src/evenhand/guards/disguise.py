@@ -116,7 +116,7 @@ def _is_foreign(word: str) -> bool:
 
 
 def _has_foreign_letters(text: str) -> bool:
-    return any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
+    return not text.isascii() and any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
 
 
 def _is_letter(sign: str) -> bool:

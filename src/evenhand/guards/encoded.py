@@ -35,6 +35,8 @@ def decoded(text: str) -> str:
 
 
 def _from_base64(text: str) -> list[str]:
+    if max(map(len, text.split()), default=0) < SHORTEST:
+        return []
     runs = (match[0].translate(_STANDARD) for match in _BASE64.finditer(text))
     return [plain for run in runs if (plain := _plain(run))]
 

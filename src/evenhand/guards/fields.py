@@ -21,11 +21,17 @@ _REPLY = ("id", "object", "created", "model", "system_fingerprint", "service_tie
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, (dict, Mapping)) else {}
+    return value if isinstance(value, (dict, Mapping)) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_sequence(value: Any) -> Sequence[Any]:
-    return cast(list[Any], value) if isinstance(value, list) else ()
+    return value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]
+
+
+def first_choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice of a reply or a chunk; empty if there is none."""
+    choices = as_sequence(chunk.get("choices"))
+    return as_mapping(choices[0]) if choices else {}
 
 
 def text_of(content: Any) -> str:

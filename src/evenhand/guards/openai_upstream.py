@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import aiohttp
 import orjson
 
+from evenhand.guards.fields import first_choice
 from evenhand.guards.upstream import (
     REQUEST_FAULTS,
     BadRequest,
@@ -193,11 +194,7 @@ async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
 
 
 def _finish_of(chunk: Mapping[str, Any]) -> Any:
-    match chunk:
-        case {"choices": [{"finish_reason": finish}, *_]}:
-            return finish
-        case _:
-            return None
+    return first_choice(chunk).get("finish_reason")
 
 
 def _is_cut(choice: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from evenhand.asking.chat import ANSWER
-from evenhand.guards.fields import allowed_calls, as_mapping, as_sequence, text_of
+from evenhand.guards.fields import allowed_calls, as_mapping, as_sequence, first_choice, text_of
 from evenhand.guards.request import Request, usage_in
 from evenhand.guards.upstream import UpstreamError
 from evenhand.models.fake import estimate_tokens
@@ -96,8 +96,7 @@ class StreamedReply:
                     self._traced.used(usage_in(chunk), self.finish)
             elif name != "choices":
                 self.head[name] = value
-        choices = as_sequence(chunk.get("choices"))
-        choice = as_mapping(choices[0] if choices else None)
+        choice = first_choice(chunk)
         if finish := choice.get("finish_reason"):
             self.finish = str(finish)
         delta = as_mapping(choice.get("delta"))

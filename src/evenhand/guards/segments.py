@@ -8,8 +8,12 @@ from collections.abc import Iterator
 SHORTEST, LONGEST = 24, 200
 """Characters. Shorter pieces than the first say too little to be judged; longer ones than the second keep readers
 waiting."""
-_END = re.compile(r"[.!?…。！？][\"'”’»)\]*_]*\s+|\n+|[。！？]")
-_WHOLE = re.compile(r"[^\W\d_]{3}[.!?…。！？][\"'”’»)\]*_]*\Z")
+_STOPS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"
+_QUOTED = re.escape(_CLOSERS)
+# It begins with a set of characters, so that the search skips all others quickly.
+_END = re.compile(rf"[{_STOPS}\n](?:(?<=\n)\n*|[{_QUOTED}]*\s+|(?<=[。！？]))")
+_WHOLE = re.compile(rf"[^\W\d_]{{3}}[{_STOPS}][{_QUOTED}]*\Z")
+_LAST = _STOPS + _CLOSERS
 _CLOSING = ".,;:!?)]}”’"
 
 
@@ -30,7 +34,9 @@ def first_end(text: str) -> int:
     """Return where the first segment of an answer ends: also after a sentence whose next word is not there yet."""
     if end := segment_end(text):
         return end
-    return len(text) if len(text) >= SHORTEST and _WHOLE.search(text, len(text) - SHORTEST) else 0
+    if len(text) < SHORTEST or text[-1] not in _LAST:
+        return 0
+    return len(text) if _WHOLE.search(text, len(text) - SHORTEST) else 0
 
 
 def pieces(text: str) -> Iterator[str]:

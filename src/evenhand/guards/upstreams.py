@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evenhand.errors import ModelError
-from evenhand.guards.fields import as_mapping, as_sequence, text_of
+from evenhand.guards.fields import as_mapping, first_choice, text_of
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import CutReply, Unreachable, Upstream, UpstreamError
 from evenhand.models.base import Model
@@ -139,10 +139,12 @@ async def _opened(
     try:
         async for chunk in chunks:
             opening.append(chunk)
-            choice = as_mapping(next(iter(as_sequence(chunk.get("choices"))), None))
-            delta = as_mapping(choice.get("delta"))
-            text += text_of(delta.get("content"))
-            if first_end(text) if held else any(value for name, value in delta.items() if name != "role"):
+            delta = as_mapping(first_choice(chunk).get("delta"))
+            if held:
+                text += text_of(delta.get("content"))
+                if first_end(text):
+                    break
+            elif any(value for name, value in delta.items() if name != "role"):
                 break
     except BaseException:
         await chunks.aclose()

@@ -236,16 +236,24 @@ class _Network:
 
     def _rows(self, words: list[str]) -> Ints:
         """Return the cache row of each word; the products of new words are computed first."""
+        try:
+            return self._kept_rows(words)
+        except KeyError:
+            self._keep(words)
+            return self._kept_rows(words)
+
+    def _kept_rows(self, words: list[str]) -> Ints:
+        return np.fromiter(map(self._kept.__getitem__, words), np.int64, len(words))
+
+    def _keep(self, words: list[str]) -> None:
         new = [word for word in dict.fromkeys(words) if word not in self._kept]
         if len(self._kept) + len(new) > _KEPT:
             self._kept.clear()
             new = list(dict.fromkeys(words))
-        if new:
-            first = len(self._kept)
-            self._products[:, first : first + len(new)] = self._embed(new) @ self._kernels
-            self._products[1, first : first + len(new)] += self._bias
-            self._kept.update(zip(new, range(first, first + len(new)), strict=True))
-        return np.fromiter(map(self._kept.__getitem__, words), np.int64, len(words))
+        first = len(self._kept)
+        self._products[:, first : first + len(new)] = self._embed(new) @ self._kernels
+        self._products[1, first : first + len(new)] += self._bias
+        self._kept.update(zip(new, range(first, first + len(new)), strict=True))
 
     def _embed(self, words: list[str]) -> Floats:
         keys = np.array([fingerprint(word, self._seed) for word in words], np.uint32)

@@ -29,7 +29,7 @@ class Proxies:
         request[_ADDRESS] = self._client(request)
 
     def _client(self, request: web.Request) -> str:
-        peer = _parsed(request.remote or "")
+        peer = _parsed(request.remote or "") if self._networks else None
         if peer is None or not self._trusts(peer):
             return request.remote or ""
         headers = request.headers

@@ -92,7 +92,7 @@ class WrongKeys:
 
 
 _CLIENT = web.RequestKey("client", Client)
-
+_UNKNOWN = Client()
 LOCAL_CLIENT = Client(may=frozenset({"score", "metrics", "admin"}))
 """A program of this machine without a key; switching off the method always needs a key."""
 
@@ -145,8 +145,7 @@ class Auth:
                 "Without API keys, this server can be used only at a loopback address such as 127.0.0.1 or localhost.",
             )
         origin = request.headers.get("Origin")
-        accepted = {*self._origins, f"{request.scheme}://{request.host}"}
-        if origin and origin not in accepted:
+        if origin and origin not in {*self._origins, f"{request.scheme}://{request.host}"}:
             raise RequestError(403, "Web pages of other sites may not use this server unless its config names them.")
 
 
@@ -178,7 +177,7 @@ def auth_middleware(
 
 def client_of(request: web.Request) -> Client:
     """Return the client of a request that has passed the middleware."""
-    return request.get(_CLIENT, Client())
+    return request.get(_CLIENT, _UNKNOWN)
 
 
 def allowed(client: Client, right: Permission) -> bool:
@@ -212,6 +211,7 @@ def new_key() -> tuple[str, str]:
     return key, hashlib.sha256(key.encode()).hexdigest()
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     if host.lower().rstrip(".") == "localhost":
         return True

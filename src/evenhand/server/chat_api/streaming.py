@@ -57,35 +57,41 @@ class ChunkFormat:
         yield event(fault.body)
 
 
+class _Events(web.StreamResponse):
+    """A stream whose first events are there when it starts, so that its headers are sent with them."""
+
+    _send_headers_immediately = False
+
+
 async def stream(
     request: web.Request, ticket: Ticket, streams: Sequence[AsyncGenerator[Segment]], form: StreamFormat
 ) -> web.StreamResponse:
     """Send all segments as they are released; a failure before the first segment gets its own HTTP status."""
     finished: dict[int, Guarded] = {}
+    end = b""
     async with contextlib.aclosing(_merged(streams)) as segments:
         first = await anext(segments)
         ticket.first_segment = time.perf_counter() - ticket.began
-        response = web.StreamResponse(headers=_HEADERS | {"X-Request-Id": ticket.id, "X-Evenhand-Route": ticket.route})
+        response = _Events(headers=_HEADERS | {"X-Request-Id": ticket.id, "X-Evenhand-Route": ticket.route})
         await response.prepare(request)
         ticket.sending, ticket.failure = response, form.failure
         async for index, segment in _with_first(first, segments):
             if segment.final is not None:
                 finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
-            for each in form.segment(index, segment):
-                await response.write(each)
-    for each in form.end(ticket.answers):
-        await response.write(each)
-    await response.write_eof()
+            events = b"".join(form.segment(index, segment))
+            if len(finished) == len(streams):
+                end += events
+            elif events:
+                await response.write(events)
+    await response.write_eof(end + b"".join(form.end(ticket.answers)))
     return response
 
 
 async def end_with_error(response: web.StreamResponse, events: Iterable[bytes]) -> None:
     """End a started stream with these events."""
     with contextlib.suppress(ConnectionError):
-        for each in events:
-            await response.write(each)
-        await response.write_eof()
+        await response.write_eof(b"".join(events))
 
 
 def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
