@@ -78,7 +78,7 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # modules stay; routes come later, because a reload must be able to free them
-    gc.set_threshold(COLLECT_AFTER)
+    gc.set_threshold(COLLECT_AFTER, 5, 2)  # older objects soon, too, so that memory stays flat
     server = options.server(options.config)
     lifecycle = Lifecycle(server, options.file)
     runner = make_runner(server, lifecycle.reload)
