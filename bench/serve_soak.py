@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import random
 import tempfile
 import time
@@ -63,6 +64,7 @@ class Endpoint:
         if fault == "close":
             assert request.transport is not None
             request.transport.abort()
+            return web.Response()
         if body.get("stream"):
             return await self._stream(request, text, half=fault == "half")
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
@@ -145,6 +147,7 @@ async def reload(file: Path, config: dict[str, Any], until: float) -> int:
 
 
 async def soak(seconds: float, count: int) -> dict[str, Any]:
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # the endpoints fail on purpose
     endpoints = [Endpoint(seed) for seed in range(3)]
     urls = [await endpoint.start() for endpoint in endpoints]
     route = {
