@@ -97,7 +97,8 @@ PLANS = [command for command in COMMANDS if _plannable(command)]
 def fake(word: str) -> str:
     """The word with a model that answers at once in place of any that is named."""
     role, equals, spec = word.rpartition("=") if word.startswith(("judge=", "referee=", "teacher=")) else ("", "", word)
-    spec = "fake/A" if spec.startswith(("openai/", "local/")) else _PLACEHOLDERS.get(spec, spec)
+    answer = "fake/B" if spec == "local/builtin-fair" else "fake/A"  # next to local/builtin, in one comparison
+    spec = answer if spec.startswith(("openai/", "local/")) else _PLACEHOLDERS.get(spec, spec)
     return f"{role}{equals}{spec}".replace("opinion:JUDGE", "opinion:fake/C")
 
 
