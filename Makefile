@@ -22,7 +22,7 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core  ## the built-in model's bias before and after training, its toxicity with and without StarDTox, offline
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
-	$(BIN)/evenhand compare --model local/builtin --model local/builtin-fair --method default --limit 66 --out $(DEMO)/bias
+	$(BIN)/evenhand compare --model local/builtin --model local/builtin-fair --method default --limit 44 --out $(DEMO)/bias
 	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set completions=2 --limit 12 \
 	  --scorer builtin_b --method default --method stardtox:performance=false --out $(DEMO)/toxicity
 
