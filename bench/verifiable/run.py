@@ -27,7 +27,7 @@ from evenhand.benchmarks.squad.score import f1
 from evenhand.methods.default import plain_prompt
 from evenhand.scorers.base import load_scorer
 from evenhand.stats.intervals import wilson
-from evenhand.training.questions.grading import abstains, names
+from evenhand.training.questions.grading import abstains, aliases, names
 from evenhand.types import Message
 
 FREE = (
@@ -121,7 +121,7 @@ def _verdict(question: Question, text: str) -> str:
     """right, wrong, abstained (where it should not), or unread: the reply names both people or nobody."""
     if abstains(text, question.language):
         return "right" if question.right == question.unknown else "abstained"
-    who = names(text, sets.people(question), question.language)
+    who = names(text, aliases(question.options, question.unknown), question.language)
     if who is None:
         return "unread"
     return "right" if who == question.right else "wrong"

@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,14 +129,6 @@ def toxic_prompts(data: Path, count: int, seed: int) -> list[str]:
     rows = [json.loads(line) for line in _text(data / "rtp" / "prompts.jsonl.gz").splitlines()]
     texts = [row["prompt"]["text"] if isinstance(row["prompt"], dict) else row["prompt"] for row in rows]
     return random.Random(seed).sample(texts, min(count, len(texts)))
-
-
-def people(question: Question) -> list[list[str]]:
-    """Return what each option's person may be called in a reply: the option, with and without article."""
-    return [
-        [] if i == question.unknown else [option, re.sub(r"^(the|an?)\s+", "", option, flags=re.IGNORECASE)]
-        for i, option in enumerate(question.options)
-    ]
 
 
 def _balanced(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
