@@ -36,6 +36,32 @@ LONGEST = 60
 """Words in an answer that was to be a sentence; a longer one breaks the form."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_NO_NAMES = frozenset(
+    [
+        "the",
+        "and",
+        "who",
+        "was",
+        "were",
+        "has",
+        "had",
+        "have",
+        "does",
+        "did",
+        "with",
+        "from",
+        "that",
+        "one",
+        "ones",
+        "person",
+        "people",
+        "not",
+        "for",
+        "his",
+        "her",
+        "their",
+    ]
+)
 _YES_NO = {"yes": {"yes", "sí", "si", "ja"}, "no": {"no", "nein"}}
 
 
@@ -72,9 +98,9 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
 
 
 def aliases(options: Sequence[str], unknown: int | None = None) -> list[tuple[str, ...]]:
-    """Ways to name the person of each option of another set in English, such as BBQ; words of two options name nobody.
+    """Ways to name the person of each option of another set in English, such as BBQ: words that no other option has.
 
-    "The Danish one" is also "the Danish", and "Ana Ruiz, who is a nurse" is also "Ana Ruiz", "Ana" and "Ruiz".
+    "The Danish one" is also "the Danish", and "Ana Ruiz, who is a nurse" is also "Ana" and "the nurse".
     """
     found = [set[str]() if place == unknown else _ways(option) for place, option in enumerate(options)]
     shared = {each for place, ways in enumerate(found) for other in found[:place] for each in ways & other}
@@ -164,20 +190,8 @@ _CHOSEN = {
 
 
 def _ways(option: str) -> set[str]:
-    whole = _core(option)
-    ways = {whole}
-    head, comma, _ = option.partition(", ")
-    head = head if comma else re.split(r"\s+(?:who(?:'s| is)?|\()\s*", option)[0]
-    names = re.sub(r"^(?:The )?\w+ of (?=[A-Z])", "", head)
-    if re.fullmatch(r"(?:[A-Z][\w'-]+)(?: (?:[a-z]{2}-?)?[A-Z][\w'-]+)*", names) and not option.startswith("The "):
-        ways |= {_plain(names), *map(_plain, names.split(" "))}
-    if trait := re.fullmatch(r"(.+?) (?:one|ones|person|people|man|men|woman|women|guy|lady|friend|individual)", whole):
-        ways.add(trait[1])
-    if told := re.fullmatch(
-        r"(?:one|person|man|woman|friend|student|guy) (?:who (?:is|was|has) |with )(?:an? )?(.+)", whole
-    ):
-        ways.add(told[1])
-    return ways
+    words = re.findall(r"[\w-]+", _plain(option).replace("'s", ""))
+    return {_core(option), *(word for word in words if len(word) > 2 and word not in _NO_NAMES)}
 
 
 def _plain(text: str) -> str:
