@@ -26,6 +26,7 @@ from evenhand.training.questions.leaks import load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
+from evenhand.training.verifiable.comparisons import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.evaluation import Grader  # noqa: E402
 from evenhand.training.verifiable.questions import prompt_of  # noqa: E402
 from evenhand.types import Message, Params  # noqa: E402
@@ -218,6 +219,14 @@ def test_general_answers_are_sampled_once_and_a_truncated_one_has_no_end(spellin
     assert again == first
     stored = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["ended"] for row in stored] == [row.answer[-1] in chat.eos_ids for row in first]
+
+
+def test_comparisons_are_different_and_repeatable():
+    prompts = comparison_prompts(300, seed=1)
+
+    assert len(set(prompts)) > 290
+    assert prompts == comparison_prompts(300, seed=1)
+    assert not any("{" in prompt[0].content for prompt in prompts)
 
 
 def test_general_prompts_are_many_and_different():

@@ -2,7 +2,8 @@
 
 The stages, each resumable:
  1. Questions: generated, or rows of one's own; some situations are held out. Text of BBQ is not allowed in them.
- 2. The model answers general prompts. Its answers are mixed into the fine-tuning, so that it forgets nothing.
+ 2. The model answers general prompts and questions without a passage. Its answers are mixed into the fine-tuning, so
+    that it forgets nothing.
  3. SFT on the right answers, in all answer forms. Only answers carry loss, and every row counts the same.
  4. RL: several answers to each question are sampled and graded. A right answer earns 1, a wrong person costs 1.
  5. The held-out questions, answered greedily before training and after each stage.
@@ -49,8 +50,8 @@ class VerifiableOptions:
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of generated questions; none means all."""
-    general: float = 0.1
-    """The share of rows that are the model's own answers to general prompts."""
+    general: float = 0.15
+    """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     lora: int | None = _RANK
     """Rank of LoRA adapters; None trains all weights."""
     merge: bool = False

@@ -17,9 +17,14 @@ from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
+from evenhand.training.verifiable.comparisons import comparison_prompts
 from evenhand.types import Message
 
 FILE = "general.jsonl"
+_COMPARISONS = 0.6
+"""Share of the prompts that are comparisons without a passage, whose answers are short."""
+_SHORT = 8
+"""Tokens of the answer to a comparison."""
 _PROMPTS = Path(__file__).with_name("general.txt")
 
 
@@ -47,17 +52,19 @@ def _sampled(
     policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Observer
 ) -> list[dict[str, Any]]:
     prompts = general_prompts()
+    short = comparison_prompts(round(count * _COMPARISONS), seed)
     order = random.Random(seed).sample(range(len(prompts)), len(prompts))
-    chosen = [prompts[order[i % len(order)]] for i in range(count)]
+    long = [prompts[order[i % len(order)]] for i in range(count - len(short))]
     torch.manual_seed(step_seed(seed, -1))
     rows: list[dict[str, Any]] = []
-    for chunk in chunks(chosen, batch):
-        observe(len(rows), count)
-        rollout = roll_out(policy, chat, chunk, machine, max_new_tokens=max_new_tokens)
-        rows += [
-            {"prompt": prompt[0].content, "answer": answer, "ended": ended}
-            for prompt, answer, ended in zip(chunk, rollout.texts, rollout.ended, strict=True)
-        ]
+    for chosen, tokens in ((long, max_new_tokens), (short, min(_SHORT, max_new_tokens))):
+        for chunk in chunks(chosen, batch):
+            observe(len(rows), count)
+            rollout = roll_out(policy, chat, chunk, machine, max_new_tokens=tokens)
+            rows += [
+                {"prompt": prompt[0].content, "answer": answer, "ended": ended}
+                for prompt, answer, ended in zip(chunk, rollout.texts, rollout.ended, strict=True)
+            ]
     observe(count, count)
     return rows
 
