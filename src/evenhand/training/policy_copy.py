@@ -43,8 +43,14 @@ def policy_copy(policy: Any, machine: Machine) -> PolicyCopy | None:
     if machine.device.startswith("cuda"):
         memory = torch.cuda.get_device_properties(machine.device).total_memory
         if copy.nbytes <= _KEPT_SHARE * memory:
-            _kept[policy] = copy
+            keep(policy, copy)
     return copy
+
+
+def keep(policy: Any, copy: PolicyCopy) -> None:
+    """Keep a copy for the next roll-outs of a policy."""
+    copy.kept = True
+    _kept[policy] = copy
 
 
 def supports(policy: Any) -> bool:
@@ -90,8 +96,10 @@ class PolicyCopy:
         attention = model.model.layers[0].self_attn
         self.config = model.config
         self.num_key_value_groups = attention.num_key_value_groups
+        self.kept = False
+        """Whether the copy is used again by the next roll-out."""
         self.decoding: Any = None
-        """What a roll-out keeps for the next one."""
+        """What a roll-out leaves for the next one."""
         self._dtype = getattr(torch, machine.dtype)
         self._size, self._scaling = attention.head_dim, attention.scaling
         self._heads = self.config.num_attention_heads

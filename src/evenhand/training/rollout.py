@@ -90,12 +90,14 @@ def roll_out(
             sampler.restart()
             decode.restart(*start, sequences, **limits)
         else:
+            if copy is not None:
+                copy.decoding = None
             # Graphs are off in a team, since processes compute the steps together.
             limits |= {"max_length": chat.max_length, "use_graphs": team.size == 1}
             decode = decoder(model, *start, **limits, then=sampler)
             decode.keep(sequences)
         tokens = _sampled(sampler, decode, sampler(logits[sequences]), max_new_tokens, machine)
-    if copy is not None:
+    if copy is not None and copy.kept:
         copy.decoding = sampler, decode
     tokens, ids, mask = team.all_gather(len(prompts), tokens, ids[sequences], mask[sequences])
     is_end = torch.isin(tokens, eos_ids).long()
@@ -150,7 +152,7 @@ class _Sampler:
                 -1, keepdim=True
             )
         token = token.masked_fill(~self.running[:, None], self.pad)
-        self.running.logical_and_(~torch.isin(token[:, 0], self._eos_ids))
+        self.running.logical_and_((token != self._eos_ids).all(1))
         return token
 
     def keep(self, answers: Any) -> None:
