@@ -132,9 +132,9 @@ def compare(
 
     forget()
     before, plain = measured(plain_roll_out)
-    kept, policy_copy._KEPT_SHARE = policy_copy._KEPT_SHARE, 0.0
+    kept, policy_copy.KEPT_SHARE = policy_copy.KEPT_SHARE, 0.0
     alone, _ = min((measured(roll_out) for _ in range(2)), key=lambda each: each[0])
-    policy_copy._KEPT_SHARE = kept
+    policy_copy.KEPT_SHARE = kept
     first, _ = measured(roll_out)
     after, found = min((measured(roll_out) for _ in range(3)), key=lambda each: each[0])
     for name, seconds, rollout in (
@@ -210,7 +210,7 @@ def plain_roll_out(
 
 def forget() -> None:
     """Drop copies that are kept between roll-outs, so that the next roll-out is a first one."""
-    policy_copy._kept.clear()
+    policy_copy.kept_copies.clear()
 
 
 def profile(work: Callable[[], Any]) -> None:

@@ -77,7 +77,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Copies are kept between roll-outs, as on a GPU."""
 
     def copied(policy: Any, machine: models.Machine) -> PolicyCopy:
-        if policy not in policy_copy._kept:
+        if policy not in policy_copy.kept_copies:
             policy_copy.keep(policy, PolicyCopy(policy, machine))
         found = policy_copy.policy_copy(policy, machine)
         assert found is not None
@@ -220,8 +220,12 @@ def test_a_seed_repeats_answers_also_when_finished_ones_stay(policy: Any, chat: 
         torch.manual_seed(5)
         return roll_out(policy, chat, PROMPTS * 3, HERE, max_new_tokens=30)
 
+    def unchanged(count: int, needed: int) -> int:
+        del needed
+        return count
+
     first, again = sampled(), sampled()
-    monkeypatch.setattr(rollout, "_smaller", lambda count, needed: count)
+    monkeypatch.setattr(rollout, "halved", unchanged)
     staying = sampled()
 
     assert any(first.ended)
@@ -256,4 +260,4 @@ def test_equal_prompts_are_read_once(chat: Chat, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("count", "needed", "size"), [(64, 33, 64), (64, 32, 32), (64, 3, 4), (5, 3, 3), (1, 0, 1)])
 def test_batches_are_halved(count: int, needed: int, size: int):
-    assert rollout._smaller(count, needed) == size
+    assert rollout.halved(count, needed) == size

@@ -20,17 +20,17 @@ torch: Any = importlib.import_module("torch")
 
 _FAMILIES = ("llama", "mistral", "qwen2")
 """The values of `model_type` that share this forward pass."""
-_KEPT_SHARE = 0.1
+KEPT_SHARE = 0.1
 """A copy is kept between roll-outs, with its CUDA graphs, if it takes at most this share of the GPU's memory."""
 
-_kept: WeakKeyDictionary[Any, PolicyCopy] = WeakKeyDictionary()
+kept_copies: WeakKeyDictionary[Any, PolicyCopy] = WeakKeyDictionary()
 
 
 def policy_copy(policy: Any, machine: Machine) -> PolicyCopy | None:
     """Return a copy with the policy's present weights; None where there can be none and the policy must be used."""
     if machine.team.size > 1 or not supports(policy):
         return None
-    copy = _kept.get(policy)
+    copy = kept_copies.get(policy)
     try:
         if copy is not None:
             copy.refresh(policy)
@@ -42,7 +42,7 @@ def policy_copy(policy: Any, machine: Machine) -> PolicyCopy | None:
         return None
     if machine.device.startswith("cuda"):
         memory = torch.cuda.get_device_properties(machine.device).total_memory
-        if copy.nbytes <= _KEPT_SHARE * memory:
+        if copy.nbytes <= KEPT_SHARE * memory:
             keep(policy, copy)
     return copy
 
@@ -50,7 +50,7 @@ def policy_copy(policy: Any, machine: Machine) -> PolicyCopy | None:
 def keep(policy: Any, copy: PolicyCopy) -> None:
     """Keep a copy for the next roll-outs of a policy."""
     copy.kept = True
-    _kept[policy] = copy
+    kept_copies[policy] = copy
 
 
 def supports(policy: Any) -> bool:

@@ -84,17 +84,17 @@ def roll_out(
         logits = prefill.logits[:, -1].float()
         if team.any(not bool(torch.isfinite(logits).all())):
             raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
-        start, limits = (prefill.past_key_values, mask, positions), {"max_new_tokens": max_new_tokens}
+        start = (prefill.past_key_values, mask, positions)
         if copy is not None and copy.decoding is not None and copy.decoding[0].matches(sampler):
             sampler, decode = copy.decoding
             sampler.restart()
-            decode.restart(*start, sequences, **limits)
+            decode.restart(*start, sequences, max_new_tokens=max_new_tokens)
         else:
             if copy is not None:
                 copy.decoding = None
             # Graphs are off in a team, since processes compute the steps together.
-            limits |= {"max_length": chat.max_length, "use_graphs": team.size == 1}
-            decode = decoder(model, *start, **limits, then=sampler)
+            limits = {"max_length": chat.max_length, "max_new_tokens": max_new_tokens}
+            decode = decoder(model, *start, **limits, use_graphs=team.size == 1, then=sampler)
             decode.keep(sequences)
         tokens = _sampled(sampler, decode, sampler(logits[sequences]), max_new_tokens, machine)
     if copy is not None and copy.kept:
@@ -177,7 +177,7 @@ def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int
             running = int(sampler.running.sum())
             if not machine.team.any(running > 0):
                 return tokens[:, : step + 1]
-            count = _smaller(len(answers), max(running, fewest))
+            count = halved(len(answers), max(running, fewest))
             if count < len(answers):
                 kept = sampler.running.int().argsort(descending=True, stable=True)[:count]
                 decode.keep(kept)
@@ -187,7 +187,7 @@ def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int
     return tokens
 
 
-def _smaller(count: int, needed: int) -> int:
+def halved(count: int, needed: int) -> int:
     """Halve the size of a batch as long as it holds what is needed, so that few sizes occur."""
     while needed <= (count + 1) // 2 < count:
         count = (count + 1) // 2
