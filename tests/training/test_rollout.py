@@ -1,10 +1,12 @@
 """Roll-outs: the copy that samples is the policy, and no short cut changes an answer."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from evenhand.models.hf.decoding import StaticDecoder
 from evenhand.training.parallel import Team
 from evenhand.types import Message
 
@@ -256,6 +258,63 @@ def test_equal_prompts_are_read_once(chat: Chat, monkeypatch: pytest.MonkeyPatch
     roll_out(model_of("Llama", COPIED["Llama"]), chat, PROMPTS, HERE, max_new_tokens=2)
 
     assert read == [5, 7]
+
+
+class Recorded:
+    """Stands for a CUDA graph: a step that is recorded is not computed, a replayed one writes into the same memory."""
+
+    recording: "Recorded | None" = None
+    replays = 0
+    compute = StaticDecoder._step
+
+    def __init__(self) -> None:
+        self.decoder: Any = None
+
+    def __enter__(self) -> None:
+        Recorded.recording = self
+
+    def __exit__(self, *_: Any) -> None:
+        Recorded.recording = None
+
+    def pool(self) -> None:
+        return None
+
+    def replay(self) -> None:
+        Recorded.replays += 1
+        assert self.decoder._count == self.count
+        self.output.copy_(Recorded.compute(self.decoder))
+
+    def step(self, decoder: Any) -> Any:
+        self.decoder, self.count = decoder, decoder._count
+        self.output = torch.zeros(self.count, 1, dtype=torch.long)
+        return self.output
+
+
+@pytest.mark.usefixtures("keeping")
+def test_recorded_steps_give_the_same_answers(policy: Any, chat: Chat, monkeypatch: pytest.MonkeyPatch):
+    def sampled(seed: int, prompts: list[Any]) -> list[list[int]]:
+        torch.manual_seed(seed)
+        return answers(roll_out(policy, chat, prompts, HERE, max_new_tokens=30))
+
+    def step(self: Any) -> Any:
+        return Recorded.recording.step(self) if Recorded.recording else Recorded.compute(self)
+
+    def recording(*args: Any, use_graphs: bool, **settings: Any) -> StaticDecoder:
+        return StaticDecoder(*args, use_graphs=use_graphs, **settings)
+
+    batches = [(0, PROMPTS * 3), (1, PROMPTS[::-1] * 3), (2, PROMPTS * 3)]
+    expected = [sampled(*batch) for batch in batches]
+    policy_copy.kept_copies.clear()
+    monkeypatch.setattr(StaticDecoder, "_step", step)
+    monkeypatch.setattr(rollout, "decoder", recording)
+    monkeypatch.setattr(rollout, "pace", lambda _: (4, 5))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recorded)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+
+    assert [sampled(*batch) for batch in batches] == expected
+    assert Recorded.replays > 20
 
 
 @pytest.mark.parametrize(("count", "needed", "size"), [(64, 33, 64), (64, 32, 32), (64, 3, 4), (5, 3, 3), (1, 0, 1)])

@@ -22,10 +22,6 @@ torch: Any = importlib.import_module("torch")
 
 SAMPLES = "samples.jsonl"
 SAMPLES_PER_STEP = 4
-_STEPS_PER_CHECK = 8
-"""On a GPU, the CPU waits after so many tokens to see which answers are finished."""
-_FEWEST_ON_GPU = 32
-"""A GPU computes fewer answers in no less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +161,7 @@ class _Sampler:
 
 def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> Any:
     """Return all tokens of the answers that begin with these (answers × tokens)."""
-    waits = machine.device.startswith("cuda") and machine.team.size == 1
-    every, fewest = (_STEPS_PER_CHECK, _FEWEST_ON_GPU) if waits else (1, 1)
+    every, fewest = pace(machine)
     tokens = token.new_full((len(token), max_new_tokens), sampler.pad)
     answers = torch.arange(len(token), device=token.device)
     for step in range(max_new_tokens):
@@ -185,6 +180,14 @@ def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int
                 answers, token = answers[kept], token[kept]
         token = decode.next(token)
     return tokens
+
+
+def pace(machine: Machine) -> tuple[int, int]:
+    """Return after how many tokens finished answers are looked for, and how many answers stay in a batch at least.
+
+    To look is to wait for a GPU, and a GPU computes fewer answers in no less time.
+    """
+    return (8, 32) if machine.device.startswith("cuda") and machine.team.size == 1 else (1, 1)
 
 
 def halved(count: int, needed: int) -> int:
