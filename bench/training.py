@@ -1,9 +1,13 @@
 """Roll-outs, training and the `hf/` engine in tokens per second, next to the limits of the device they run on.
 
-`python bench/training.py hf/MODEL [--answer TOKENS] [--rows N,N] [--engine N,N]`; meant for a GPU that does nothing
-else. Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it reads its
-memory. A token of a roll-out needs all weights to be read once for the whole batch; a token of training needs four
-(with adapters) operations for each weight: two forward, and two backward through frozen weights.
+`python bench/training.py MODEL [--answer TOKENS] [--rows N,N] [--engine N,N]`; meant for a GPU that does nothing else.
+MODEL is `hf/NAME`, or `random` for random weights in the shape of a 1.5B model, which needs no files and has no engine.
+
+Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it copies memory. The
+bound of a roll-out is the time to read all weights once for each token, and the keys and values of all answers so far.
+"Before" is a roll-out by the policy itself, as `plain_roll_out` below has it: adapters apart from the weights, every
+answer with a prompt of its own, sampling outside of the CUDA graph, and a wait after every token. A token of training
+needs four (with adapters) operations for each weight: two forward, and two backward through frozen weights.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,73 +24,214 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch
 
-from evenhand.models.base import ModelOptions, load_model
-from evenhand.models.hf import decoding
-from evenhand.training import models
+from evenhand.models.hf.decoding import decoder
+from evenhand.training import models, policy_copy
+from evenhand.training.chat import Chat
+from evenhand.training.data import Prompt
 from evenhand.training.options import PPOOptions
+from evenhand.training.policy_copy import PolicyCopy
 from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
-from evenhand.types import Message, Params
+from evenhand.types import Message
 
 TRAINED_AT_ONCE = 16
-STEPS = 48
-supported = decoding.supports_static_cache
+GROUP = 4
+SHAPE: dict[str, Any] = {
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": True,
+}
+SMALL = SHAPE | {"hidden_size": 96, "intermediate_size": 192, "vocab_size": 4000}
+"""As many layers, so that a CPU spends its time on calls, as a GPU does."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    parser.add_argument("model", help="hf/NAME, random, or small (random as well, for a CPU)")
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer")
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
+    parser.add_argument("--profile", action="store_true", help="only list the kernels of a roll-out by their time")
     chosen = parser.parse_args()
     machine = models.machine()
-    multiplies, reads = limits(machine.device)
-    say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, reads {reads / 1e9:.0f} GB/s")
-    options = PPOOptions(model=chosen.model, data=Path(), out=Path(), reward="", lora=16)
-    policy = models.load_policy(options, machine)
-    chat = models.chat_of(options, policy)
-    weights = sum(each.numel() for each in policy.parameters())
-    size = sum(each.nbytes for each in policy.parameters())
-    prompts = [(Message("user", question(number)),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
-
-    def rolled(rows: int, max_new_tokens: int) -> Rollout:
-        return roll_out(policy, chat, prompts[:rows], machine, max_new_tokens=max_new_tokens)
-
-    if machine.device.startswith("cuda"):
-        for cudnn, graphs in ((True, False), (False, False), (False, True)):  # the last is how Evenhand has it
-            torch.backends.cuda.enable_cudnn_sdp(cudnn)
-            decoding.supports_static_cache = supported if graphs else never
-            rolled(4, 4)
-            seconds, _ = timed(lambda: rolled(chosen.rows[0], STEPS))
-            how = f"attention by cuDNN {'on' if cudnn else 'off'}, CUDA graphs {'on' if graphs else 'off'}"
-            say(f"{how}: {1000 * seconds / STEPS:.1f} ms for each next token")
+    policy, chat = load(chosen.model, machine)
+    questions = [(Message("user", question(number)),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
+    if chosen.profile:
+        profile(lambda: roll_out(policy, chat, questions[: chosen.rows[0]], machine, max_new_tokens=16))
+        return
+    multiplies, copies = limits(machine.device)
+    say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
+    plain_roll_out(policy, chat, questions[:4], machine, max_new_tokens=4)
     for rows in chosen.rows:
-        seconds, found = timed(lambda rows=rows: rolled(rows, chosen.answer))
-        tokens, steps = int(found.answer.sum()), found.answer.shape[1]
-        limit = rows * reads / size
-        say(
-            f"roll-out of {rows} answers: {tokens / seconds:,.0f} tokens/s, {1000 * seconds / steps:.1f} ms for each "
-            f"next token; reading the weights takes {1000 * size / reads:.2f} ms "
-            f"({100 * tokens / seconds / limit:.1f} %)"
-        )
-    seconds, tokens = trained(policy, rolled(TRAINED_AT_ONCE, chosen.answer), machine)
-    done = 4 * weights * tokens / seconds
-    say(f"training of adapters: {tokens / seconds:,.0f} tokens/s, {100 * done / multiplies:.0f} % of all operations")
+        say(f"\n{rows} answers of up to {chosen.answer} tokens")
+        compare(policy, chat, questions[:rows], machine, chosen.answer, copies)
+    rows = chosen.rows[0]
+    say(f"\n{rows} answers, {GROUP} to each prompt")
+    grouped = [each for each in questions[: rows // GROUP] for _ in range(GROUP)]
+    compare(policy, chat, grouped, machine, chosen.answer, copies)
+    if not chosen.model.startswith("hf/"):
+        ends = Chat(chat.tokenizer, frozenset(range(1, policy.config.vocab_size, 50)), chat.max_length)
+        rows = chosen.rows[-1]
+        say(f"\n{rows} answers that end after 50 tokens on average, with one end token in 50")
+        compare(policy, ends, questions[:rows], machine, 2 * chosen.answer, copies)
+    exactness(policy, chat, questions[: chosen.rows[0]], machine)
+    rollout = roll_out(policy, chat, questions[:TRAINED_AT_ONCE], machine, max_new_tokens=chosen.answer)
+    seconds, tokens = trained(policy, rollout, machine)
+    done = 4 * sum(each.numel() for each in policy.parameters()) * tokens / seconds
+    say(f"\ntraining of adapters: {tokens / seconds:,.0f} tokens/s, {100 * done / multiplies:.0f} % of all operations")
     policy = None
-    for rows in chosen.engine:
+    for rows in chosen.engine if chosen.model.startswith("hf/") else ():
         asyncio.run(engine(chosen.model, rows, chosen.answer))
 
 
-def never(*_: Any) -> bool:
-    return False
+def load(name: str, machine: models.Machine) -> tuple[Any, Chat]:
+    """A policy with adapters that change its answers, and its tokenizer."""
+    if name.startswith("hf/"):
+        options = PPOOptions(model=name, data=Path(), out=Path(), reward="", lora=16)
+        policy = models.load_policy(options, machine)
+        chat = models.chat_of(options, policy)
+    else:
+        policy, chat = random_policy(SHAPE if name == "random" else SMALL, machine)
+    torch.manual_seed(0)
+    for weight in (each for key, each in policy.named_parameters() if "lora_B" in key):
+        torch.nn.init.normal_(weight, 0, 3e-3)
+    return policy, chat
+
+
+def random_policy(shape: dict[str, Any], machine: models.Machine) -> tuple[Any, Chat]:
+    import transformers
+    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers.models import WordLevel
+
+    torch.manual_seed(0)
+    with torch.device(machine.device):
+        config = transformers.Qwen2Config(**shape)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, machine.dtype))
+    raw = Tokenizer(WordLevel({"<unk>": 0, "<end>": 1}, unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, unk_token="<unk>", pad_token="<unk>", eos_token="<end>"
+    )
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
+    return models.with_adapters(model.eval(), 16), Chat(tokenizer, frozenset({1}))
+
+
+def compare(
+    policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine, answer: int, copies: float
+) -> None:
+    """Print how long roll-outs take before and after, and what reading the memory alone would take."""
+    settings: Any = (policy, chat, prompts, machine)
+
+    def measured(roll: Callable[..., Rollout]) -> tuple[float, Rollout]:
+        torch.manual_seed(1)
+        return timed(lambda: roll(*settings, max_new_tokens=answer))
+
+    forget()
+    before, plain = measured(plain_roll_out)
+    kept, policy_copy.KEPT_SHARE = policy_copy.KEPT_SHARE, 0.0
+    alone, _ = min((measured(roll_out) for _ in range(2)), key=lambda each: each[0])
+    policy_copy.KEPT_SHARE = kept
+    first, _ = measured(roll_out)
+    after, found = min((measured(roll_out) for _ in range(3)), key=lambda each: each[0])
+    for name, seconds, rollout in (
+        ("before", before, plain),
+        ("after, first roll-out", first, found),
+        ("after, nothing kept", alone, found),
+        ("after", after, found),
+    ):
+        steps, tokens = rollout.answer.shape[1], int(rollout.answer.sum())
+        bound = read_bytes(policy, rollout, machine) / copies
+        say(
+            f"{name:22} {tokens / seconds:8,.0f} tokens/s, {1000 * seconds / steps:6.2f} ms for each next token; bound "
+            f"{1000 * bound / steps:.2f} ms ({seconds / bound:.1f} x); {before / seconds:.1f} x as fast as before"
+        )
+
+
+def read_bytes(policy: Any, rollout: Rollout, machine: models.Machine) -> float:
+    """What a roll-out must read at least: for each step all weights, and the cache of the answers that still run."""
+    size = getattr(torch, machine.dtype).itemsize
+    weights = size * sum(each.numel() for name, each in policy.named_parameters() if "lora" not in name)
+    config = policy.config
+    token = 2 * size * config.num_hidden_layers * config.num_key_value_heads
+    token *= config.hidden_size // config.num_attention_heads
+    steps = rollout.answer.shape[1]
+    prompt = rollout.mask[:, :-steps].sum(1, keepdim=True)
+    cached = ((prompt + rollout.answer.cumsum(1)) * rollout.answer).sum()
+    return weights * steps + token * float(cached)
+
+
+def exactness(policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine) -> None:
+    """Print how far log probabilities of the next token are from those in float32, for the policy and for its copy."""
+    rollout = roll_out(policy, chat, prompts, machine, max_new_tokens=16)
+    inputs = {"input_ids": rollout.ids, "attention_mask": rollout.mask}
+    inputs["position_ids"] = (rollout.mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        exact = PolicyCopy(policy, models.Machine(machine.device, "float32"))(**inputs).logits[:, -1].log_softmax(-1)
+        copied = PolicyCopy(policy, machine)(**inputs).logits[:, -1].float().log_softmax(-1)
+        with machine.autocast():
+            own = policy(**inputs, logits_to_keep=1).logits[:, -1].float().log_softmax(-1)
+    errors = [f"{(each - exact).abs().mean():.4f}" for each in (own, copied)]
+    say(f"\nmean error of a log probability: policy {errors[0]}, copy {errors[1]}")
+
+
+def plain_roll_out(
+    policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine, *, max_new_tokens: int
+) -> Rollout:
+    """Roll out with the policy itself, one token at a time."""
+    rows = [chat.encode_prompt(prompt, max_new_tokens) for prompt in prompts]
+    width, pad = max(map(len, rows)), chat.tokenizer.pad_token_id
+    ids = torch.tensor([[pad] * (width - len(row)) + list(row) for row in rows], device=machine.device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=machine.device)
+    eos_ids = torch.tensor(sorted(chat.eos_ids), device=machine.device)
+    running = torch.ones(len(rows), dtype=torch.bool, device=machine.device)
+    answer: list[Any] = []
+    with torch.no_grad(), machine.autocast():
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        prefill = policy(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+        logits = prefill.logits[:, -1].float()
+        limits = {"max_length": chat.max_length, "max_new_tokens": max_new_tokens}
+        decode = decoder(policy, prefill.past_key_values, mask, positions, **limits)
+        while True:
+            token = torch.multinomial(logits.softmax(-1), 1).masked_fill(~running[:, None], pad)
+            answer.append(running.clone())
+            ids, mask = torch.cat([ids, token], 1), torch.cat([mask, running[:, None].long()], 1)
+            running = running & ~torch.isin(token[:, 0], eos_ids)
+            if len(answer) == max_new_tokens or not bool(running.any()):
+                break
+            logits = decode.next(token)
+    kept = torch.stack(answer, 1).float()
+    texts = [chat.text(row[:n]) for row, n in zip(ids[:, width:].tolist(), kept.sum(1).long().tolist(), strict=True)]
+    return Rollout(ids, mask, kept, texts, [not each for each in running.tolist()])
+
+
+def forget() -> None:
+    """Drop copies that are kept between roll-outs, so that the next roll-out is a first one."""
+    policy_copy.kept_copies.clear()
+
+
+def profile(work: Callable[[], Any]) -> None:
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    on_gpu = torch.cuda.is_available()
+    for _ in range(2):
+        work()
+    with profiled(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
+        work()
+    by = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
+    say(found.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=90))
 
 
 def limits(device: str) -> tuple[float, float]:
     """Operations and bytes per second."""
     on_gpu = device.startswith("cuda")
-    width = 8192 if on_gpu else 1024
+    width = 8192 if on_gpu else 256
     left = torch.randn(width, width, device=device, dtype=torch.bfloat16)
-    block = torch.empty(1 << (30 if on_gpu else 26), device=device)
+    block = torch.empty(1 << (30 if on_gpu else 24), device=device)
 
     def best(work: Callable[[], Any]) -> float:
         return min(timed(work)[0] for _ in range(10))
@@ -109,6 +254,9 @@ def trained(policy: Any, rollout: Rollout, machine: models.Machine) -> tuple[flo
 
 async def engine(spec: str, rows: int, answer: int) -> None:
     """Requests with prompts as long as a judge's, answered greedily."""
+    from evenhand.models.base import ModelOptions, load_model
+    from evenhand.types import Params
+
     rubric = "Judge the essay by its clarity, its evidence and its care. " * 40
     async with load_model(spec, ModelOptions(extra={"batch": rows})) as model:
         await model.generate([Message("user", "Hello")], Params(max_tokens=4))

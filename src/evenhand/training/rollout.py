@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from evenhand.errors import UsageError
-from evenhand.models.hf.decoding import decoder
+from evenhand.models.hf.decoding import Decoder, decoder
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import token_entropies, token_logprobs
 from evenhand.training.models import Machine
+from evenhand.training.policy_copy import policy_copy
 
 torch: Any = importlib.import_module("torch")
 
@@ -59,40 +61,140 @@ def roll_out(
 ) -> Rollout:
     """Sample an answer to each prompt from the policy's full distribution, with torch's global random numbers.
 
-    A temperature of 0 decodes greedily and uses no random numbers.
+    A temperature of 0 decodes greedily and uses no random numbers. Equal prompts are read once, and finished answers
+    leave the batch.
     """
     team = machine.team
-    own = torch.tensor(team.own_rows(len(prompts)), device=machine.device)
-    ids, mask = (each[own] for each in _left_padded(chat, prompts, max_new_tokens, machine.device))
-    pad = chat.tokenizer.pad_token_id
+    encoded = [chat.encode_prompt(prompt, max_new_tokens) for prompt in prompts]
+    own = team.own_rows(len(prompts))
+    numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(encoded[i] for i in own))}
+    ids, mask = _left_padded(list(numbers), max(map(len, encoded)), chat.tokenizer.pad_token_id, machine.device)
+    sequences = torch.tensor([numbers[encoded[i]] for i in own], device=machine.device)
     eos_ids = torch.tensor(sorted(chat.eos_ids), device=machine.device)
-    running = torch.ones(len(own), dtype=torch.bool, device=machine.device)
-    answer: list[Any] = []
-    with torch.no_grad(), machine.autocast():  # one context for all tokens, so that weights are cast only once
+    sampler = _Sampler(len(prompts), own, eos_ids, chat.tokenizer.pad_token_id, temperature)
+    copy = policy_copy(policy, machine)
+    with torch.no_grad(), machine.autocast() if copy is None else nullcontext():
+        model = policy if copy is None else copy
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        prefill = policy(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+        prefill = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         logits = prefill.logits[:, -1].float()
         if team.any(not bool(torch.isfinite(logits).all())):
             raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
         start = (prefill.past_key_values, mask, positions)
-        # Graphs are off in a team, since processes compute the steps together.
-        limits = {"max_length": chat.max_length, "max_new_tokens": max_new_tokens}
-        decode = decoder(policy, *start, **limits, use_graphs=team.size == 1)
-        while True:
-            # Random numbers are drawn for all rows, so that they do not depend on the number of processes.
-            all_logits = logits.new_zeros(len(prompts), logits.shape[1]).index_copy(0, own, logits)
-            token = _sampled(all_logits, temperature)[own].masked_fill(~running[:, None], pad)
-            answer.append(running.clone())
-            ids, mask = torch.cat([ids, token], 1), torch.cat([mask, running[:, None].long()], 1)
-            running = running & ~torch.isin(token[:, 0], eos_ids)
-            if len(answer) == max_new_tokens or not team.any(bool(running.any())):
-                break
-            logits = decode.next(token)
-    answer_mask = torch.stack(answer, 1).float()
-    ids, mask, answer_mask, running = team.all_gather(len(prompts), ids, mask, answer_mask, running.long())
-    lengths = answer_mask.sum(1).long().tolist()
-    texts = [chat.text(row[:n]) for row, n in zip(ids[:, -answer_mask.shape[1] :].tolist(), lengths, strict=True)]
-    return Rollout(ids, mask, answer_mask, texts, [not each for each in running.tolist()])
+        if copy is not None and copy.decoding is not None and copy.decoding[0].matches(sampler):
+            sampler, decode = copy.decoding
+            sampler.restart()
+            decode.restart(*start, sequences, max_new_tokens=max_new_tokens)
+        else:
+            if copy is not None:
+                copy.decoding = None
+            # Graphs are off in a team, since processes compute the steps together.
+            limits = {"max_length": chat.max_length, "max_new_tokens": max_new_tokens}
+            decode = decoder(model, *start, **limits, use_graphs=team.size == 1, then=sampler)
+            decode.keep(sequences)
+        tokens = _sampled(sampler, decode, sampler(logits[sequences]), max_new_tokens, machine)
+    if copy is not None and copy.kept:
+        copy.decoding = sampler, decode
+    tokens, ids, mask = team.all_gather(len(prompts), tokens, ids[sequences], mask[sequences])
+    is_end = torch.isin(tokens, eos_ids).long()
+    answer = is_end.cumsum(1) == is_end  # true up to the first end token
+    lengths = answer.sum(1).tolist()
+    tokens, answer = tokens[:, : max(lengths)], answer[:, : max(lengths)]
+    texts = [chat.text(row[:n]) for row, n in zip(tokens.tolist(), lengths, strict=True)]
+    ids, mask = torch.cat([ids, tokens], 1), torch.cat([mask, answer.long()], 1)
+    return Rollout(ids, mask, answer.float(), texts, is_end.any(1).tolist())
+
+
+class _Sampler:
+    """Draws the next token of each answer from its logits, as part of a decoding step; finished answers get padding."""
+
+    def __init__(self, total: int, own: Sequence[int], eos_ids: Any, pad: int, temperature: float) -> None:
+        self._total, self._own, self._eos_ids, self._temperature = total, list(own), eos_ids, temperature
+        self.pad = pad
+        self._rows = eos_ids.new_tensor(own)
+        self._running = torch.ones(len(own), dtype=torch.bool, device=eos_ids.device)
+        self._count = len(own)
+
+    def matches(self, other: _Sampler) -> bool:
+        """Whether both draw for equal batches in the same way."""
+        return (self._total, self._own, self.pad, self._temperature, self._eos_ids.tolist()) == (
+            other._total,
+            other._own,
+            other.pad,
+            other._temperature,
+            other._eos_ids.tolist(),
+        )
+
+    def restart(self) -> None:
+        """Begin another batch."""
+        self._count = len(self._own)
+        self._rows.copy_(self._rows.new_tensor(self._own))
+        self._running.fill_(True)
+
+    @property
+    def running(self) -> Any:
+        """Whether an answer of the batch is not finished (bool)."""
+        return self._running[: self._count]
+
+    def __call__(self, logits: Any) -> Any:
+        """Return the next tokens (answers × 1)."""
+        if self._temperature == 0:
+            token = logits.argmax(-1, keepdim=True)
+        else:
+            # As torch.multinomial draws, which would wait for the device. Random numbers are drawn for all rows, so
+            # that they do not depend on the number of processes and on the answers that are finished.
+            drawn = logits.new_empty(self._total, logits.shape[1]).exponential_()
+            token = ((logits / self._temperature).softmax(-1) / drawn[self._rows[: self._count]]).argmax(
+                -1, keepdim=True
+            )
+        token = token.masked_fill(~self.running[:, None], self.pad)
+        self.running.logical_and_((token != self._eos_ids).all(1))
+        return token
+
+    def keep(self, answers: Any) -> None:
+        """Continue with these answers only."""
+        rows, running = self._rows[answers], self._running[answers]
+        self._count = len(answers)
+        self._rows[: self._count] = rows
+        self._running[: self._count] = running
+
+
+def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> Any:
+    """Return all tokens of the answers that begin with these (answers × tokens)."""
+    every, fewest = pace(machine)
+    tokens = token.new_full((len(token), max_new_tokens), sampler.pad)
+    answers = torch.arange(len(token), device=token.device)
+    for step in range(max_new_tokens):
+        tokens[:, step].index_copy_(0, answers, token[:, 0])
+        if step + 1 == max_new_tokens:
+            break
+        if (step + 1) % every == 0:
+            running = int(sampler.running.sum())
+            if not machine.team.any(running > 0):
+                return tokens[:, : step + 1]
+            count = halved(len(answers), max(running, fewest))
+            if count < len(answers):
+                kept = sampler.running.int().argsort(descending=True, stable=True)[:count]
+                decode.keep(kept)
+                sampler.keep(kept)
+                answers, token = answers[kept], token[kept]
+        token = decode.next(token)
+    return tokens
+
+
+def pace(machine: Machine) -> tuple[int, int]:
+    """Return after how many tokens finished answers are looked for, and how many answers stay in a batch at least.
+
+    To look is to wait for a GPU, and a GPU computes fewer answers in no less time.
+    """
+    return (8, 32) if machine.device.startswith("cuda") and machine.team.size == 1 else (1, 1)
+
+
+def halved(count: int, needed: int) -> int:
+    """Halve the size of a batch as long as it holds what is needed, so that few sizes occur."""
+    while needed <= (count + 1) // 2 < count:
+        count = (count + 1) // 2
+    return count
 
 
 def logprobs_and_entropies(
@@ -117,17 +219,8 @@ def logprobs_and_entropies(
     return logprobs, entropies
 
 
-def _sampled(logits: Any, temperature: float) -> Any:
-    """Return the next token of each row (rows × 1)."""
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    return torch.multinomial((logits / temperature).softmax(-1), 1)
-
-
-def _left_padded(chat: Chat, prompts: Sequence[Prompt], room: int, device: str) -> tuple[Any, Any]:
-    rows = [chat.encode_prompt(prompt, room) for prompt in prompts]
-    width = max(map(len, rows))
-    ids = [[chat.tokenizer.pad_token_id] * (width - len(row)) + list(row) for row in rows]
+def _left_padded(rows: Sequence[Sequence[int]], width: int, pad: int, device: str) -> tuple[Any, Any]:
+    ids = [[pad] * (width - len(row)) + list(row) for row in rows]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 

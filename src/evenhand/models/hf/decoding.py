@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from evenhand.models.hf import tuning as hf_tuning
@@ -31,12 +32,19 @@ class Decoder(Protocol):
     """Finished sequences are removed once the share of running ones is at most this."""
 
     def next(self, ids: Any) -> Any:
-        """Append one token to each sequence (sequences × 1); return the logits (sequences × vocabulary, float32)."""
+        """Append one token to each sequence (sequences × 1); return the logits (sequences × vocabulary, float32).
+
+        With `then`, its result is returned instead; it is overwritten by the next step.
+        """
         ...
 
     def keep(self, sequences: Any) -> None:
         """Continue with these sequences only, in this order; an index may be repeated."""
         ...
+
+
+def _unchanged(logits: Any) -> Any:
+    return logits
 
 
 def decoder(
@@ -48,6 +56,7 @@ def decoder(
     max_length: int,
     max_new_tokens: int,
     use_graphs: bool = True,
+    then: Callable[[Any], Any] = _unchanged,
 ) -> Decoder:
     """Return the decoder for a batch whose prompts are in the cache.
 
@@ -57,11 +66,13 @@ def decoder(
         max_length: The context length of the model.
         use_graphs: Whether a static decoder on a GPU captures CUDA graphs; turn it off if several processes compute
             each step together.
+        then: What a step computes from the logits, on the device and with static shapes: sampling, for example.
     """
+    start = (model, cache, mask, positions)
     if supports_static_cache(model, cache):
         limits = {"max_length": max_length, "max_new_tokens": max_new_tokens}
-        return StaticDecoder(model, cache, mask, positions, **limits, use_graphs=use_graphs and mask.is_cuda)
-    return DynamicDecoder(model, cache, mask, positions, max_length=max_length)
+        return StaticDecoder(*start, **limits, use_graphs=use_graphs and mask.is_cuda, then=then)
+    return DynamicDecoder(*start, max_length=max_length, then=then)
 
 
 class DynamicDecoder:
@@ -69,8 +80,18 @@ class DynamicDecoder:
 
     full = 0.75
 
-    def __init__(self, model: Any, cache: Any, mask: Any, positions: Any, *, max_length: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        cache: Any,
+        mask: Any,
+        positions: Any,
+        *,
+        max_length: int,
+        then: Callable[[Any], Any] = _unchanged,
+    ) -> None:
         self._model, self._cache, self._mask, self._max_length = model, cache, mask, max_length
+        self._then = then
         self._positions = positions[:, -1:]
 
     def next(self, ids: Any) -> Any:
@@ -86,7 +107,7 @@ class DynamicDecoder:
             logits_to_keep=1,
         )
         self._cache = output.past_key_values
-        return output.logits[:, -1].float()
+        return self._then(output.logits[:, -1].float())
 
     def keep(self, sequences: Any) -> None:
         self._cache.batch_select_indices(sequences)
@@ -94,7 +115,11 @@ class DynamicDecoder:
 
 
 class StaticDecoder:
-    """Decodes with static shapes. With CUDA graphs, the first step of a shape runs eagerly, the second is captured."""
+    """Decodes with static shapes. With CUDA graphs, the first step of a shape runs eagerly, the second is captured.
+
+    Sequences that leave make room at the end of the same memory, so that there is one graph for each number of
+    sequences, and `restart` can use the graphs of an earlier batch.
+    """
 
     full = 0.5
 
@@ -108,11 +133,12 @@ class StaticDecoder:
         max_length: int,
         max_new_tokens: int,
         use_graphs: bool = False,
+        then: Callable[[Any], Any] = _unchanged,
     ) -> None:
         torch = _torch()
-        self._model, self._cache = model, cache
+        self._model, self._cache, self._then = model, cache, then
         self._max_length, self._tokens_left = max_length, max_new_tokens
-        self._length = mask.shape[1]
+        self._count, self._length = mask.shape
         self._mask = mask.bool()[:, None, None, :]
         self._positions = positions[:, -1:].clone()
         self._ids = torch.zeros_like(self._positions)
@@ -121,27 +147,43 @@ class StaticDecoder:
         self._use_graphs = use_graphs
         self._reserve()
 
+    def restart(self, cache: Any, mask: Any, positions: Any, sequences: Any, *, max_new_tokens: int) -> None:
+        """Begin with other prompts: those of `sequences` in their cache, at most as many as in the first batch."""
+        self._count, self._length, self._tokens_left = len(sequences), mask.shape[1], max_new_tokens
+        if self._length + min(max_new_tokens, _TOKENS_AHEAD) > self._mask.shape[-1]:
+            self._reserve()
+        for own, layer in zip(self._cache.layers, cache.layers, strict=True):
+            own.restart(layer, sequences)
+        self._mask.zero_()
+        self._mask[: self._count, ..., : self._length] = mask.bool()[sequences, None, None, :]
+        self._positions[: self._count] = positions[sequences, -1:]
+        self._slot.fill_(self._length)
+
     def next(self, ids: Any) -> Any:
         if self._length == self._mask.shape[-1]:
             self._reserve()
-        self._ids.copy_(ids)
-        if self._graph is not None:
-            self._graph.replay()
-        elif self._warm and self._use_graphs:
-            self._capture()
+        self._ids[: self._count].copy_(ids)
+        if self._count in self._graphs:
+            graph, result = self._graphs[self._count]
+            graph.replay()
+        elif self._use_graphs and self._count in self._warm:
+            result = self._capture()
         else:
-            self._logits = self._step()
-            self._warm = True
+            result = self._step()
+            self._warm.add(self._count)
         self._length += 1
         self._tokens_left -= 1
-        return self._logits
+        return result
 
     def keep(self, sequences: Any) -> None:
+        more = len(sequences) > len(self._mask)
         for layer in self._cache.layers:
             layer.keep(sequences)
-        self._mask, self._positions = self._mask[sequences], self._positions[sequences]
-        self._ids = self._ids[sequences]
-        self._drop_graph()
+        self._mask, self._positions = _kept(self._mask, sequences), _kept(self._positions, sequences)
+        self._count = len(sequences)
+        if more:
+            self._ids = self._ids.new_zeros(self._count, 1)
+            self._drop_graphs()
 
     def _reserve(self) -> None:
         """Make room in the cache for the next tokens."""
@@ -150,47 +192,48 @@ class StaticDecoder:
         for layer in self._cache.layers:
             layer.widen(width)
         self._mask = _widened(self._mask, -1, width)
-        self._drop_graph()
+        self._drop_graphs()
 
     def _step(self) -> Any:
         """Run one step entirely on the device: nothing here may depend on a value that the CPU would wait for."""
-        self._positions.add_(1).clamp_(max=self._max_length - 1)
-        self._mask.index_fill_(-1, self._slot, True)
+        ids, mask, positions = (each[: self._count] for each in (self._ids, self._mask, self._positions))
+        positions.add_(1).clamp_(max=self._max_length - 1)
+        mask.index_fill_(-1, self._slot, True)
         output = self._model(
-            input_ids=self._ids,
-            attention_mask=self._mask,
-            position_ids=self._positions,
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
         )
         self._slot.add_(1)
-        return output.logits[:, -1].float()
+        return self._then(output.logits[:, -1].float())
 
-    def _capture(self) -> None:
+    def _capture(self) -> Any:
         """Capture a step as a CUDA graph and replay it; if that fails, continue eagerly with the same results."""
         torch = _torch()
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.stream(torch.cuda.current_stream())  # a failed capture may leave the thread on another one
+        pool = next((other.pool() for other, _ in self._graphs.values()), None)  # graphs run one after another
         try:
-            with _CAPTURING, stream, torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                logits = self._step()
+            with _CAPTURING, stream, torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                result = self._step()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             log.warning("A decoding step could not be captured as a CUDA graph, so decoding is slower: %s", reason)
             self._use_graphs = False
-            self._logits = self._step()
-            return
-        self._graph, self._logits = graph, logits
+            return self._step()
+        self._graphs[self._count] = graph, result
         graph.replay()
+        return result
 
-    def _drop_graph(self) -> None:
-        """Forget the graph, because the shapes have changed."""
-        self._graph: Any = None
-        self._logits: Any = None
-        self._warm = False
+    def _drop_graphs(self) -> None:
+        """Forget the graphs, because the memory that they use has moved."""
+        self._graphs: dict[int, tuple[Any, Any]] = {}
+        self._warm: set[int] = set()
 
 
 class _StaticLayer:
@@ -203,17 +246,23 @@ class _StaticLayer:
 
     def update(self, key: Any, value: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
         """Store the new token and return all keys and values; the layer's attention calls this."""
-        self.keys.index_copy_(2, self._slot, key.to(self.keys.dtype))
-        self.values.index_copy_(2, self._slot, value.to(self.values.dtype))
-        return self.keys, self.values
+        keys, values = self.keys[: len(key)], self.values[: len(value)]
+        keys.index_copy_(2, self._slot, key.to(keys.dtype))
+        values.index_copy_(2, self._slot, value.to(values.dtype))
+        return keys, values
+
+    def restart(self, dynamic: Any, sequences: Any) -> None:
+        length = dynamic.keys.shape[2]
+        self.keys[: len(sequences), :, :length] = dynamic.keys[sequences]
+        self.values[: len(sequences), :, :length] = dynamic.values[sequences]
 
     def widen(self, width: int) -> None:
         self.keys = _widened(self.keys, 2, width)
         self.values = _widened(self.values, 2, width)
 
     def keep(self, sequences: Any) -> None:
-        self.keys = self.keys[sequences]
-        self.values = self.values[sequences]
+        self.keys = _kept(self.keys, sequences)
+        self.values = _kept(self.values, sequences)
 
 
 def free_memory() -> None:
@@ -234,6 +283,15 @@ def _widened(values: Any, dimension: int, width: int) -> Any:
     wider = values.new_zeros(shape)
     wider.narrow(dimension, 0, old).copy_(values)
     return wider
+
+
+def _kept(values: Any, sequences: Any) -> Any:
+    """Move the values of some sequences to the front, or to new memory if they need more."""
+    moved = values[sequences]
+    if len(sequences) > len(values):
+        return moved
+    values[: len(sequences)] = moved
+    return values
 
 
 def _torch() -> Any:

@@ -37,14 +37,15 @@ def use_grouped_attention(model: Any) -> None:
         return
     transformers: Any = importlib.import_module("transformers")
     masking: Any = importlib.import_module("transformers.masking_utils")
-    transformers.AttentionInterface.register(NAME, _attend)
+    transformers.AttentionInterface.register(NAME, attend)
     transformers.AttentionMaskInterface.register(NAME, masking.sdpa_mask)
     model.set_attn_implementation(NAME)
 
 
-def _attend(
+def attend(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **settings: Any
 ) -> tuple[Any, None]:
+    """Attend as transformers does, grouped for one new token; an attention function for transformers."""
     rows, heads, length, size = query.shape
     kv_heads = key.shape[1]
     if length > 1 or kv_heads == heads or attention_mask is None or settings.get("position_bias") is not None:
