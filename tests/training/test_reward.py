@@ -19,6 +19,7 @@ from evenhand.training.loop import read_metrics  # noqa: E402
 from evenhand.training.reward import (  # noqa: E402
     RewardModel,
     pair_accuracy,
+    token_values,
     train_reward,
 )
 from support.toy_training import Interruption, assert_same, interrupt_after, shorter_pairs_folder  # noqa: E402
@@ -165,6 +166,10 @@ def test_an_ensemble_rewards_what_its_heads_agree_on(tiny: str, pairs: Path, tmp
     expected = (outputs.mean(1) - outputs.std(1)).tolist()
     assert model.score([QUESTION] * 2, ["w1 sun w2", "moon w3"]) == pytest.approx(expected, abs=1e-4)
     assert record["results"]["held_out_accuracy"] >= 0.95
+    batch = model.chat.pad(rows[:1], "cpu")
+    with torch.no_grad():
+        values = token_values(model.model, batch.ids, batch.mask, HERE)  # PPO's critic begins with these
+    assert float(values[0, -1]) == pytest.approx(float(outputs[0].mean()), abs=1e-4)
 
 
 def test_the_interval_is_that_of_topics_not_of_pairs():
