@@ -124,8 +124,8 @@ This is {kind}. Evenhand trained it from `{options["model"]}`. How training ende
 
 
 def flat(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return results with those by type of bias and those of the probe as one row each."""
-    rows = {name: value for name, value in results.items() if not isinstance(value, Mapping)}
+    """Return results with those by type of bias and those of the probe as one row each, without undefined ones."""
+    rows = {name: value for name, value in results.items() if value is not None and not isinstance(value, Mapping)}
     for bias, each in results.get("held_out_by_type", {}).items():
         rows[f"held_out_accuracy ({bias})"] = (
             f"{_interval(each['accuracy'], each['accuracy_low'], each['accuracy_high'])}, {each['pairs']} pairs of "
