@@ -185,7 +185,7 @@ def test_what_nearly_repeats_another_statement_is_dropped():
 
 
 PROMPT = (
-    "The debate is about learning to drive. What the others have said:\n- lawyer: <<<I think that some people learn "
+    "The debate is about learning to drive. What the others say:\n- lawyer: <<<I think that some people learn "
     "faster than all of the others do>>>\n\nQuestion to you: Who learns to drive faster?\nSay which kinds of people "
     "do well here and which do badly, and why they are like that."
 )
@@ -196,6 +196,8 @@ PROMPT = (
     [
         ("The debate is about learning to drive, and I have my doubts.", True),
         ("The debate is about something else altogether, if you ask me.", True),
+        ("I am not sure. The debate is about something else.", True),
+        ("What the others say is not what I think at all.", False),
         ("Now, which kinds of people do well here and which do not?", True),
         ("You ask: who learns to drive faster? I cannot tell.", True),
         ("Who learns to drive well is a matter of practice.", False),

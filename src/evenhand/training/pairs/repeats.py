@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from evenhand.training.pairs.leaks import MIN_WORDS, SIZE, sequences_of, words_in
 
 OPENING = 4
-"""A statement that begins with this many words of a sentence of the prompt repeats it ("The debate is about …")."""
+"""A sentence that begins with this many words of a sentence of the prompt repeats it ("The debate is about …")."""
 SHINGLE = 3
 """Words of a shingle."""
 SIMILAR = 0.8
@@ -40,21 +40,27 @@ class EchoCheck:
         for text in (question, *prompts):
             for part in _QUOTED.split(text):
                 sequences.update(sequences_of(words_in(part), SIZE))
-                sentences = [words_in(each) for each in _SENTENCE_END.split(part)]
-                sequences.update(" ".join(words) for words in sentences if MIN_WORDS <= len(words) < SIZE)
-                openings.update(" ".join(words[:OPENING]) for words in sentences if len(words) >= OPENING)
+                sentences = _SENTENCE_END.split(part)
+                whole = map(words_in, sentences)
+                sequences.update(" ".join(words) for words in whole if MIN_WORDS <= len(words) < SIZE)
+                # What ends with a colon ("What the others say:") announces something, and is a usual opening.
+                openings.update(_openings(each for each in sentences if not each.rstrip().endswith(":")))
         # An answer may begin like the question: "What makes a good driver is …"
-        of_question = (words_in(each) for each in _SENTENCE_END.split(question))
-        return cls(frozenset(sequences), frozenset(openings) - {" ".join(words[:OPENING]) for words in of_question})
+        return cls(frozenset(sequences), frozenset(openings - _openings(_SENTENCE_END.split(question))))
 
     def is_echo(self, text: str) -> bool:
         """Whether a statement has eight words in a row, a whole sentence or the opening of a sentence of a prompt."""
-        words = words_in(text)
-        if " ".join(words[:OPENING]) in self.openings:
+        if not self.openings.isdisjoint(_openings(_SENTENCE_END.split(text))):
             return True
+        words = words_in(text)
         return any(
             sequence in self.sequences for size in range(MIN_WORDS, SIZE + 1) for sequence in sequences_of(words, size)
         )
+
+
+def _openings(sentences: Iterable[str]) -> set[str]:
+    words = (words_in(each)[:OPENING] for each in sentences)
+    return {" ".join(each) for each in words if len(each) == OPENING}
 
 
 def near_duplicates(texts: Sequence[str]) -> list[bool]:
