@@ -11,6 +11,7 @@ from zlib import crc32
 
 import pytest
 
+from evenhand.benchmarks.debates.records import Statement
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.store import Store
@@ -20,7 +21,7 @@ from support.debates import statements, store_debates
 from support.referees import STATEMENT, VERDICT, asked_for, verdict
 
 DEBATES = {f"t{number}": statements(f"t{number}", [(9, 6, 2), (4, 1.5, 0)]) for number in range(20)}
-FILES = ["pairs.json", "pairs.test.jsonl", "pairs.train.jsonl", "sft.test.jsonl", "sft.train.jsonl"]
+FILES = ["README.md", "pairs.json", "pairs.test.jsonl", "pairs.train.jsonl", "sft.test.jsonl", "sft.train.jsonl"]
 
 
 @pytest.fixture
@@ -40,11 +41,14 @@ def test_the_folder_holds_pairs_and_answers_split_by_topic(cli: Any, run: Path, 
     train, test = lines(tmp_path / "p" / "pairs.train.jsonl"), lines(tmp_path / "p" / "pairs.test.jsonl")
     assert {row["topic"] for row in train}.isdisjoint(row["topic"] for row in test)
     assert (len(train), len(test)) == (18 * 8, 2 * 8)
-    assert set(train[0]) == {"prompt", "chosen", "rejected", "topic", "bias", "chosen_score", "rejected_score"}
+    sides = {f"{side}_{name}" for side in ("chosen", "rejected") for name in ("score", "round", "role")}
+    assert set(train[0]) == {"prompt", "chosen", "rejected", "topic", "bias", "margin", *sides}
     topic = train[0]["topic"]
     assert train[0]["prompt"] == [{"role": "user", "content": f"What about {topic}?"}]
     assert train[0]["chosen"][0]["role"] == "assistant"
-    assert (train[0]["chosen_score"], train[0]["rejected_score"]) == (0, 9)
+    assert [train[0][name] for name in ("chosen_score", "rejected_score", "margin")] == [0, 9, 9]
+    assert [train[0][name] for name in ("chosen_round", "chosen_role")] == [2, "engineer"]
+    assert [train[0][name] for name in ("rejected_round", "rejected_role")] == [1, "doctor"]
     answers = lines(tmp_path / "p" / "sft.train.jsonl")
     assert [message["role"] for message in answers[0]["messages"]] == ["user", "assistant"]
     assert len(answers) == 18 * 3
@@ -58,10 +62,12 @@ def test_sides_of_unlike_lengths_are_told(cli: Any, tmp_path: Path):
     }
     store_debates(tmp_path / "run", debates)
 
-    assert "! A reward model may only learn that better answers are shorter" in cli("pairs", "run", "--out", "p").out
-    even = cli("pairs", "run", "--out", "q", "--length-ratio", "1.5")
+    uneven = cli("pairs", "run", "--out", "p", "--length-ratio", "0").out
+    assert "! A reward model may only learn that better answers are shorter" in uneven
+    even = cli("pairs", "run", "--out", "q")
     assert even.code == 0
     assert "!" not in even.out
+    assert "had answers of unlike length" in even.out
 
 
 def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path):
@@ -75,14 +81,14 @@ def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path)
     assert about["rounds"][0]["high_share"] == pytest.approx(2 / 3)
     assert [k for k, count in enumerate(about["rounds"][1]["bins"]) if count] == [0, 2, 4]
     assert about["options"] == {
-        "policy": "threshold", "threshold": 3.0, "margin": 2.0, "length_ratio": None, "per_topic": 8, "test_share": 0.1,
+        "policy": "threshold", "threshold": 3.0, "margin": 2.0, "length_ratio": 1.5, "per_topic": 8, "test_share": 0.1,
         "seed": 0,
     }  # fmt: skip
     assert len(about["held_out"]) == 2
     assert set(about["held_out"][0]) == {"id", "bias", "question"}
     assert about["leaks"]["unchecked"]
     assert about["made"][0]["run"] == "run"
-    assert set(about["sha256"]) == set(FILES) - {"pairs.json"}
+    assert set(about["sha256"]) == set(FILES) - {"pairs.json", "README.md"}
     assert str(tmp_path) not in json.dumps(about)
 
 
@@ -187,6 +193,45 @@ def debater(messages: Sequence[Message], params: Params) -> str:
 
 def _manners(messages: Sequence[Message]) -> list[str]:
     return re.findall("Harshly|Gently", messages[-1].content)
+
+
+def echoing(messages: Sequence[Message], params: Params) -> str:
+    """Says its instruction again in the first round, and speaks for itself in the second."""
+    if asked_for(params) == VERDICT or any(message.role == "assistant" for message in messages):
+        return debater(messages, params)
+    return f"{messages[-1].content.splitlines()[0]} Harshly, say I and {crc32(repr(messages).encode())}."
+
+
+def test_echoes_of_the_prompt_are_dropped_and_shown(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(
+        PROVIDERS._things, "stub", lambda *_: FunctionModel(echoing, spec="stub/one", features=("schema", "seed"))
+    )
+    plan = ("--model", "stub/one", "--benchmark", "debates", "--method", "debate:rounds=2", "--limit", "4")
+    cli("run", *plan, "--out", "d")
+
+    result = cli("pairs", "d", "--out", "p")
+
+    assert result.code == 2
+    assert "There is no high-bias statement: all 12 usable scores" in result.err
+
+
+def test_every_drop_is_on_screen_and_on_the_card(cli: Any, tmp_path: Path):
+    spoilt = [
+        Statement("doctor", 3, "They are all the same to me.", 9),
+        Statement("doctor", 4, "Too short.", 9),
+        Statement("doctor", 5, "Nobody could score what I said here."),
+        Statement("lawyer", 4, DEBATES["t0"][0].text, 9),
+    ]
+    store_debates(tmp_path / "run", DEBATES | {"t0": [*DEBATES["t0"], *spoilt]})
+
+    result = cli("pairs", "run", "--out", "p", "--per-topic", "4")
+
+    assert "Statements dropped: 1 had no score, 1 were too short, 1 were repetitions." in result.out
+    assert "Possible pairs left out: 3 had answers of unlike length, 100 were more than a topic may give." in result.out
+    card = (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
+    assert "| statements that were repetitions | 1 |" in card
+    assert "| statements that repeated their prompt | 0 |" in card
+    assert "| possible pairs that were more than a topic may give | 100 |" in card
 
 
 def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -39,6 +39,25 @@ def pairs_folder(folder: Path, *, train: int = 96, test: int = 40) -> Path:
     return folder
 
 
+def shorter_pairs_folder(folder: Path) -> Path:
+    """Pairs whose better answers differ from the worse ones in nothing but length."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    for split, count in (("train", 96), ("test", 24)):
+        rows = [
+            {
+                "prompt": [{"role": "user", "content": f"{' '.join(draw.choices(FILLERS, k=3))}"}],
+                "chosen": [{"role": "assistant", "content": " ".join(draw.choices(FILLERS, k=draw.randint(3, 6)))}],
+                "rejected": [{"role": "assistant", "content": " ".join(draw.choices(FILLERS, k=draw.randint(10, 16)))}],
+                "bias": ("age", "gender")[number % 2],
+                "margin": 2 + number % 7,
+            }
+            for number in range(count)
+        ]
+        (folder / f"pairs.{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
 class Interruption(Exception):  # noqa: N818 - it stands for a power cut
     """What ends a training in the middle."""
 

@@ -32,7 +32,8 @@ PLAIN = debate("b", (8, 1, 1))
 def test_every_low_is_paired_with_every_high_of_its_topic_widest_first():
     pairs = made(debate("a", (9, 3, 1), (4, 5, 2)), PLAIN)
 
-    assert scores(pairs) == [(1, 9), (2, 9), (3, 9), (1, 5), (1, 4), (2, 5), (3, 5), (2, 4)]
+    assert scores(pairs)[:3] == [(1, 9), (2, 9), (3, 9)]
+    assert sorted(scores(pairs)) == [(1, 4), (1, 5), (1, 9), (2, 4), (2, 5), (2, 9), (3, 5), (3, 9)]
 
 
 def test_a_score_of_three_is_low_and_a_margin_of_two_is_enough():
@@ -44,16 +45,52 @@ def test_threshold_margin_and_number_are_options():
     assert scores(made(debate("a", (0, 9, 6)), PLAIN, per_topic=1)) == [(0, 9)]
 
 
-def test_answers_of_a_pair_can_be_kept_to_like_lengths():
-    long, longer = (" ".join(["It depends on the person"] * times) for times in (1, 2))
-    sides = [("doctor", long, 1), ("lawyer", longer, 9), ("engineer", f"{long} too", 8)]
-    uneven = Debate("a", "age", "Who?", tuple(Statement(role, 1, text, score, score) for role, text, score in sides))
+def said_at_length(topic: str, *sides: tuple[int, float]) -> Debate:
+    """A debate whose statements have these numbers of words and scores."""
+    return Debate(
+        topic,
+        "age",
+        f"What about {topic}?",
+        tuple(
+            Statement(f"role {place}", 1, " ".join(f"{topic}{place}{word}" for word in range(words)), score, score)
+            for place, (words, score) in enumerate(sides)
+        ),
+    )
 
-    assert scores(made(uneven, PLAIN)) == [(1, 9), (1, 8)]
-    assert scores(made(uneven, PLAIN, length_ratio=1.5)) == [(1, 8)]
-    assert scores(made(uneven, PLAIN, length_ratio=2)) == [(1, 9), (1, 8)]
+
+def test_answers_of_a_pair_are_of_similar_length_unless_that_is_turned_off():
+    uneven = said_at_length("a", (10, 1), (20, 9), (11, 8))
+
+    assert scores(made(uneven, PLAIN)) == [(1, 8)]
+    assert made(uneven, PLAIN).counts["pairs_unlike_length"] == 1
+    assert scores(made(uneven, PLAIN, length_ratio=0)) == [(1, 9), (1, 8)]
     with pytest.raises(UsageError, match="lengths differ by a factor of 1 at most"):
         made(uneven, length_ratio=1)
+
+
+def test_the_chosen_answer_is_as_often_clearly_shorter_as_clearly_longer():
+    shorter = [said_at_length(f"s{number}", (10, 1), (12 + number, 9)) for number in range(3)]
+    longer, equal = said_at_length("l", (13, 1), (10, 9)), said_at_length("e", (21, 1), (20, 9))
+
+    pairs = made(*shorter, longer, equal)
+
+    assert {each.chosen.debate.id for each in pairs.pairs} == {"s0", "l", "e"}
+    assert (pairs.counts["pairs_shorter"], pairs.counts["topics_without_fitting"]) == (2, 2)
+    assert len(made(*shorter, longer, equal, length_ratio=0).pairs) == 5
+    with pytest.raises(UsageError, match="In every possible pair the less biased answer is the shorter one"):
+        made(*shorter)
+
+
+def test_rounds_and_roles_are_kept_even_between_the_sides():
+    falling = [debate(f"t{number}", (9, 9, 2), (2, 2, 9)) for number in range(4)]
+
+    pairs = made(*falling, per_topic=4).pairs
+
+    for sides in zip(*((each.chosen.round, each.rejected.round) for each in pairs), strict=True):
+        assert sides.count(1) == sides.count(2) == 8
+    for role in ("doctor", "lawyer", "engineer"):
+        chosen, rejected = (sum(getattr(each, side).role == role for each in pairs) for side in ("chosen", "rejected"))
+        assert abs(chosen - rejected) <= 1
 
 
 def test_the_median_parts_the_scores_in_half():
@@ -109,7 +146,7 @@ def test_topics_never_mix_and_those_of_one_class_are_counted():
     pairs = made(debate("a", (9, 1)), PLAIN, debate("c", (9, 8)), debate("d", (1, 2)), debate("e", (3, 4)))
 
     assert {pair.chosen.debate.id == pair.rejected.debate.id for pair in pairs.pairs} == {True}
-    fates = ("topics_with_pairs", "topics_high_only", "topics_low_only", "topics_without_margin")
+    fates = ("topics_with_pairs", "topics_high_only", "topics_low_only", "topics_without_fitting")
     assert [pairs.counts[name] for name in fates] == [2, 1, 1, 1]
 
 
@@ -133,6 +170,49 @@ def test_what_was_said_before_is_dropped_on_any_topic():
 
     assert pairs.counts["duplicates"] == 1
     assert sum("depends on the person." in each.text and each.debate.id == "b" for each in pairs.low) == 2
+
+
+def test_what_nearly_repeats_another_statement_is_dropped():
+    text = "Some people learn to drive in a month and others in a year and age says little about it."
+    other = "Some people learn to swim in a week and others never do and nobody knows why that is so."
+    said = (text, text.replace("it.", "that."), other)
+    statements = [Statement(f"r{number}", 1, each, number) for number, each in enumerate(said)]
+
+    pairs = made(Debate("a", "age", "One?", tuple(statements)), debate("c", (9, 1)), PLAIN)
+
+    assert (pairs.counts["near_duplicates"], pairs.counts["duplicates"]) == (1, 0)
+    assert [each.role for each in pairs.low if each.debate.id == "a"] == ["r0", "r2"]
+
+
+PROMPT = (
+    "The debate is about learning to drive. What the others say:\n- lawyer: <<<I think that some people learn "
+    "faster than all of the others do>>>\n\nQuestion to you: Who learns to drive faster?\nSay which kinds of people "
+    "do well here and which do badly, and why they are like that."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_echo"),
+    [
+        ("The debate is about learning to drive, and I have my doubts.", True),
+        ("The debate is about something else altogether, if you ask me.", True),
+        ("I am not sure. The debate is about something else.", True),
+        ("What the others say is not what I think at all.", False),
+        ("Now, which kinds of people do well here and which do not?", True),
+        ("You ask: who learns to drive faster? I cannot tell.", True),
+        ("Who learns to drive well is a matter of practice.", False),
+        ("I think that some people learn faster than all of the others do.", False),
+        ("People do well here if they are patient.", False),
+    ],
+)
+def test_what_repeats_its_prompt_is_dropped(text: str, is_echo: bool):
+    said = (Statement("doctor", 1, text, 1), *statements("a", [(None, 9, 2)]))
+    shown = Debate("a", "age", "Who learns to drive faster?", said, (PROMPT,))
+
+    pairs = made(shown, PLAIN)
+
+    assert pairs.counts["echoes"] == is_echo
+    assert (text in {each.text for each in pairs.low}) is not is_echo
 
 
 def test_personas_are_taken_from_both_sides():
@@ -209,6 +289,7 @@ def test_nothing_to_train_on_is_one_sentence(debates: list[Debate], words: str):
         ("threshold", "mean"),
         ("margin", 0),
         ("length_ratio", 0.5),
+        ("length_ratio", -1),
         ("length_ratio", float("nan")),
         ("per_topic", 0),
         ("test_share", 1.0),

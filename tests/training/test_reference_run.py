@@ -71,7 +71,7 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     shared: dict[str, Any] = {"data": pairs, "steps": 3, "batch": 8, "lr": 1e-3, "device": "cpu"}
     sft, reward = str(tmp_path / "sft"), str(tmp_path / "reward")
     train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
-    train_reward(RewardOptions(model=sft, out=Path(reward), **shared))
+    train_reward(RewardOptions(model=sft, out=Path(reward), negatives=0, **shared))
     train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
     rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, **shared}
     for algorithm in get_args(Algorithm):

@@ -12,17 +12,12 @@ from evenhand import api
 from evenhand.cli.groups import Command
 from evenhand.reports.format import interval, number
 from evenhand.training.pairs import POLICIES, PairOptions
+from evenhand.training.pairs.folder import DROPPED_PAIRS, DROPPED_STATEMENTS, reasons
 
 _BARS = " ▁▂▃▄▅▆▇█"
-_DROPPED = {
-    "unscored": "had no score",
-    "leaked": "contained text of BBQ",
-    "too_short": "were too short",
-    "duplicates": "were repetitions",
-}
 _DEFAULTS = PairOptions()
-_UNEQUAL = 1.25
-"""Warn if one side is on average this many times as long as the other."""
+_UNEQUAL = 0.6
+"""Warn if one side is the shorter one in more than this share of the pairs."""
 
 
 @click.command(cls=Command)
@@ -44,7 +39,13 @@ _UNEQUAL = 1.25
 @click.option(
     "--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Minimum score difference of a pair."
 )
-@click.option("--length-ratio", type=float, help="Maximum ratio of the answers' lengths in words (default any).")
+@click.option(
+    "--length-ratio",
+    type=float,
+    default=_DEFAULTS.length_ratio,
+    show_default=True,
+    help="Maximum ratio of the answers' lengths in words, with as many longer as shorter ones; 0 turns this off.",
+)
 @click.option(
     "--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Maximum number of pairs per topic."
 )
@@ -62,13 +63,13 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
     It writes JSON Lines in the conversational format that `datasets` and TRL read:
       pairs.train.jsonl, pairs.test.jsonl    prompt, chosen (low bias), rejected (high bias)
       sft.train.jsonl, sft.test.jsonl        messages: the question and a low-bias answer
-      pairs.json                             counts, scores by round, leak check, provenance
+      pairs.json, README.md                  counts, scores by round, leak check, provenance; a card to read
 
     \b
     Examples:
       evenhand pairs runs/debate-age
       evenhand pairs runs/debate-* --out pairs/all --per-topic 4
-      evenhand pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.5
+      evenhand pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.2
     """
     given["threshold"] = _number_or_text(given["threshold"])
     out = out or runs[0] / "pairs"
@@ -113,24 +114,26 @@ def _print_counts(about: Mapping[str, Any]) -> None:
         f"Scores {number(sides['chosen_score'])} against {number(sides['rejected_score'])}, "
         f"words {number(sides['chosen_words'], 0)} against {number(sides['rejected_words'], 0)}."
     )
-    if max(sides["chosen_words"], sides["rejected_words"]) > _UNEQUAL * min(
-        sides["chosen_words"], sides["rejected_words"]
-    ):
-        kind = "shorter" if sides["chosen_words"] < sides["rejected_words"] else "longer"
+    click.echo(
+        f"The chosen answer is the shorter one in {number(100 * sides['shorter_chosen'], 0)} % of the pairs; rounds "
+        f"{number(sides['chosen_round'])} against {number(sides['rejected_round'])}."
+    )
+    if not 1 - _UNEQUAL <= sides["shorter_chosen"] <= _UNEQUAL:
+        kind = "shorter" if sides["shorter_chosen"] > 0.5 else "longer"
         click.echo(f"! A reward model may only learn that better answers are {kind}; --length-ratio 1.5 prevents that.")
     without = [
         f"{counts[name]:,} {why}"
         for name, why in (
             ("topics_low_only", "had low bias only"),
             ("topics_high_only", "had high bias only"),
-            ("topics_without_margin", "had no pair with enough margin"),
+            ("topics_without_fitting", "had no pair that fits"),
         )
         if counts[name]
     ]
     if without:
         click.echo(f"Topics without pairs: {', '.join(without)}.")
-    dropped = [f"{counts[name]:,} {why}" for name, why in _DROPPED.items() if counts[name]]
-    if dropped:
-        click.echo(f"Statements dropped: {', '.join(dropped)}.")
+    for what, why in (("Statements dropped", DROPPED_STATEMENTS), ("Possible pairs left out", DROPPED_PAIRS)):
+        if found := reasons(counts, why):
+            click.echo(f"{what}: {', '.join(found)}.")
     if counts["persona_texts"]:
         click.echo(f"Persona phrases were removed from {counts['persona_texts']:,} statements.")

@@ -15,7 +15,7 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_questions import questions
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
-from evenhand.training.card import cautions, percent, shown
+from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.options import Algorithm, KLPlace, current_name
 from evenhand.training.parallel import is_main
@@ -107,13 +107,23 @@ def sft(resume: bool, **given: Any) -> None:
 
 
 @train.command()
-@with_options((*_WHERE, *_PACE, *_SHARED))
+@with_options((*_WHERE, *_PACE))
+@click.option(
+    "--negatives", type=float, help="Share of added pairs with an empty, cut or off-topic answer (default 0.1)."
+)
+@click.option("--margin-weight", type=float, help="Weight of the referee's margins in the loss (default 0).")
+@click.option("--ensemble", type=int, help="Heads; the reward is their mean minus their SD (default 1).")
+@with_options(_SHARED)
 def reward(resume: bool, **given: Any) -> None:
     """Train a reward model on pairs: it gives the less biased answer the higher score.
 
+    Then it is probed with worthless answers (empty, gibberish, cut, off-topic, longer, the prompt again); a warning
+    names those that it likes.
+
     \b
-    Example:
+    Examples:
       evenhand train reward pairs/age --model models/sft --out models/reward
+      evenhand train reward pairs/age --model models/sft --out models/four --ensemble 4 --margin-weight 0.1
     """
     _train("reward", _given(given), resume=resume)
 
@@ -334,7 +344,7 @@ def _print_record(record: Mapping[str, Any], folder: Path) -> None:
     if not is_main():
         return
     click.echo(f"{folder}: {record['stage']} {record['ended']}")
-    for name, value in record["results"].items():
+    for name, value in flat(record["results"]).items():
         click.echo(f"  {name.replace('_', ' ')}: {shown(value)}")
     for caution in cautions(record):
         click.echo(f"! {caution}")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evenhand.training.probe import failed
+
 CARD = "README.md"
 _KINDS = {
     "sft": "a language model, fine-tuned on answers with a low bias score",
@@ -30,11 +32,19 @@ _LIMITS_OF_VERIFIABLE = (
 )
 _SHRUNK = 0.5
 """Below this ratio of last to first length, the card warns about short answers."""
+_EVEN = (0.3, 0.7)
+"""Outside this range of the share of pairs whose shorter answer is the better one, the card warns."""
+_CORRELATED = 0.5
+"""From this rank correlation of reward and length on, the card warns."""
 
 
 def cautions(record: Mapping[str, Any]) -> list[str]:
     """Return warnings about a finished training, from its record."""
     results: Mapping[str, Any] = record["results"]
+    return [*_shrunk(results), *_learned_length(results), *_likes_worthless(results)]
+
+
+def _shrunk(results: Mapping[str, Any]) -> list[str]:
     first, last = results.get("length_first", 0), results.get("length_last", 0)
     if last >= _SHRUNK * first:
         return []
@@ -42,6 +52,33 @@ def cautions(record: Mapping[str, Any]) -> list[str]:
         f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward may simply prefer short answers. Read "
         "samples.jsonl. Fewer steps, a higher KL coefficient or pairs of similar length (evenhand pairs "
         "--length-ratio) may help."
+    ]
+
+
+def _learned_length(results: Mapping[str, Any]) -> list[str]:
+    share, correlation = results.get("held_out_shorter_wins"), results.get("held_out_length_correlation") or 0.0
+    if share is None or (_EVEN[0] <= share <= _EVEN[1] and abs(correlation) < _CORRELATED):
+        return []
+    kind = "shorter" if (correlation < 0 if abs(correlation) >= _CORRELATED else share > _EVEN[1]) else "longer"
+    return [
+        f"This reward model may have learned that {kind} answers are better: of its held-out pairs, the shorter answer "
+        f"is the better one in {100 * share:.0f} %, and the rank correlation of reward and length is "
+        f"{correlation:.2f}. Train it on pairs of similar length (evenhand pairs --length-ratio 1.5)."
+    ]
+
+
+def _likes_worthless(results: Mapping[str, Any]) -> list[str]:
+    found = results.get("probe")
+    if found is None or not (kinds := failed(found)):
+        return []
+    listed = ", ".join(
+        f"{kind} {shown(found['kinds'][kind]['reward'])} (wins {100 * found['kinds'][kind]['wins']:.0f} %)"
+        for kind in kinds
+    )
+    return [
+        f"This reward model likes worthless answers: good answers earn {shown(found['good'])} and biased ones "
+        f"{shown(found['biased'])} on average, but these earn as much or win: {listed}. A policy trained against it "
+        "may learn to give them. More --negatives, more pairs or pairs of similar length may help."
     ]
 
 
@@ -65,7 +102,7 @@ This is {kind}. Evenhand trained it from `{options["model"]}`. How training ende
 {use}
 ## Results
 
-{_table("Measure", record["results"])}
+{_table("Measure", flat(record["results"]))}
 
 ## Data
 
@@ -84,6 +121,27 @@ This is {kind}. Evenhand trained it from `{options["model"]}`. How training ende
 {" ".join((*cautions(record), _LIMITS_OF_VERIFIABLE if verifiable else _LIMITS))}
 """
     (folder / CARD).write_text(text, encoding="utf-8")
+
+
+def flat(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results with those by type of bias and those of the probe as one row each, without undefined ones."""
+    rows = {name: value for name, value in results.items() if value is not None and not isinstance(value, Mapping)}
+    for bias, each in results.get("held_out_by_type", {}).items():
+        rows[f"held_out_accuracy ({bias})"] = (
+            f"{_interval(each['accuracy'], each['accuracy_low'], each['accuracy_high'])}, {each['pairs']} pairs of "
+            f"{each['topics']} topics"
+        )
+    if found := results.get("probe"):
+        rows["probe: good answers"] = f"reward {shown(found['good'])}, of {found['prompts']} prompts"
+        rows["probe: biased answers"] = f"reward {shown(found['biased'])}"
+        for kind, each in found["kinds"].items():
+            wins = _interval(each["wins"], each["low"], each["high"])
+            rows[f"probe: {kind}"] = f"reward {shown(each['reward'])}, wins against good answers: {wins}"
+    return rows
+
+
+def _interval(estimate: float, low: float | None, high: float | None) -> str:
+    return f"{estimate:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else "")
 
 
 def shown(value: Any) -> str:

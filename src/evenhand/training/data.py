@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ class Preference:
     prompt: Prompt
     chosen: str
     rejected: str
+    bias: str = ""
+    """The type of bias."""
+    margin: float | None = None
+    """By how much the referee's scores of the two answers differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,11 @@ def json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _preference(fields: Mapping[str, Any]) -> Preference:
     if missing := [name for name in ("prompt", "chosen", "rejected") if not fields.get(name)]:
         raise ValueError(f"A pair needs the fields prompt, chosen and rejected; {' and '.join(missing)} is missing.")
-    pair = Preference(_messages(fields["prompt"]), _answer(fields["chosen"]), _answer(fields["rejected"]))
+    margin = fields.get("margin")
+    if margin is not None and (not isinstance(margin, int | float) or not math.isfinite(margin)):
+        raise ValueError("The margin of a pair must be a number.")
+    sides = _answer(fields["chosen"]), _answer(fields["rejected"])
+    pair = Preference(_messages(fields["prompt"]), *sides, bias=str(fields.get("bias", "")), margin=margin)
     if pair.chosen == pair.rejected:
         raise ValueError("Both answers of this pair are the same.")
     return pair

@@ -87,7 +87,7 @@ class DPOTrainer:
         both = team.all_gather(len(rows), *(torch.cat(each) for each in zip(*rewards, strict=True)))
         chosen, rejected = (each.tolist() for each in both)
         means = {"chosen": sum(chosen) / len(chosen), "rejected": sum(rejected) / len(rejected)}
-        return {**pair_accuracy(chosen, rejected), **means}
+        return {**pair_accuracy(pairs, chosen, rejected), **means}
 
     def rewards(self, pairs: Sequence[tuple[Encoded, Encoded]]) -> tuple[Any, Any]:
         """Return the implicit rewards of the chosen and of the rejected answers."""

@@ -24,6 +24,8 @@ from evenhand.training.parallel import Team
 ADAPTER = "adapter_config.json"
 HEAD = "score"
 """The name of a classifier's last layer in transformers."""
+HEADS = "reward_heads"
+"""The entry of a config that tells the outputs of an ensemble from the classes of another classifier."""
 _TRAINED, _REFERENCE = "default", "reference"
 """The names of adapters in peft: the one that is trained, and a frozen copy of it where there is one."""
 
@@ -145,12 +147,13 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     return model.to(at.load_device)  # in evaluation mode: without dropout, all passes of a step agree
 
 
-def classifier_of(causal: Any, chat: Chat, seed: int) -> Any:
-    """Make a classifier with one output: the trunk of a language model and a new head."""
+def classifier_of(causal: Any, chat: Chat, seed: int, *, heads: int = 1) -> Any:
+    """Make a classifier with one output per head: the trunk of a language model and new heads."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     config = copy.deepcopy(causal.config)
-    config.num_labels = 1
+    config.num_labels = heads
+    setattr(config, HEADS, heads)
     config.pad_token_id = chat.tokenizer.pad_token_id
     config.eos_token_id = sorted(chat.eos_ids)  # a classifier has no generation config to hold them
     try:
@@ -169,7 +172,7 @@ def load_classifier(name: str, at: Machine) -> Any:
     """Load a saved classifier. Its head computes in float32, because bfloat16 would make close scores equal."""
     torch: Any = importlib.import_module("torch")
     model = _from_pretrained("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
-    if model.config.num_labels != 1 or not hasattr(model, HEAD):
+    if model.config.num_labels != getattr(model.config, HEADS, 1) or not hasattr(model, HEAD):
         raise UsageError(f"{name} is no reward model; make one with `evenhand train reward`.")
     model.score.float()
     return model.to(at.load_device).eval()

@@ -96,6 +96,20 @@ class RewardOptions(Options):
 
     batch: int = 32
     lr: float = 3e-5
+    negatives: float = 0.1
+    """Pairs with an empty, cut or off-topic rejected answer that are added, as a share of the pairs."""
+    margin_weight: float = 0.0
+    """Weight of the referee's margin in the loss: rewards should differ by this much per point; 0 leaves it out."""
+    ensemble: int = 1
+    """Number of heads. With several, the reward is their mean minus their standard deviation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_counts(self, "ensemble")
+        for name, most in (("negatives", 1), ("margin_weight", 10)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value <= most:
+                raise UsageError(f"{name.replace('_', '-')} must be a number from 0 to {most}, not {value!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,27 @@
 """The reward model: the hidden state of an answer's last token → linear head → one number, higher for less bias.
 
 It is a transformers sequence classifier with one output, so other tools can load it. Its loss on pairs is
-−log σ(r(low bias) − r(high bias)). All scoring goes through `RewardModel.score`, which applies the chat template
-itself, so that a score depends only on the words of a conversation and not on how they were tokenized elsewhere.
+−log σ(r(low bias) − r(high bias) − w·m); m is the difference of the referee's scores, and w is `margin_weight` (0 by
+default, as in the paper). All scoring goes through `RewardModel.score`, which applies the chat template itself, so that
+a score depends only on the words of a conversation and not on how they were tokenized elsewhere.
+
+Not in the paper:
+ - Pairs with worthless rejected answers are added (`negatives`), and the trained model is probed (see `probe`).
+ - An ensemble has several heads on one trunk. Each begins with other weights and is trained without a share of the
+   prompts of its own. The reward is the mean of the heads minus their standard deviation.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from evenhand.stats.intervals import wilson
+from evenhand.errors import UsageError
+from evenhand.stats.agreement import spearman
+from evenhand.stats.intervals import share_interval
 from evenhand.training import data, models, stage
 from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Preference, Prompt
@@ -20,15 +30,21 @@ from evenhand.training.losses import ranking_loss
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import RewardOptions
+from evenhand.training.probe import negatives, probe
 
 
 def token_values(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
-    """Return the output of the head at every token (float32, rows × width)."""
+    """Return the output of the head at every token, the mean of an ensemble's (float32, rows × width)."""
+    return _token_outputs(model, ids, mask, machine).mean(-1)
+
+
+def _token_outputs(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
+    """Return the output of every head at every token (float32, rows × width × heads)."""
     classifier = models.unwrapped(model)
     inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
     with machine.autocast():
         hidden = classifier.base_model(**inputs, use_cache=False).last_hidden_state
-    return classifier.score(hidden.float()).squeeze(-1)
+    return classifier.score(hidden.float())
 
 
 class RewardModel:
@@ -55,16 +71,17 @@ class RewardModel:
         rows = [self.chat.encode(*each) for each in zip(prompts, answers, strict=True)]
         own = [rows[i] for i in self.machine.team.own_rows(len(rows))]
         with torch.no_grad():
-            rewards = [float(each) for chunk in stage.chunks(own, self._batch) for each in self.rewards(chunk)]
-        (scores,) = self.machine.team.all_gather(len(rows), torch.tensor(rewards, device=self.machine.device))
+            outputs = torch.cat([self.outputs(chunk) for chunk in stage.chunks(own, self._batch)])
+        rewards = outputs.mean(1) - outputs.std(1) if outputs.shape[1] > 1 else outputs[:, 0]
+        (scores,) = self.machine.team.all_gather(len(rows), rewards)
         return scores.tolist()
 
-    def rewards(self, rows: Sequence[Encoded]) -> Any:
-        """Return the output at the last token of each row, with gradients for training."""
+    def outputs(self, rows: Sequence[Encoded]) -> Any:
+        """Return the output of each head at the last token of each row (rows × heads), with gradients for training."""
         torch: Any = importlib.import_module("torch")
         batch = self.chat.pad(rows, self.machine.device)
-        values = token_values(self.model, batch.ids, batch.mask, self.machine)
-        return values[torch.arange(len(rows), device=values.device), batch.mask.sum(1) - 1]
+        outputs = _token_outputs(self.model, batch.ids, batch.mask, self.machine)
+        return outputs[torch.arange(len(rows), device=outputs.device), batch.mask.sum(1) - 1]
 
 
 def train_reward(options: RewardOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
@@ -72,44 +89,70 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Obser
     files = data.find_files(options.data, "pairs")
     pairs = data.read_pairs(files.train)
     held_out = data.read_pairs(files.test) if files.test else []
+    if options.margin_weight and any(pair.margin is None for pair in pairs):
+        raise UsageError("These pairs have no margins; make them again with `evenhand pairs`, or leave the margin out.")
+    added = negatives(pairs, options.negatives, options.seed)
     with stage.training_run("reward", options, files.checksums(), resume=resume) as run:
         if run.finished:
             return run.record
         model, chat = _new_model(options, run.machine)
         models.prepare(model, options, run.machine)
         reward = RewardModel(model, chat, run.machine, options.micro_batch or options.batch)
-        trainer = RewardTrainer(options, reward, pairs)
-        steps = options.total_steps(len(pairs))
+        trainer = RewardTrainer(options, reward, [*pairs, *added])
+        steps = options.total_steps(len(pairs) + len(added))
         ended = train(
             trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
         )
-        results = {"pairs": len(pairs), "steps": steps, **run.first_and_last("loss", steps)}
+        sizes = {"pairs": len(pairs), "negatives": len(added), "steps": steps}
+        results: dict[str, Any] = {**sizes, **run.first_and_last("loss", steps)}
         results |= {f"held_out_{name}": value for name, value in evaluate(reward, held_out).items()}
+        results["probe"] = probe(reward.score, held_out or pairs, options.seed)
         models.save(model, chat, options.out, run.machine)
         return run.finish(ended, results)
 
 
 def evaluate(reward: RewardModel, pairs: Sequence[Preference]) -> dict[str, Any]:
-    """Return the accuracy of a reward model on pairs."""
+    """Return the accuracy of a reward model on pairs, in all and by type of bias, and what length has to do with it."""
     if not pairs:
         return {}
     prompts = [pair.prompt for pair in pairs]
     chosen = reward.score(prompts, [pair.chosen for pair in pairs])
     rejected = reward.score(prompts, [pair.rejected for pair in pairs])
-    return pair_accuracy(chosen, rejected)
+    scored = list(zip(pairs, chosen, rejected, strict=True))
+    by_type = {
+        bias: pair_accuracy(*zip(*(row for row in scored if row[0].bias == bias), strict=True))
+        for bias in dict.fromkeys(pair.bias for pair in pairs if pair.bias)
+    }
+    better, worse = ([len(text.split()) for text in texts] for texts in zip(*map(_sides, pairs), strict=True))
+    return {
+        **pair_accuracy(pairs, chosen, rejected),
+        # The accuracy of the rule "the shorter answer is better"; equal lengths count half.
+        "shorter_wins": fmean((one < two) + 0.5 * (one == two) for one, two in zip(better, worse, strict=True)),
+        "length_correlation": spearman([*chosen, *rejected], [*better, *worse]),
+        **({"by_type": by_type} if by_type else {}),
+    }
 
 
-def pair_accuracy(chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:
+def _sides(pair: Preference) -> tuple[str, str]:
+    return pair.chosen, pair.rejected
+
+
+def pair_accuracy(pairs: Sequence[Preference], chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:
     """Return the share of pairs whose chosen answer has the higher reward, with its interval, and the mean margin.
 
-    A tie counts as wrong.
+    A tie counts as wrong. Pairs of one prompt are not independent, so the interval is clustered by prompt; that of a
+    single prompt is undefined.
     """
     margins = [better - worse for better, worse in zip(chosen, rejected, strict=True)]
-    right = sum(margin > 0 for margin in margins)
-    interval = wilson(right, len(margins))
+    by_prompt: dict[Prompt, list[bool]] = {}
+    for pair, margin in zip(pairs, margins, strict=True):
+        by_prompt.setdefault(pair.prompt, []).append(margin > 0)
+    interval = share_interval([(sum(right), len(right)) for right in by_prompt.values()])
     return {
         "pairs": len(margins),
-        "accuracy": right / len(margins),
+        "topics": len(by_prompt),
+        "topics_below_half": sum(2 * sum(right) < len(right) for right in by_prompt.values()),
+        "accuracy": sum(margin > 0 for margin in margins) / len(margins),
         "accuracy_low": interval.low,
         "accuracy_high": interval.high,
         "margin": sum(margins) / len(margins),
@@ -120,8 +163,20 @@ def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
     """Make a classifier with a new head from the language model that the options name."""
     causal = models.load_causal(options.model, machine, trained=options.lora is None)
     chat = models.chat_of(options, causal)
-    model = models.classifier_of(causal, chat, options.seed)
+    model = models.classifier_of(causal, chat, options.seed, heads=options.ensemble)
     return (model if options.lora is None else models.with_adapters(model, options.lora, head=models.HEAD)), chat
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pair to train on."""
+
+    chosen: Encoded
+    rejected: Encoded
+    margin: float
+    """By how much the rewards should differ at least."""
+    heads: tuple[bool, ...]
+    """Which heads are trained on it."""
 
 
 class RewardTrainer:
@@ -129,23 +184,37 @@ class RewardTrainer:
 
     def __init__(self, options: RewardOptions, reward: RewardModel, pairs: Sequence[Preference]) -> None:
         self._reward = reward
-        encode = reward.chat.encode
-        self._rows = [(encode(pair.prompt, pair.chosen), encode(pair.prompt, pair.rejected)) for pair in pairs]
+        encode, heads = reward.chat.encode, range(options.ensemble)
+        place = {prompt: number for number, prompt in enumerate(dict.fromkeys(pair.prompt for pair in pairs))}
+        self._rows = [
+            Row(
+                encode(pair.prompt, pair.chosen),
+                encode(pair.prompt, pair.rejected),
+                options.margin_weight * (pair.margin or 0.0),
+                tuple(options.ensemble == 1 or place[pair.prompt] % options.ensemble != k for k in heads),
+            )
+            for pair in pairs
+        ]
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(pairs), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(pairs)))
         self.optimizer = Optimizer([(models.trainable(reward.model), options.lr)], schedule, team=reward.machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
+        torch: Any = importlib.import_module("torch")
         rows = [self._rows[i] for i in self._sampler.rows(number)]
         team = self._reward.machine.team
         loss, right, margin = 0.0, 0, 0.0
         for micro_batch, weight in team.micro_batches(rows, self._micro_batch):
             # One pass for both sides gives them the same padding, and so the same rounding.
-            both = self._reward.rewards([row for pair in micro_batch for row in pair]).view(-1, 2)
-            share = ranking_loss(both[:, 0], both[:, 1]) * len(micro_batch) / len(rows) * weight
+            both = self._reward.outputs([side for row in micro_batch for side in (row.chosen, row.rejected)])
+            chosen, rejected = both[::2], both[1::2]
+            wanted = both.new_tensor([[row.margin] for row in micro_batch])
+            trained = torch.tensor([row.heads for row in micro_batch], device=both.device)
+            loss_of_rows = ranking_loss((chosen - wanted)[trained], rejected[trained])
+            share = loss_of_rows * len(micro_batch) / len(rows) * weight
             share.backward()
-            margins = (both[:, 0] - both[:, 1]).detach() * weight
+            margins = (chosen - rejected).detach().mean(1) * weight
             loss, right, margin = loss + share.item(), right + int((margins > 0).sum()), margin + float(margins.sum())
         loss, right, margin = team.all_sum(loss, right, margin)
         metrics = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}

@@ -1,8 +1,10 @@
 """Makes preference pairs from the statements of debates.
 
-The steps: remove personas, leaks and duplicates, separate high from low bias, pair within a topic, split by topic. The
-prompt of a pair is the topic's neutral question. A topic is identified by its question, so that the same question under
-two names cannot be in both training and test. Pure functions; `folder` reads runs and writes files.
+The steps: remove personas, leaks, echoes of prompts and duplicates, separate high from low bias, pair within a topic,
+match lengths, split by topic. What can tell the two sides of the pairs apart besides bias (round, role, length) is kept
+even between them, because a reward model would learn it first. The prompt of a pair is the topic's neutral question. A
+topic is identified by its question, so that the same question under two names cannot be in both training and test. Pure
+functions; `folder` reads runs and writes files.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.errors import UsageError
 from evenhand.training.pairs.leaks import LeakCheck
 from evenhand.training.pairs.personas import names_role, without_persona
+from evenhand.training.pairs.repeats import EchoCheck, near_duplicates
 
 MEDIAN = "median"
+EQUAL_LENGTH = 1.1
+"""Answers whose lengths differ by at most this factor count as equally long."""
 MIN_WORDS = 4
 """Shorter statements are dropped."""
 
@@ -35,9 +40,9 @@ class PairOptions:
     scores above 3, or rarely below."""
     margin: float = 2.0
     """The minimum score difference within a pair."""
-    length_ratio: float | None = None
-    """The maximum ratio of the answers' lengths in words; None: any. Without it, a reward model may learn only that
-    shorter answers are better."""
+    length_ratio: float = 1.5
+    """The maximum ratio of the answers' lengths in words; 0 turns length matching off. Without it, a reward model may
+    learn only that shorter answers are better."""
     per_topic: int = 8
     """The maximum number of pairs per topic."""
     test_share: float = 0.1
@@ -51,8 +56,8 @@ class PairOptions:
             raise UsageError(f"The threshold must be at least 0 and below {WORST}, or {MEDIAN}, not {self.threshold}.")
         if not 0 < self.margin <= WORST:
             raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
-        if self.length_ratio is not None and not self.length_ratio >= 1:
-            raise UsageError(f"The length ratio must be 1 or more, not {self.length_ratio:g}.")
+        if not (self.length_ratio >= 1 or self.length_ratio == 0):
+            raise UsageError(f"The length ratio must be 1 or more, or 0 for any, not {self.length_ratio:g}.")
         if self.per_topic < 1:
             raise UsageError(f"The number of pairs per topic must be 1 or more, not {self.per_topic}.")
         if not 0 < self.test_share < 1:
@@ -68,6 +73,8 @@ class Debate:
     bias: str
     question: str
     statements: tuple[Statement, ...]
+    prompts: tuple[str, ...] = ()
+    """What the debaters read."""
 
     @property
     def topic(self) -> str:
@@ -85,6 +92,10 @@ class Candidate:
     score: float
     text: str
 
+    @property
+    def words(self) -> int:
+        return len(self.text.split())
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -100,8 +111,15 @@ class Pair:
     @property
     def length_ratio(self) -> float:
         """The length of the longer answer divided by that of the shorter, in words."""
-        shorter, longer = sorted(len(each.text.split()) for each in (self.chosen, self.rejected))
+        shorter, longer = sorted(each.words for each in (self.chosen, self.rejected))
         return longer / shorter
+
+    @property
+    def lean(self) -> int:
+        """1 if the chosen answer is clearly longer, −1 if it is clearly shorter, else 0."""
+        if self.length_ratio <= EQUAL_LENGTH:
+            return 0
+        return 1 if self.chosen.words > self.rejected.words else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +141,24 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     """Make pairs and low-bias answers from debates, and count what is dropped."""
     counts: Counter[str] = Counter(debates=len(debates), statements=sum(len(each.statements) for each in debates))
     leaks: list[dict[str, Any]] = []
-    candidates = _cleaned(_without_leaks(_scored(debates, counts), check, counts, leaks), counts)
-    by_topic = {
-        topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)
-    }
+    candidates = _without_leaks(_scored(debates, counts), check, counts, leaks)
+    candidates = _cleaned(_without_echoes(candidates, counts), counts)
     threshold = _threshold(options, candidates)
-    pairs: list[Pair] = []
-    low: list[Candidate] = []
-    for group in by_topic.values():
-        lower = [each for each in group if each.score <= threshold]
-        higher = [each for each in group if each.score > threshold]
-        counts.update(low=len(lower), high=len(higher))
-        low += lower
-        topic_pairs = POLICIES[options.policy](lower, higher, options)
-        pairs += topic_pairs
-        counts[_topic_count(lower, higher, topic_pairs)] += 1
-    counts.update(topics=len({each.topic for each in debates}), pairs=len(pairs))
+    topics = {topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)}
+    sides = {
+        topic: ([each for each in group if each.score <= threshold], [each for each in group if each.score > threshold])
+        for topic, group in topics.items()
+    }
+    surplus: Surplus = Counter()
+    pairs = [pair for lower, higher in sides.values() for pair in _topic_pairs(lower, higher, options, surplus, counts)]
+    if options.length_ratio:
+        pairs = _evenly_long(pairs, counts)
+    low = [each for lower, _ in sides.values() for each in lower]
+    counts.update(topics=len({each.topic for each in debates}), pairs=len(pairs), low=len(low))
+    counts["high"] = len(candidates) - len(low)
+    paired = {pair.chosen.debate.topic for pair in pairs}
+    for topic, (lower, higher) in sides.items():
+        counts[_topic_count(lower, higher, has_pairs=topic in paired)] += 1
     _check_classes(pairs, options, threshold, counts)
     return PairSet(pairs, low, _held_out(pairs, low, options), threshold, counts, leaks)
 
@@ -183,6 +203,18 @@ def _without_leaks(
     return kept
 
 
+def _without_echoes(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for debate, group in groupby(candidates, key=lambda each: each.debate):
+        check = EchoCheck.of(debate.question, debate.prompts)
+        for each in group:
+            if check.is_echo(each.text):
+                counts["echoes"] += 1
+            else:
+                kept.append(each)
+    return kept
+
+
 def _cleaned(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Candidate]:
     """Drop short statements and repeated ones. A repetition on another topic could be in both training and test."""
     kept: list[Candidate] = []
@@ -195,48 +227,97 @@ def _cleaned(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Cand
             counts["duplicates"] += 1
         else:
             seen.add(normalized)
-            counts["role_still_named"] += names_role(each.text, each.role)
             kept.append(each)
+    repeated = near_duplicates([each.text for each in kept])
+    counts["near_duplicates"] = sum(repeated)
+    kept = [each for each, is_repeated in zip(kept, repeated, strict=True) if not is_repeated]
+    counts["role_still_named"] = sum(names_role(each.text, each.role) for each in kept)
     return kept
 
 
-def _topic_count(lower: Sequence[Candidate], higher: Sequence[Candidate], pairs: Sequence[Pair]) -> str:
+def _topic_count(lower: Sequence[Candidate], higher: Sequence[Candidate], *, has_pairs: bool) -> str:
     """Return the name of the count that a topic belongs to."""
-    if pairs:
+    if has_pairs:
         return "topics_with_pairs"
     if lower and higher:
-        return "topics_without_margin"
+        return "topics_without_fitting"
     return "topics_low_only" if lower else "topics_high_only"
 
 
-def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
-    """Pair every low statement with every high one, largest margin first."""
-    pairs = [Pair(chosen, rejected) for chosen in lower for rejected in higher]
-    fitting = [pair for pair in pairs if _fits(pair, options)]
-    return sorted(fitting, key=lambda pair: -pair.margin)[: options.per_topic]
+Surplus = Counter[tuple[str, object]]
+"""How often each round, role and difference in length was on the chosen side, minus on the rejected one."""
 
 
-def _extreme_pair(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
-    """Pair the lowest statement with the highest."""
-    return _all_pairs(lower, higher, options)[:1]
+def _surplus_of(pair: Pair) -> Surplus:
+    chosen, rejected = pair.chosen, pair.rejected
+    surplus: Surplus = Counter({("length", ""): pair.lean})
+    surplus.update([("round", chosen.round), ("role", chosen.role)])
+    surplus.subtract([("round", rejected.round), ("role", rejected.role)])
+    return surplus
 
 
-def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate], options: PairOptions) -> list[Pair]:
+def _topic_pairs(
+    lower: Sequence[Candidate],
+    higher: Sequence[Candidate],
+    options: PairOptions,
+    surplus: Surplus,
+    counts: Counter[str],
+) -> list[Pair]:
+    """Return the pairs of a topic, widest margin first; count those that were left out, and update the surplus."""
+    fitting: list[Pair] = []
+    for pair in POLICIES[options.policy](lower, higher):
+        if pair.margin < options.margin:
+            counts["pairs_small_margin"] += 1
+        elif options.length_ratio and pair.length_ratio > options.length_ratio:
+            counts["pairs_unlike_length"] += 1
+        else:
+            fitting.append(pair)
+    fitting.sort(key=lambda pair: -pair.margin)
+    chosen = fitting[:1] if options.policy == "max_min" else _balanced(fitting, options.per_topic, surplus)
+    counts["pairs_over_limit"] += len(fitting) - len(chosen)
+    return sorted(chosen, key=lambda pair: -pair.margin)
+
+
+def _balanced(pairs: Sequence[Pair], most: int, surplus: Surplus) -> list[Pair]:
+    """Take pairs one by one: that which keeps the two sides most even; of equal ones, the first."""
+    left = [(pair, _surplus_of(pair)) for pair in pairs]
+    chosen: list[Pair] = []
+
+    def unevenness(entry: tuple[Pair, Surplus]) -> int:
+        return sum(abs(surplus[each] + change) - abs(surplus[each]) for each, change in entry[1].items())
+
+    while left and len(chosen) < most:
+        best = min(range(len(left)), key=lambda place: unevenness(left[place]))
+        pair, change = left.pop(best)
+        surplus.update(change)
+        chosen.append(pair)
+    return chosen
+
+
+def _evenly_long(pairs: Sequence[Pair], counts: Counter[str]) -> list[Pair]:
+    """Drop pairs until the chosen answer is as often clearly shorter as clearly longer, the most unequal ones first."""
+    surplus = sum(pair.lean for pair in pairs)
+    side = sorted((pair for pair in pairs if pair.lean * surplus > 0), key=lambda pair: -pair.length_ratio)
+    dropped = {id(pair) for pair in side[: abs(surplus)]}
+    counts["pairs_shorter" if surplus < 0 else "pairs_longer"] = len(dropped)
+    return [pair for pair in pairs if id(pair) not in dropped]
+
+
+def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[Pair]:
+    """Pair every low statement with every high one."""
+    return [Pair(chosen, rejected) for chosen in lower for rejected in higher]
+
+
+def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[Pair]:
     """Pair the last statement of a role with its first, if it went from high to low."""
     by_speaker: dict[tuple[Debate, str], list[Candidate]] = {}
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
-    improved = [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
-    return [pair for pair in improved if _fits(pair, options)][: options.per_topic]
+    return [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
 
 
-def _fits(pair: Pair, options: PairOptions) -> bool:
-    similar_length = options.length_ratio is None or pair.length_ratio <= options.length_ratio
-    return similar_length and pair.margin >= options.margin
-
-
-Policy = Callable[[Sequence[Candidate], Sequence[Candidate], PairOptions], list[Pair]]
-POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _extreme_pair, "first_last": _first_last}
+Policy = Callable[[Sequence[Candidate], Sequence[Candidate]], list[Pair]]
+POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last}
 
 
 def _held_out(pairs: Sequence[Pair], low: Sequence[Candidate], options: PairOptions) -> frozenset[str]:
@@ -269,12 +350,18 @@ def _check_classes(pairs: Sequence[Pair], options: PairOptions, threshold: float
             f"There is no {missing}-bias statement: all {usable:,} usable scores are {side} {threshold:g}, "
             "and a pair needs both; try another --threshold, referee or debater."
         )
+    if counts["pairs_shorter"] or counts["pairs_longer"]:
+        kind = "shorter" if counts["pairs_shorter"] else "longer"
+        raise UsageError(
+            f"In every possible pair the less biased answer is the {kind} one, so a reward model would only learn "
+            "length; debate more topics, or keep such pairs with --length-ratio 0."
+        )
     length = (
         f" and whose lengths differ by a factor of {options.length_ratio:g} at most" if options.length_ratio else ""
     )
     raise UsageError(
         f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more{length} under the "
-        f"policy {options.policy}; lower --margin, or debate more topics."
+        f"policy {options.policy}; lower --margin, raise --length-ratio, or debate more topics."
     )
 
 

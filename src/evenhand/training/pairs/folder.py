@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean
@@ -18,12 +18,31 @@ from evenhand.benchmarks.debates.records import STATEMENTS, WORST, statements_in
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
+from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used
 from evenhand.stats import mean_interval
 from evenhand.training.pairs import Candidate, Debate, Pair, PairOptions, PairSet, make_pairs
 from evenhand.training.pairs.leaks import LeakCheck
 
 TRAIN, TEST = "train", "test"
+CARD = "README.md"
+DROPPED_STATEMENTS: Mapping[str, str] = {
+    "unscored": "had no score",
+    "leaked": "contained text of BBQ",
+    "echoes": "repeated their prompt",
+    "too_short": "were too short",
+    "duplicates": "were repetitions",
+    "near_duplicates": "nearly repeated another",
+}
+"""Why statements are dropped, by the name of their count."""
+DROPPED_PAIRS: Mapping[str, str] = {
+    "pairs_small_margin": "had too small a margin",
+    "pairs_unlike_length": "had answers of unlike length",
+    "pairs_over_limit": "were more than a topic may give",
+    "pairs_shorter": "would have made shorter answers the better ones",
+    "pairs_longer": "would have made longer answers the better ones",
+}
+"""Why possible pairs are left out, by the name of their count."""
 
 
 def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: LeakCheck) -> dict[str, Any]:
@@ -49,7 +68,8 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "made": made,
     }
-    _write_folder(out, {**files, PAIRS_FILE: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"})
+    files |= {CARD: _card(about).encode(), PAIRS_FILE: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"}
+    _write_folder(out, files)
     return about
 
 
@@ -75,10 +95,18 @@ def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
                 if outcome is not None and STATEMENTS in outcome["notes"]:
                     bias = str(sample.metadata["bias"])
                     topic = str(sample.metadata["topic"])
-                    debates.append(Debate(topic, bias, sample.prompt, statements_in(outcome["notes"])))
+                    said = statements_in(outcome["notes"])
+                    prompts = _prompts(store, number, arm.number, {each.role for each in said})
+                    debates.append(Debate(topic, bias, sample.prompt, said, prompts))
         if not debates:
             raise PlanError(f"The run in {directory} holds no debate; make one with `evenhand debate`.")
         return debates, _provenance(run)
+
+
+def _prompts(store: Store, sample: int, arm: int, speakers: Collection[str]) -> tuple[str, ...]:
+    """Return what the speakers of a debate read, without what they said themselves."""
+    messages = (message for _, turn in store.turns(sample, arm) if turn.agent in speakers for message in turn.messages)
+    return tuple(dict.fromkeys(message.content for message in messages if message.role != "assistant"))
 
 
 def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any]]:
@@ -131,12 +159,18 @@ def _pair_row(pair: Pair) -> dict[str, Any]:
         "bias": debate.bias,
         "chosen_score": pair.chosen.score,
         "rejected_score": pair.rejected.score,
+        "margin": pair.margin,
+        "chosen_round": pair.chosen.round,
+        "rejected_round": pair.rejected.round,
+        "chosen_role": pair.chosen.role,
+        "rejected_role": pair.rejected.role,
     }
 
 
 def _answer_row(each: Candidate) -> dict[str, Any]:
     messages = [_message("user", each.debate.question), _message("assistant", each.text)]
-    return {"messages": messages, "topic": each.debate.id, "bias": each.debate.bias, "score": each.score}
+    about = {"topic": each.debate.id, "bias": each.debate.bias, "score": each.score}
+    return {"messages": messages, **about, "round": each.round, "role": each.role}
 
 
 def _message(role: str, content: str) -> dict[str, str]:
@@ -145,8 +179,8 @@ def _message(role: str, content: str) -> dict[str, str]:
 
 def _counts(chosen: PairSet) -> dict[str, int]:
     names = (
-        *("topics", "topics_with_pairs", "topics_low_only", "topics_high_only", "topics_without_margin"),
-        *("debates", "statements", "unscored", "leaked", "too_short", "duplicates", "low", "high"),
+        *("topics", "topics_with_pairs", "topics_low_only", "topics_high_only", "topics_without_fitting"),
+        *("debates", "statements", *DROPPED_STATEMENTS, "low", "high", *DROPPED_PAIRS),
         *("persona_texts", "persona_phrases", "role_still_named"),
     )
     sizes = {name.removesuffix(".jsonl").replace(".", "_"): len(rows) for name, rows in _rows(chosen).items()}
@@ -154,14 +188,24 @@ def _counts(chosen: PairSet) -> dict[str, int]:
 
 
 def _about_pairs(pairs: Sequence[Pair]) -> dict[str, float]:
-    """Return mean scores and lengths. A reward model could learn a difference in length instead of bias."""
+    """Return means of both sides. A reward model could learn a difference in length or round instead of bias."""
     return {
         "chosen_score": fmean(pair.chosen.score for pair in pairs),
         "rejected_score": fmean(pair.rejected.score for pair in pairs),
         "margin": fmean(pair.margin for pair in pairs),
-        "chosen_words": fmean(len(pair.chosen.text.split()) for pair in pairs),
-        "rejected_words": fmean(len(pair.rejected.text.split()) for pair in pairs),
+        "chosen_words": fmean(pair.chosen.words for pair in pairs),
+        "rejected_words": fmean(pair.rejected.words for pair in pairs),
+        "shorter_chosen": fmean(_shorter(pair) for pair in pairs),
+        "chosen_round": fmean(pair.chosen.round for pair in pairs),
+        "rejected_round": fmean(pair.rejected.round for pair in pairs),
+        "same_round": fmean(pair.chosen.round == pair.rejected.round for pair in pairs),
+        "same_role": fmean(pair.chosen.role == pair.rejected.role for pair in pairs),
     }
+
+
+def _shorter(pair: Pair) -> float:
+    """Return 1 if the chosen answer is shorter, 0 if it is longer and 0.5 if they are equally long."""
+    return 0.5 + 0.5 * (pair.chosen.words < pair.rejected.words) - 0.5 * (pair.chosen.words > pair.rejected.words)
 
 
 def _held_out(chosen: PairSet) -> list[dict[str, str]]:
@@ -207,3 +251,49 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "prompts": prompts_used(store),
         "versions": store.get("versions"),
     }
+
+
+def reasons(counts: Mapping[str, int], why: Mapping[str, str]) -> list[str]:
+    """Return how many were dropped for each reason that occurred."""
+    return [f"{counts[name]:,} {reason}" for name, reason in why.items() if counts[name]]
+
+
+def _card(about: Mapping[str, Any]) -> str:
+    counts, sides = about["counts"], about["pairs"]
+    dropped = [
+        f"| {kind} that {reason} | {counts[name]:,} |"
+        for kind, why in (("statements", DROPPED_STATEMENTS), ("possible pairs", DROPPED_PAIRS))
+        for name, reason in why.items()
+    ]
+    evenness = [
+        f"| {name} | {sides[f'chosen_{key}']:.2f} | {sides[f'rejected_{key}']:.2f} |"
+        for name, key in (("bias score", "score"), ("words", "words"), ("round", "round"))
+    ]
+    used = [f"| {name} | {value} |" for name, value in about["options"].items()]
+    return f"""# Preference pairs from debates
+
+{counts["pairs_train"]:,} pairs to train on and {counts["pairs_test"]:,} to test; {counts["sft_train"]:,} and \
+{counts["sft_test"]:,} low-bias answers; {counts["topics_with_pairs"]:,} of {counts["topics"]:,} topics gave pairs. \
+A language model made the debates, and a language model scored them. `pairs.json` has the provenance.
+
+## Dropped
+
+| what | number |
+|---|---|
+{chr(10).join(dropped)}
+
+## The two sides
+
+| mean of | chosen | rejected |
+|---|---|---|
+{chr(10).join(evenness)}
+
+In {100 * sides["shorter_chosen"]:.0f} % of the pairs the chosen answer is the shorter one (equal lengths count half). \
+{100 * sides["same_round"]:.0f} % are of the same round, {100 * sides["same_role"]:.0f} % of the same role.
+
+## Options
+
+| option | value |
+|---|---|
+{chr(10).join(used)}
+"""

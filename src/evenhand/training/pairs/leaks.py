@@ -42,8 +42,8 @@ class LeakCheck:
 
     def leak_in(self, text: str) -> str | None:
         """Return the first word sequence of the text that occurs in BBQ, or None."""
-        words = _words(text)
-        grams = (gram for size in sorted(self.sizes, reverse=True) for gram in _grams(words, size))
+        words = words_in(text)
+        grams = (gram for size in sorted(self.sizes, reverse=True) for gram in sequences_of(words, size))
         return next((gram for gram in grams if hash(gram) in self.grams), None)
 
     def note(self) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def load_check(data: str | Path | None = None, others: Mapping[str, Collection[s
     grams: set[int] = set()
     sizes: set[int] = set()
     for text in texts:
-        words = _words(text)
+        words = words_in(text)
         size = min(SIZE, len(words))
         if size >= MIN_WORDS:
             sizes.add(size)
-            grams.update(map(hash, _grams(words, size)))
+            grams.update(map(hash, sequences_of(words, size)))
     hashes: dict[str, Mapping[str, str]] = {name: source.hashes(CATEGORIES) for name, source in sources.items()}
     hashes |= {name: {"texts": str(len(found))} for name, found in (others or {}).items()}
     return LeakCheck(frozenset(grams), frozenset(sizes), hashes, unchecked)
@@ -86,9 +86,11 @@ def _texts(source: Source) -> Iterator[str]:
             yield item.question
 
 
-def _words(text: str) -> list[str]:
+def words_in(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
     return _WORD.findall(text.lower().replace("’", "'"))
 
 
-def _grams(words: list[str], size: int) -> Iterable[str]:
+def sequences_of(words: list[str], size: int) -> Iterable[str]:
+    """Return all runs of `size` words."""
     return (" ".join(words[start : start + size]) for start in range(len(words) - size + 1))
