@@ -73,7 +73,8 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
     train_reward(RewardOptions(model=sft, out=Path(reward), **shared))
     train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
-    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, **shared}
+    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, "mini_batch": None, **shared}
+    rolled_out |= {"drift_limits": False}
     for algorithm in get_args(Algorithm):
         train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, kl_in="reward", **rolled_out))
     train_ppo(PPOOptions(out=tmp_path / "rloo, KL in the loss", algorithm="rloo", **rolled_out))
