@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.training.options import PPOOptions, RewardOptions
+from evenhand.training.options import PPOOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
@@ -15,9 +15,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.training import models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.ppo import PPOTrainer, load_models  # noqa: E402
-from evenhand.training.reward import train_reward  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
-from support.toy_training import ending_model  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
 BAND = 0.3
@@ -36,27 +34,14 @@ class Random:
         return [float(torch.randn(())) for _ in zip(prompts, answers, strict=True)]
 
 
-@pytest.fixture(scope="module")
-def ending(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return ending_model(tmp_path_factory.mktemp("ending"))
-
-
-@pytest.fixture(scope="module")
-def rewarding(tmp_path_factory: pytest.TempPathFactory, ending: str, pairs: Path) -> str:
-    """A reward model, which only the critic starts from."""
-    out = tmp_path_factory.mktemp("reward") / "model"
-    train_reward(RewardOptions(model=ending, data=pairs, out=out, lr=3e-3, epochs=2, device="cpu"))
-    return str(out)
-
-
 @pytest.fixture
-def ratio(ending: str, rewarding: str, pairs: Path, tmp_path: Path) -> Any:
+def ratio(ending: str, rewarding: Path, pairs: Path, tmp_path: Path) -> Any:
     """A function that trains with a reward and returns the mean length of answers in multiples of the reference's."""
 
     def trained(reward: Any, **changed: Any) -> float:
         settings: dict[str, Any] = {"steps": 8, "batch": 32, "mini_batch": None, "lr": 1e-3, "critic_lr": 1e-2}
         settings |= {"max_new_tokens": 24, "critic_warmup": 2, **changed}
-        options = PPOOptions(model=ending, reward=rewarding, data=pairs, out=tmp_path, device="cpu", **settings)
+        options = PPOOptions(model=ending, reward=str(rewarding), data=pairs, out=tmp_path, device="cpu", **settings)
         loaded, chat = load_models(options, HERE)
         loaded = replace(loaded, reward=reward)
         prompts = read_prompts(pairs / "pairs.train.jsonl")

@@ -46,10 +46,10 @@ def column(folder: Path, name: str) -> list[float]:
 @pytest.mark.usefixtures("liking_sun")
 @pytest.mark.parametrize(("lora", "lr"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
 def test_a_toy_reward_rises_significantly(
-    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
+    ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
 ):
-    settings = {"lora": lora, "lr": lr, "steps": 64, "batch": 32}
-    record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
+    settings = {"lora": lora, "lr": lr, "steps": 40, "batch": 32, "max_new_tokens": 16}
+    record = train_ppo(options(ending, pairs, rewarding, tmp_path / "out", **settings))
 
     rewards = column(tmp_path / "out", "reward")
     first, last = (torch.tensor(each) for each in (rewards[:8], rewards[-8:]))

@@ -160,6 +160,11 @@ def reward(resume: bool, **given: Any) -> None:
 )
 @click.option("--max-unfinished", type=float, help="Highest rise of the share of truncated answers (default 0.2).")
 @click.option(
+    "--choose-by",
+    metavar="SCORER",
+    help="Keep the checkpoint whose answers to held-out prompts this scorer rates best, e.g. opinion:JUDGE.",
+)
+@click.option(
     "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
 )
 @with_options((*_SHARED, _ADAPTER))

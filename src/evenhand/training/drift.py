@@ -30,9 +30,13 @@ class Measures:
     """The share of answers that begin with the most frequent opening."""
     unfinished: float
     """The share of truncated answers."""
+    reward: float
+    """What training optimises, as it is."""
+    score: float | None = None
+    """What the scorer of `choose_by` says, from 0 to 1, higher for better answers."""
 
     def as_metrics(self) -> dict[str, float]:
-        return {f"check_{name}": value for name, value in asdict(self).items()}
+        return {f"check_{name}": value for name, value in asdict(self).items() if value is not None}
 
 
 def most_frequent_opening(texts: Sequence[str]) -> float:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evenhand.errors import UsageError
+from evenhand.scorers.base import SCORERS
+from evenhand.specs import spec_parts
 from evenhand.training.chat import MAX_LENGTH
 
 Precision = Literal["float32", "bfloat16"]
@@ -185,6 +187,8 @@ class PPOOptions(Options):
             raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
         if self.kl_in not in get_args(KLPlace):
             raise UsageError(f"kl-in must be one of {', '.join(get_args(KLPlace))}, not {self.kl_in!r}.")
+        if self.choose_by is not None:
+            SCORERS.get(spec_parts(self.choose_by)[0])  # says now if there is no such scorer
         if self.answers is not None and self.algorithm not in GROUPED:
             raise UsageError(f"Several answers per prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
         if self.answers_per_prompt == 1 and self.algorithm in GROUPED:

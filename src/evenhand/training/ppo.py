@@ -55,6 +55,7 @@ from typing import Any, Protocol
 from evenhand.errors import UsageError
 from evenhand.training import data, drift, losses, models, stage
 from evenhand.training.chat import Chat
+from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt
 from evenhand.training.drift import Measures
 from evenhand.training.loop import BatchSampler, Check, Ended, Observer, batches, nobody, read_metrics, step_seed, train
@@ -164,9 +165,8 @@ class Baseline:
 
     reward_mean: float = 0.0
     reward_deviation: float = 1.0
-    checked_reward: float = 0.0
-    """The mean reward of its answers to the prompts of the checks."""
     checked: Measures | None = None
+    """Of its answers to the prompts of the checks."""
 
 
 class PPOTrainer:
@@ -184,6 +184,7 @@ class PPOTrainer:
         self._options, self._models, self._chat = options, loaded, chat
         self._prompts, self._held_out, self._machine = prompts, held_out, machine
         self._baseline = Baseline()
+        self._chooser: Chooser | None = None
         self._sampler = BatchSampler(len(prompts), options.batch, options.seed)
         self._samples = SampleLog(options.out)
         self._steps = options.total_steps(len(prompts))
@@ -196,17 +197,22 @@ class PPOTrainer:
     def train(self, run: stage.Run, *, resume: bool, observe: Observer) -> tuple[Ended, dict[str, Any]]:
         """Take all steps; return how the training ended and its results."""
         o = self._options
-        self.measure_reference(resume=resume)
         arguments: dict[str, Any] = {"steps": self._steps, "seed": o.seed, "save_every": o.save_every}
-        ended = train(self, o.out, **arguments, observe=observe, check=self.check)
+        with contextlib.ExitStack() as stack:
+            if o.choose_by and self._machine.team.is_main:
+                self._chooser = stack.enter_context(contextlib.closing(Chooser(o.choose_by)))
+            self.measure_reference(resume=resume)
+            ended = train(self, o.out, **arguments, observe=observe, check=self.check)
         results: dict[str, Any] = {"prompts": len(self._prompts), "steps": self._steps, "kept_step": ended.step}
+        results |= {"held_out_prompts": len(self._held_out)} if self._held_out else {}
         for metric in ("reward", "informative", "kl", "length"):
             results |= run.first_and_last(metric, ended.step)
-        if self._held_out:
-            kept = [line["check_reward"] for line in read_metrics(o.out) if line["step"] == ended.step]
-            before = self._baseline.checked_reward
-            results |= {"held_out_prompts": len(self._held_out), "held_out_reward_before": before}
-            results |= {"held_out_reward_after": kept[0] if kept else before}
+        lines = {line["step"]: line for line in read_metrics(o.out)}
+        before = self._baseline.checked.as_metrics() if self._baseline.checked else {}
+        after = lines.get(ended.step, before)
+        for name in ("reward", "score") if self._held_out else ():
+            if (metric := f"check_{name}") in before:
+                results |= {f"held_out_{name}_before": before[metric], f"held_out_{name}_after": after[metric]}
         return ended, results
 
     def step(self, number: int) -> Mapping[str, float]:
@@ -238,16 +244,15 @@ class PPOTrainer:
         o, team = self._options, self._machine.team
         path = o.out / REFERENCE
         if resume and path.is_file():
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            self._baseline = Baseline(**{**stored, "checked": Measures(**stored["checked"])})
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self._baseline = Baseline(**(stored | {"checked": Measures(**stored["checked"])}))
             return
         torch.manual_seed(step_seed(o.seed, self._steps))
         if o.reward_range:
             with self._models.as_reference() as reference:
                 mean, deviation = self._reward_scale(reference)
             self._baseline = Baseline(mean, deviation)
-        reward, measures = self._measured(self._models.as_reference)
-        self._baseline = replace(self._baseline, checked_reward=reward, checked=measures)
+        self._baseline = replace(self._baseline, checked=self._measured(self._models.as_reference))
         text = json.dumps(asdict(self._baseline), indent=2) + "\n"
         team.on_main(lambda: path.write_text(text, encoding="utf-8"))
 
@@ -255,11 +260,12 @@ class PPOTrainer:
     def check(self, done: int) -> Check:
         """Measure the actor's answers to held-out prompts, for the training loop."""
         reference = self._baseline.checked
-        if done == 0 or reference is None:
-            return Check()
-        reward, measures = self._measured(lambda: contextlib.nullcontext(self._models.actor))
+        assert reference is not None
+        if done == 0:
+            return Check(score=reference.score)
+        measures = self._measured(lambda: contextlib.nullcontext(self._models.actor))
         breach = drift.breach(measures, reference, self._options) if self._options.drift_limits else None
-        return Check({"check_reward": reward, **measures.as_metrics()}, breach)
+        return Check(measures.as_metrics(), breach, measures.score)
 
     def _reward_scale(self, reference: Any) -> tuple[float, float]:
         """Return the mean and the standard deviation of the rewards of the reference's finished answers."""
@@ -273,14 +279,15 @@ class PPOTrainer:
         deviation, mean = torch.std_mean(torch.tensor(counted, dtype=torch.float64))
         return float(mean), float(deviation) if deviation > _NO_DEVIATION else 1.0
 
-    def _measured(self, as_policy: Callable[[], AbstractContextManager[Any]]) -> tuple[float, Measures]:
-        """Return the mean reward and the measures of a policy's answers, always with the same random numbers."""
+    def _measured(self, as_policy: Callable[[], AbstractContextManager[Any]]) -> Measures:
+        """Measure a policy's answers to held-out prompts, always with the same random numbers."""
         o = self._options
         torch.manual_seed(step_seed(o.seed, self._steps))
         texts: list[str] = []
         rewards: list[float] = []
         tokens = entropy = kl = ended = 0.0
-        for chunk in stage.chunks(_cycled(self._held_out or self._prompts, _CHECKED, o.seed), o.batch):
+        prompts = _cycled(self._held_out or self._prompts, _CHECKED, o.seed)
+        for chunk in stage.chunks(prompts, o.batch * o.answers_per_prompt):
             with as_policy() as policy:
                 rollout = self._roll_out(policy, chunk)
                 logprobs, entropies = self._for_all(lambda part, p=policy: self._logprobs(p, part), rollout)
@@ -293,8 +300,20 @@ class PPOTrainer:
             kl += float(((logprobs - references) * rollout.answer).sum())
             ended += sum(rollout.ended)
         count = len(texts)
-        opening, unfinished = drift.most_frequent_opening(texts), 1 - ended / count
-        return sum(rewards) / count, Measures(tokens / count, entropy / tokens, kl / tokens, opening, unfinished)
+        return Measures(
+            length=tokens / count,
+            entropy=entropy / tokens,
+            kl=kl / tokens,
+            openings=drift.most_frequent_opening(texts),
+            unfinished=1 - ended / count,
+            reward=sum(rewards) / count,
+            score=self._score(prompts, texts),
+        )
+
+    def _score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> float | None:
+        """Return what the scorer of `choose_by` says, which only the main process asks."""
+        chooser = self._chooser
+        return self._machine.team.on_main(lambda: None if chooser is None else chooser.rate(prompts, answers))
 
     @torch.no_grad()
     def _experience(self, number: int, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
@@ -365,7 +384,8 @@ class PPOTrainer:
         size = self._options.answers_per_update
         if len(rows) <= size:
             return [rows]
-        return batches([rows[i] for i in torch.randperm(len(rows)).tolist()], size)
+        order: list[int] = torch.randperm(len(rows)).tolist()
+        return batches([rows[i] for i in order], size)
 
     def _is_sampled(self, step: int) -> bool:
         """Whether answers of a step (numbered from 1) are written to samples.jsonl."""
