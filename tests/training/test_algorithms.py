@@ -96,12 +96,12 @@ class Constant:
 
 
 @pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
-def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
-    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
+def test_a_constant_reward_leaves_the_policy_alone(
+    ending: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
 ):
     def change(**settings: Any) -> float:
         """How far one step moves the weights of a policy that is not the reference any more."""
-        given = options(tiny, pairs, rewarding, tmp_path, algorithm=algorithm, **settings)
+        given = options(ending, pairs, rewarding, tmp_path, algorithm=algorithm, **settings)
         loaded, chat = load_models(given, HERE)
         loaded = replace(loaded, reward=Constant())
         prompts = read_prompts(pairs / "pairs.train.jsonl")
@@ -113,7 +113,7 @@ def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
         before = [weight.clone() for weight in loaded.actor.parameters()]
         trainer.optimizer.begin(0)
         metrics = trainer.step(0)
-        assert metrics["informative"] == (0 if "kl_in" not in settings else 1)
+        assert (metrics["informative"] > 0) == ("kl_in" in settings)
         return max((a - b).abs().max().item() for a, b in zip(before, loaded.actor.parameters(), strict=True))
 
     assert change() == 0
@@ -129,9 +129,9 @@ def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, reward
     assert len({json.dumps(row["prompt"]) for row in read_samples(tmp_path / "out")}) == 4  # one answer of each
 
 
-def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
+def test_micro_batches_change_nothing_but_rounding(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(ending, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
+    train_ppo(options(ending, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
 
     whole, parts = (read_metrics(tmp_path / name) for name in ("whole", "parts"))
     for name in ("policy_loss", "clip_fraction", "grad_norm"):

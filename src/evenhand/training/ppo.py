@@ -47,7 +47,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -67,10 +67,8 @@ from evenhand.training.reward import RewardModel, token_values
 from evenhand.training.rollout import Rollout, SampleLog, logprobs_and_entropies, roll_out
 
 REFERENCE = "reference.json"
-_CHECKED = 64
-"""Answers to held-out prompts before every checkpoint."""
-_SCALED = 128
-"""Answers of the reference that give the scale of the rewards."""
+_MEASURED = 64
+"""Answers of the reference that give the scale of the rewards, and answers to held-out prompts before a checkpoint."""
 _NO_ADVANTAGE = 1e-6
 """Smaller advantages are rounding."""
 _NO_DEVIATION = 1e-6
@@ -270,8 +268,7 @@ class PPOTrainer:
     def _reward_scale(self, reference: Any) -> tuple[float, float]:
         """Return the mean and the standard deviation of the rewards of the reference's finished answers."""
         rewards: list[tuple[float, bool]] = []
-        prompts = _cycled(self._prompts, _SCALED, self._options.seed)
-        for chunk in stage.chunks(prompts, self._options.batch * self._options.answers_per_prompt):
+        for chunk in self._measuring_chunks(self._prompts):
             rollout = self._roll_out(reference, chunk)
             rewards += zip(self._rewards(chunk, rollout), rollout.ended, strict=True)
         finished = [reward for reward, ended in rewards if ended]
@@ -286,13 +283,14 @@ class PPOTrainer:
         texts: list[str] = []
         rewards: list[float] = []
         tokens = entropy = kl = ended = 0.0
-        prompts = _cycled(self._held_out or self._prompts, _CHECKED, o.seed)
-        for chunk in stage.chunks(prompts, o.batch * o.answers_per_prompt):
+        prompts: list[Prompt] = []
+        for chunk in self._measuring_chunks(self._held_out or self._prompts):
             with as_policy() as policy:
                 rollout = self._roll_out(policy, chunk)
                 logprobs, entropies = self._for_all(lambda part, p=policy: self._logprobs(p, part), rollout)
             with self._models.as_reference() as reference:
                 references, _ = self._for_all(lambda part, p=reference: self._logprobs(p, part), rollout)
+            prompts += chunk
             texts += rollout.texts
             rewards += self._rewards(chunk, rollout)
             tokens += float(rollout.answer.sum())
@@ -309,6 +307,13 @@ class PPOTrainer:
             reward=sum(rewards) / count,
             score=self._score(prompts, texts),
         )
+
+    def _measuring_chunks(self, prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+        """Yield a fixed choice of prompts, as many at once as in a step."""
+        generator = torch.Generator().manual_seed(step_seed(self._options.seed, 0))
+        order: list[int] = torch.randperm(len(prompts), generator=generator).tolist()
+        chosen = [prompts[order[i % len(order)]] for i in range(_MEASURED)]
+        return stage.chunks(chosen, max(16, self._options.batch * self._options.answers_per_prompt))
 
     def _score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> float | None:
         """Return what the scorer of `choose_by` says, which only the main process asks."""
@@ -463,10 +468,3 @@ class PPOTrainer:
         if not limit:
             return raw
         return limit * torch.tanh((raw - self._baseline.reward_mean) / self._baseline.reward_deviation / limit)
-
-
-def _cycled(prompts: Sequence[Prompt], count: int, seed: int) -> list[Prompt]:
-    """Draw prompts in a random order, all of them before one comes again."""
-    generator = torch.Generator().manual_seed(step_seed(seed, 0))
-    order: list[int] = torch.randperm(len(prompts), generator=generator).tolist()
-    return [prompts[order[i % len(order)]] for i in range(count)]
