@@ -5,12 +5,18 @@ from pathlib import Path
 import pytest
 
 from support.shell import Shell
-from support.toy_training import pairs_folder, tiny_model
+from support.toy_training import ending_model, pairs_folder, tiny_model
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def ending(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tiny model with a likelier end, so that most of its answers end."""
+    return ending_model(tmp_path_factory.mktemp("ending"))
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ ASKED = (Message("user", "w1"),)
 
 def options(tiny: str, pairs: Path, reward: Path, out: Path, **changed: Any) -> PPOOptions:
     settings: dict[str, Any] = {"lr": 1e-3, "batch": 4, "steps": 4, "max_new_tokens": 6}
+    settings |= {"mini_batch": None, "drift_limits": False}
     return PPOOptions(model=tiny, reward=str(reward), data=pairs, out=out, device="cpu", **{**settings, **changed})
 
 
@@ -42,9 +43,10 @@ def read_samples(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.training
 @pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
-def test_the_reward_rises_significantly(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
+def test_the_reward_rises_significantly(ending: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
     settings = {"algorithm": algorithm, "steps": 40, "batch": 8 if algorithm != "remax" else 32}
-    record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
+    settings |= {"max_new_tokens": 16}
+    record = train_ppo(options(ending, pairs, rewarding, tmp_path / "out", **settings))
 
     lines = read_metrics(tmp_path / "out")
     first, last = (torch.tensor([line["reward"] for line in part]) for part in (lines[:8], lines[-8:]))
@@ -94,12 +96,12 @@ class Constant:
 
 
 @pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
-def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
-    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
+def test_a_constant_reward_leaves_the_policy_alone(
+    ending: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
 ):
     def change(**settings: Any) -> float:
         """How far one step moves the weights of a policy that is not the reference any more."""
-        given = options(tiny, pairs, rewarding, tmp_path, algorithm=algorithm, missing_eos_penalty=0, **settings)
+        given = options(ending, pairs, rewarding, tmp_path, algorithm=algorithm, **settings)
         loaded, chat = load_models(given, HERE)
         loaded = replace(loaded, reward=Constant())
         prompts = read_prompts(pairs / "pairs.train.jsonl")
@@ -111,7 +113,7 @@ def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
         before = [weight.clone() for weight in loaded.actor.parameters()]
         trainer.optimizer.begin(0)
         metrics = trainer.step(0)
-        assert metrics["informative"] == (0 if "kl_in" not in settings else 1)
+        assert (metrics["informative"] > 0) == ("kl_in" in settings)
         return max((a - b).abs().max().item() for a, b in zip(before, loaded.actor.parameters(), strict=True))
 
     assert change() == 0
@@ -119,7 +121,7 @@ def test_a_constant_reward_leaves_the_policy_and_so_its_length_alone(
 
 
 def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    given = {"algorithm": "rloo", "answers": 3, "steps": 1, "missing_eos_penalty": 0, "temperature": 3.0}
+    given = {"algorithm": "rloo", "answers": 3, "steps": 1, "temperature": 3.0}
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **given))
 
     line = read_metrics(tmp_path / "out")[0]
@@ -127,9 +129,9 @@ def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, reward
     assert len({json.dumps(row["prompt"]) for row in read_samples(tmp_path / "out")}) == 4  # one answer of each
 
 
-def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
+def test_micro_batches_change_nothing_but_rounding(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):
+    train_ppo(options(ending, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
+    train_ppo(options(ending, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))
 
     whole, parts = (read_metrics(tmp_path / name) for name in ("whole", "parts"))
     for name in ("policy_loss", "clip_fraction", "grad_norm"):
@@ -157,14 +159,6 @@ def test_samples_are_kept_with_checkpoints_and_at_the_end(tiny: str, pairs: Path
     assert [row["step"] for row in rows] == [2] * 4 + [4] * 4 + [5] * 4
     assert rows[0].keys() == {"step", "prompt", "answer", "reward", "kl"}
     assert rows[0]["prompt"][0]["role"] == "user"
-
-
-def test_samples_show_what_went_beyond_the_limit(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    settings = {"kl_limit": 0.05, "lr": 3e-3, "steps": 30, "batch": 16}
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
-
-    done = len(read_metrics(tmp_path / "out"))
-    assert {row["step"] for row in read_samples(tmp_path / "out")} == {done + 1}
 
 
 def test_a_line_that_was_cut_short_goes(tmp_path: Path):

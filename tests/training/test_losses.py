@@ -108,10 +108,32 @@ def test_logprobs_and_entropies():
     assert float(losses.token_entropies(logits)) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
 
 
-def test_whitening_ignores_what_is_masked():
-    found = losses.whitened(torch.tensor([[1.0, 3.0, 100.0]]), torch.tensor([[1.0, 1.0, 0.0]]))
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, 5.0, 100.0], [-1, 1, 0]),  # scaled down to a standard deviation of 1
+        ([1.0, 1.2, 100.0], [-0.1, 0.1, 0]),  # but never up
+    ],
+)
+def test_centering_ignores_what_is_masked(values: list[float], expected: list[float]):
+    found = losses.centered(torch.tensor([values]), torch.tensor([[1.0, 1.0, 0.0]]))
 
-    assert found[0].tolist() == pytest.approx([-1, 1, 0], abs=1e-6)
+    assert found[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_returns_by_hand():
+    found = losses.returns(torch.tensor([[1.0, 2.0, 9.0]]), torch.tensor([[1.0, 1.0, 0.0]]), gamma=0.5)
+
+    assert found[0].tolist() == pytest.approx([1 + 0.5 * 2, 2, 0])
+
+
+def test_an_unfinished_answer_has_no_advantage_and_counts_for_no_other():
+    ended = torch.tensor([True, True, False, False, False, False])
+
+    found = losses.unfinished_as_mean(torch.tensor(RETURNS), ended, 3)
+
+    assert found.tolist() == pytest.approx([1, 2, 1.5, 0, 0, 0])
+    assert losses.leave_one_out(found, 3).tolist() == pytest.approx([-0.75, 0.75, 0, 0, 0, 0])
 
 
 def test_leave_one_out_by_hand():

@@ -35,6 +35,7 @@ def liking_sun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options(tiny: str, pairs: Path, reward: Path, out: Path, **changed: Any) -> PPOOptions:
     settings: dict[str, Any] = {"lr": 1e-3, "critic_lr": 1e-2, "batch": 16, "steps": 4, "max_new_tokens": 6}
+    settings |= {"mini_batch": None, "drift_limits": False}
     return PPOOptions(model=tiny, reward=str(reward), data=pairs, out=out, device="cpu", **{**settings, **changed})
 
 
@@ -45,10 +46,10 @@ def column(folder: Path, name: str) -> list[float]:
 @pytest.mark.usefixtures("liking_sun")
 @pytest.mark.parametrize(("lora", "lr"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
 def test_a_toy_reward_rises_significantly(
-    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
+    ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
 ):
-    settings = {"lora": lora, "lr": lr, "steps": 64, "batch": 32}
-    record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
+    settings = {"lora": lora, "lr": lr, "steps": 40, "batch": 32, "max_new_tokens": 16}
+    record = train_ppo(options(ending, pairs, rewarding, tmp_path / "out", **settings))
 
     rewards = column(tmp_path / "out", "reward")
     first, last = (torch.tensor(each) for each in (rewards[:8], rewards[-8:]))
@@ -122,16 +123,6 @@ def test_whatever_is_trained_is_float32(tiny: str, pairs: Path, rewarding: Path,
         assert not models.trainable(loaded.reward.model)
 
 
-def test_it_stops_at_the_limit_of_the_kl(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    settings = {"kl_limit": 0.05, "lr": 3e-3, "steps": 30}
-    record = train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
-
-    assert record["finished"]
-    assert "above the limit" in record["ended"]
-    assert 1 <= len(read_metrics(tmp_path / "out")) < 30
-    assert max(column(tmp_path / "out", "kl")) <= 0.05
-
-
 def test_a_reward_that_is_not_a_number_stops_and_keeps_the_last_checkpoint(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -139,12 +130,12 @@ def test_a_reward_that_is_not_a_number_stops_and_keeps_the_last_checkpoint(
 
     def score(self: RewardModel, prompts: Any, answers: list[str]) -> list[float]:
         nonlocal calls
-        calls += 1
+        calls += len(answers) == 12  # a step, not a measurement
         return [float("nan") if calls == 3 else 1.0 for _ in answers]
 
     monkeypatch.setattr(RewardModel, "score", score)
     with pytest.raises(UsageError, match=r"stopped at step 3: .*not a number.*checkpoint of step 2 is kept"):
-        train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", save_every=1))
+        train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", save_every=1, batch=12))
 
     found = checkpoints.newest(tmp_path / "out")
     assert found is not None

@@ -27,37 +27,40 @@ PINNED: dict[str, dict[str, list[float]]] = {
         "margin": [0.690958, 0.202282, 0.823788],
     },
     "ppo": {
-        "reward": [0.922219, 0.44404, 1.04595],
-        "kl": [0.0, -0.0184828, 0.371496],
-        "entropy": [2.62081, 2.69129, 2.71086],
-        "length": [5.375, 6.0, 5.25],
-        "values": [-0.498675, -0.247298, 0.256949],
-        "policy_loss": [-0.111701, -0.099234, -0.0948949],
-        "value_loss": [1.3666, 1.01055, 1.05096],
+        "reward": [1.21152, 1.0673, 1.2471],
+        "kl": [0.0, 0.310947, 0.689911],
+        "length": [15.625, 18.25, 9.5],
+        "informative": [0.5, 0.375, 1.0],
+        "policy_loss": [-0.110233, -0.105997, -0.0548894],
+        "kl_loss": [0.0124266, 0.00498454, 0.00577925],
+        "values": [-1.00248, -0.4324, -0.705635],
+        "value_loss": [4.52469, 2.07318, 2.86247],
+    },
+    "ppo, as it was": {
+        "reward": [1.21152, 0.414176, 0.996468],
+        "kl": [0.0, 0.307639, 0.209912],
+        "policy_loss": [-0.107339, -0.0944389, -0.0788047],
+        "values": [-0.109079, 0.0462391, 0.233262],
+        "value_loss": [3.06479, 0.604097, 1.06101],
     },
     "rloo": {
-        "reward": [0.867288, 0.635667, 0.724364],
-        "kl": [0.0, 0.231161, 0.310262],
-        "policy_loss": [-0.0799947, -0.0791894, -0.0967748],
-        "grad_norm": [1.49635, 1.83858, 2.54141],
-    },
-    "rloo, KL in the loss": {
-        "reward": [0.867287, 0.745489, 0.6806],
-        "kl": [0.0, 0.220848, 0.387206],
-        "kl_loss": [0.0036903, 0.00255432, 0.0038043],
-        "grad_norm": [1.51062, 1.81887, 2.76372],
+        "reward": [0.985629, 0.684385, 0.845763],
+        "kl": [0.0, 0.450399, 0.607988],
+        "policy_loss": [0.0915557, 0.0826283, -0.571233],
+        "kl_loss": [0.00849321, 0.00294918, 0.00241848],
+        "grad_norm": [1.3564, 2.07436, 2.85843],
     },
     "grpo": {
-        "reward": [0.867288, 0.749243, 0.439333],
-        "kl": [0.0, 0.147751, 0.47546],
-        "policy_loss": [-0.021123, -0.0847269, -0.0720846],
-        "grad_norm": [1.0104, 1.40773, 1.48534],
+        "reward": [0.985629, 0.716112, 0.739226],
+        "kl": [0.0, 0.306693, 0.860301],
+        "policy_loss": [0.137506, 0.0913207, -0.242054],
+        "grad_norm": [1.19847, 2.17215, 1.56068],
     },
     "remax": {
-        "reward": [0.922219, 0.184353, 1.32405],
-        "kl": [0.0, 0.266639, 0.781284],
-        "policy_loss": [-0.713226, 0.393037, -0.550001],
-        "grad_norm": [3.45597, 3.71596, 3.32496],
+        "reward": [1.21152, 0.472294, 1.60994],
+        "kl": [0.0, 0.397255, 0.87371],
+        "policy_loss": [-0.205317, 0.499845, -1.89048],
+        "grad_norm": [1.72235, 3.08476, 4.72657],
     },
     "dpo": {
         "loss": [0.693147, 0.67354, 0.658134],
@@ -73,10 +76,11 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
     train_reward(RewardOptions(model=sft, out=Path(reward), negatives=0, **shared))
     train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
-    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 6, **shared}
+    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 24, "drift_limits": False, **shared}
     for algorithm in get_args(Algorithm):
-        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, kl_in="reward", **rolled_out))
-    train_ppo(PPOOptions(out=tmp_path / "rloo, KL in the loss", algorithm="rloo", **rolled_out))
+        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, **rolled_out))
+    former = {"kl_in": "reward", "lam": 0.95, "reward_range": 0.0, "mini_batch": None}
+    train_ppo(PPOOptions(out=tmp_path / "ppo, as it was", **former, **rolled_out))
 
     for stage, columns in PINNED.items():
         lines = read_metrics(tmp_path / stage)

@@ -41,7 +41,7 @@ _WHERE = (
     click.option("--resume", is_flag=True, help="Continue an interrupted training; keep a finished one."),
 )
 _PACE = (
-    click.option("--batch", type=int, help="Rows per step (sft 16, reward 32, ppo 4, dpo 16)."),
+    click.option("--batch", type=int, help="Rows per step (sft 16, reward 32, ppo 32, dpo 16)."),
     click.option("--lr", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6, dpo 1e-6)."),
     click.option("--epochs", type=float, help="Passes over the data (default 1)."),
     click.option("--steps", type=int, help="Number of steps; overrides --epochs."),
@@ -63,7 +63,7 @@ _MACHINE = (
     ),
     click.option("--device", help="cpu, cuda, cuda:1, … (default: a GPU if there is one)."),
     click.option("--seed", type=int, help="Seed of all random numbers (default 0)."),
-    click.option("--save-every", type=int, help="Steps between checkpoints (default 100)."),
+    click.option("--save-every", type=int, help="Steps between checkpoints (default 100; ppo 10)."),
     click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
     click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
 )
@@ -72,7 +72,6 @@ _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save 
 _RENAMED_IN_PPO = {
     "--passes": "--ppo-epochs",
     "--beta": "--kl-coefficient",
-    "--no-end-penalty": "--missing-eos-penalty",
 }
 
 
@@ -133,21 +132,48 @@ def reward(resume: bool, **given: Any) -> None:
 @click.option("--reward", required=True, metavar="FOLDER", help="The folder of the reward model.")
 @click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="How advantages are estimated (default ppo).")
 @click.option("--answers", type=int, help="Answers per prompt, for rloo and grpo (default 4).")
-@click.option("--max-new-tokens", type=int, help="Maximum length of an answer (default 128).")
-@click.option("--ppo-epochs", type=int, help="Updates per batch of answers (default 4).")
+@click.option("--mini-batch", type=int, help="Prompts per update (default 4).")
+@click.option("--max-new-tokens", type=int, help="Maximum length of an answer (default 384).")
+@click.option("--ppo-epochs", type=int, help="Passes over each batch of answers (default 4).")
 @click.option("--critic-lr", type=float, help="Learning rate of the critic (default 3e-5).")
+@click.option(
+    "--critic-warmup", type=int, help="First steps, which train only the critic (default: a tenth, at most 20)."
+)
+@click.option(
+    "--reward-range",
+    type=float,
+    help="Rewards count in SDs of the reference's and saturate at ± this many; 0: as they are (default 3).",
+)
 @click.option("--kl-coefficient", type=float, help="Weight of the KL from the reference (default 0.05).")
 @click.option(
     "--kl-in",
     type=click.Choice(get_args(KLPlace)),
-    help="Count the KL per token in the loss, or summed in the reward (default: reward for ppo, else loss).",
+    help="Count the KL per token in the loss, or summed in the reward (default loss).",
 )
-@click.option("--clip", type=float, help="Clip range of probability ratios and values (default 0.2).")
-@click.option("--lam", type=float, help="GAE's λ (default 0.95).")
+@click.option("--kl-target", type=float, help="Adapt the KL coefficient to this KL, in nats per token.")
+@click.option("--clip", type=float, help="Clip range of probability ratios (default 0.2).")
+@click.option("--value-clip", type=float, help="Clip range of the critic's values (default 1).")
+@click.option("--lam", type=float, help="GAE's λ for the policy (default 1).")
 @click.option("--gamma", type=float, help="Discount factor (default 1).")
 @click.option("--temperature", type=float, help="Sampling temperature (default 1).")
-@click.option("--missing-eos-penalty", type=float, help="Penalty for truncated answers (default 0.5).")
-@click.option("--kl-limit", type=float, help="Stop above this mean KL from the reference, in nats (default 20).")
+@click.option(
+    "--drift-limits/--no-drift-limits",
+    default=None,
+    help="Stop and go back to the last good checkpoint when answers leave the limits below (default: on).",
+)
+@click.option("--shortest", type=float, help="Lowest mean length, in multiples of the reference's (default 0.6).")
+@click.option("--longest", type=float, help="Highest mean length, in multiples of the reference's (default 1.6).")
+@click.option("--min-entropy", type=float, help="Lowest entropy, in multiples of the reference's (default 0.3).")
+@click.option("--max-kl", type=float, help="Highest KL from the reference, in nats per token (default 0.3).")
+@click.option(
+    "--max-openings", type=float, help="Highest rise of the share of answers with the same opening (default 0.3)."
+)
+@click.option("--max-unfinished", type=float, help="Highest rise of the share of truncated answers (default 0.2).")
+@click.option(
+    "--choose-by",
+    metavar="SCORER",
+    help="Keep the checkpoint whose answers to held-out prompts this scorer rates best, e.g. opinion:JUDGE.",
+)
 @click.option(
     "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
 )

@@ -5,43 +5,45 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+Checkpoint = tuple[int, Mapping[str, Any]]
+"""The step count and the tensors."""
 FOLDER = "checkpoints"
 _TENSORS, _STEP = "state.safetensors", "state.json"
 _KEPT = 2
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Any]) -> None:
-    """Write a checkpoint under a temporary name, rename it, and delete all but the newest ones."""
+def save(folder: Path, step: int, tensors: Mapping[str, Any], score: float | None = None) -> None:
+    """Write a checkpoint under a temporary name, rename it, and delete all but the newest and the best ones."""
     final = folder / FOLDER / f"step-{step:08d}"
     draft = final.with_suffix(".partial")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     importlib.import_module("safetensors.torch").save_file(dict(tensors), draft / _TENSORS)
-    (draft / _STEP).write_text(json.dumps({"step": step}), encoding="utf-8")
+    (draft / _STEP).write_text(json.dumps({"step": step, "score": score}), encoding="utf-8")
     for name in (_TENSORS, _STEP):
         with (draft / name).open("rb") as file:
             os.fsync(file.fileno())
     shutil.rmtree(final, ignore_errors=True)
     draft.rename(final)
-    for old in _complete(folder)[:-_KEPT]:
+    for old in set(_complete(folder)[:-_KEPT]) - set(_by_score(folder)[-1:]):
         shutil.rmtree(old)
 
 
-def newest(folder: Path) -> tuple[int, Mapping[str, Any]] | None:
-    """Return the step count and the tensors of the newest readable checkpoint; broken ones are skipped."""
-    safetensors: Any = importlib.import_module("safetensors")
-    load: Any = importlib.import_module("safetensors.torch").load_file
-    for path in reversed(_complete(folder)):
-        with contextlib.suppress(OSError, ValueError, KeyError, safetensors.SafetensorError):
-            step = int(json.loads((path / _STEP).read_text(encoding="utf-8"))["step"])
-            return step, load(path / _TENSORS)
-    return None
+def newest(folder: Path) -> Checkpoint | None:
+    """Return the newest readable checkpoint; broken ones are skipped."""
+    return _last_readable(_complete(folder))
+
+
+def best(folder: Path) -> Checkpoint | None:
+    """Return the checkpoint with the highest score, or the newest one if there are no scores."""
+    return _last_readable(_by_score(folder))
 
 
 def delete_all(folder: Path) -> None:
@@ -49,5 +51,32 @@ def delete_all(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
+def has_progress(folder: Path) -> bool:
+    """Whether a step was saved. The checkpoint before the first step does not count."""
+    return any(path.name != "step-00000000" for path in _complete(folder))
+
+
 def _complete(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / FOLDER).glob("step-*") if path.suffix != ".partial")
+
+
+def _by_score(folder: Path) -> list[Path]:
+    """Return the checkpoints from the lowest to the highest score, and from old to new where scores are equal."""
+    return sorted(_complete(folder), key=_score)
+
+
+def _score(path: Path) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        score = json.loads((path / _STEP).read_text(encoding="utf-8")).get("score")
+        return -math.inf if score is None else score
+    return -math.inf
+
+
+def _last_readable(paths: Sequence[Path]) -> Checkpoint | None:
+    safetensors: Any = importlib.import_module("safetensors")
+    load: Any = importlib.import_module("safetensors.torch").load_file
+    for path in reversed(paths):
+        with contextlib.suppress(OSError, ValueError, KeyError, safetensors.SafetensorError):
+            step = int(json.loads((path / _STEP).read_text(encoding="utf-8"))["step"])
+            return step, load(path / _TENSORS)
+    return None

@@ -11,21 +11,39 @@ import hashlib
 import importlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from evenhand.errors import UsageError
 from evenhand.training import checkpoints
 from evenhand.training.optimizer import Optimizer
+from evenhand.training.options import batch_count
 
+T = TypeVar("T")
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
 Observer = Callable[[int, int], None]
 """Called with the number of steps done and the total."""
 
 
-class StopTraining(Exception):  # noqa: N818 - a normal end, not a fault
-    """Ends the training early and keeps the weights; the text says why."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was measured before a checkpoint is saved."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    breach: str | None = None
+    """Why the training must end here and go back to the last checkpoint."""
+    score: float | None = None
+    """How good the weights are; the best checkpoint is kept. None: the last one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a training ended, and the step whose weights were kept."""
+
+    why: str
+    step: int
 
 
 class Trainer(Protocol):
@@ -42,31 +60,56 @@ def nobody(done: int, total: int) -> None:
     """An observer that shows nothing."""
 
 
-def train(trainer: Trainer, folder: Path, *, steps: int, seed: int, save_every: int, observe: Observer = nobody) -> str:
-    """Take the remaining steps and return why the training ended: `done`, or what stopped it."""
+def train(
+    trainer: Trainer,
+    folder: Path,
+    *,
+    steps: int,
+    seed: int,
+    save_every: int,
+    observe: Observer = nobody,
+    check: Callable[[int], Check] | None = None,
+) -> Ended:
+    """Take the remaining steps. The trainer then has the weights of the last step, or of the one that is kept instead.
+
+    Args:
+        check: Called with the number of steps done before the first step and before each checkpoint.
+    """
     torch: Any = importlib.import_module("torch")
     team = trainer.optimizer.team
-    done = _restore(trainer, folder)
+    done, ended = _restore(trainer, folder, checkpoints.newest(folder)), Ended("done", steps)
     observe = observe if team.is_main else nobody
+    if check is not None and done == 0:
+        _save(trainer, folder, 0, check(0).score)  # something to go back to
     observe(done, steps)
     with _MetricsLog(folder, done) if team.is_main else contextlib.nullcontext() as log:
         for number in range(done, steps):
             torch.manual_seed(step_seed(seed, number))
             trainer.optimizer.begin(number)
-            started = time.perf_counter()
+            started, saves = time.perf_counter(), (number + 1) % save_every == 0 or number + 1 == steps
             try:
-                metrics = trainer.step(number)
-            except StopTraining as stop:
-                _save(trainer, folder, number)
-                return str(stop)
+                metrics = {**trainer.step(number), "seconds": time.perf_counter() - started}
+                checked = check(number + 1) if saves and check is not None else Check()
             except UsageError as error:
                 raise UsageError(f"Training stopped at step {number + 1}: {error} {_last_checkpoint(folder)}") from None
+            if saves and checked.breach is None:
+                _save(trainer, folder, number + 1, checked.score)
             if log is not None:
-                log.write(number + 1, {**metrics, "seconds": time.perf_counter() - started})
-            if (number + 1) % save_every == 0 or number + 1 == steps:
-                _save(trainer, folder, number + 1)
+                log.write(number + 1, {**metrics, **checked.metrics})
             observe(number + 1, steps)
-    return "done"
+            if checked.breach is not None:
+                ended = Ended(f"stopped at step {number + 1}, because {checked.breach}", number + 1)
+                break
+    return ended if check is None else _keep_best(trainer, folder, ended)
+
+
+def _keep_best(trainer: Trainer, folder: Path, ended: Ended) -> Ended:
+    """Go back to the best checkpoint if that is not where the training ended."""
+    kept = checkpoints.best(folder)
+    if kept is None or kept[0] == ended.step:
+        return ended
+    _restore(trainer, folder, kept)
+    return Ended(f"{ended.why}; the weights are those of step {kept[0]}", kept[0])
 
 
 def step_seed(seed: int, number: int) -> int:
@@ -74,26 +117,31 @@ def step_seed(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {number}".encode()).digest()[:7])
 
 
+def batches(rows: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Split rows into batches; a rest of less than half a batch joins the last one."""
+    starts = [i * size for i in range(batch_count(len(rows), size))]
+    return [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
+
+
 class BatchSampler:
     """Chooses the rows of each step: every epoch takes all rows once, in a new random order."""
 
     def __init__(self, rows: int, batch: int, seed: int) -> None:
         self._rows, self._batch, self._seed = rows, batch, seed
-        self._steps_per_epoch = -(-rows // batch)
-        self._epoch, self._shuffled = -1, list[int]()
+        self._epoch, self._batches = -1, list[Sequence[int]]()
 
-    def rows(self, step: int) -> list[int]:
-        epoch, position = divmod(step, self._steps_per_epoch)
+    def rows(self, step: int) -> Sequence[int]:
+        epoch, position = divmod(step, batch_count(self._rows, self._batch))
         if epoch != self._epoch:
             torch: Any = importlib.import_module("torch")
             generator = torch.Generator().manual_seed(step_seed(self._seed, -1 - epoch))
-            self._epoch, self._shuffled = epoch, torch.randperm(self._rows, generator=generator).tolist()
-        return self._shuffled[position * self._batch : (position + 1) * self._batch]
+            shuffled: list[int] = torch.randperm(self._rows, generator=generator).tolist()
+            self._epoch, self._batches = epoch, batches(shuffled, self._batch)
+        return self._batches[position]
 
 
-def _restore(trainer: Trainer, folder: Path) -> int:
-    """Load the newest checkpoint, if there is one, and return its step count."""
-    checkpoint = checkpoints.newest(folder)
+def _restore(trainer: Trainer, folder: Path, checkpoint: checkpoints.Checkpoint | None) -> int:
+    """Load a checkpoint, if there is one, and return its step count."""
     if checkpoint is None:
         return 0
     done, tensors = checkpoint
@@ -104,9 +152,9 @@ def _restore(trainer: Trainer, folder: Path) -> int:
     return done
 
 
-def _save(trainer: Trainer, folder: Path, done: int) -> None:
+def _save(trainer: Trainer, folder: Path, done: int, score: float | None) -> None:
     state = trainer.optimizer.state()
-    trainer.optimizer.team.on_main(lambda: checkpoints.save(folder, done, state))
+    trainer.optimizer.team.on_main(lambda: checkpoints.save(folder, done, state, score))
 
 
 def _last_checkpoint(folder: Path) -> str:

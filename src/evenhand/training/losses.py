@@ -16,11 +16,13 @@ def masked_mean(values: Any, mask: Any) -> Any:
     return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
-def whitened(values: Any, mask: Any) -> Any:
-    """Shift and scale values to mean 0 and variance 1 over the masked tokens."""
-    mean = masked_mean(values, mask)
-    variance = masked_mean((values - mean) ** 2, mask)
-    return (values - mean) * (variance + 1e-8).rsqrt() * mask
+def centered(values: Any, mask: Any) -> Any:
+    """Shift values to mean 0 over the masked tokens, and scale them down if their standard deviation is above 1.
+
+    They are never scaled up: where all answers earn the same, only noise is left, and it must stay small.
+    """
+    values = (values - masked_mean(values, mask)) * mask
+    return values / masked_mean(values**2, mask).sqrt().clamp(min=1)
 
 
 # Log probabilities
@@ -93,7 +95,6 @@ def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> An
     """Generalized advantage estimation (Schulman et al., 2016) per token (tensors, answers × tokens).
 
     With δ_t = r_t + γ·V_{t+1} − V_t, the advantage is A_t = δ_t + γλ·A_{t+1}. V and A are 0 after the end of an answer.
-    The critic's targets, the returns, are A + V.
     """
     values = values * mask
     advantages = values * 0
@@ -106,8 +107,20 @@ def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> An
     return advantages
 
 
+def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
+    """Return the discounted sum of the rewards from each token on: what the critic should predict."""
+    return gae(rewards, rewards * 0, mask, gamma=gamma, lam=1.0)
+
+
 # Without a critic, the baseline of an answer is sampled instead of predicted. A return is the sum of an answer's token
 # rewards; the returns of the answers to one prompt are adjacent.
+
+
+def unfinished_as_mean(returns: Any, ended: Any, answers: int) -> Any:
+    """Give unfinished answers the mean return of the finished ones to their prompt, and so no advantage."""
+    groups, finished = returns.view(-1, answers), ended.view(-1, answers)
+    mean = (groups * finished).sum(1, keepdim=True) / finished.sum(1, keepdim=True).clamp(min=1)
+    return torch.where(finished, groups, mean).flatten()
 
 
 def leave_one_out(returns: Any, answers: int) -> Any:

@@ -48,6 +48,8 @@ class Optimizer:
         self._learning_rates = [lr for _, lr in groups]
         self._schedule = schedule
         self._max_norm = max_norm
+        self.kept: dict[str, Any] = {}
+        """Other tensors, by name, that belong to the state of the training."""
         self._adam = torch.optim.AdamW(
             [{"params": list(named.values()), "lr": lr} for named, lr in groups], weight_decay=0.0
         )
@@ -77,6 +79,7 @@ class Optimizer:
         for name, weight in self._named.items():
             moments = self._adam.state.get(weight, {})
             tensors |= {f"{moment}/{name}": moments[moment] for moment in _MOMENTS if moment in moments}
+        tensors |= {f"kept/{name}": tensor for name, tensor in self.kept.items()}
         state: dict[str, Any] = {}
         for name, tensor in tensors.items():
             full = parallel.full_tensor(tensor)
@@ -87,6 +90,7 @@ class Optimizer:
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Load a state. Raises KeyError or RuntimeError if it belongs to other weights."""
         torch: Any = importlib.import_module("torch")
+        self.kept = {name: tensors[f"kept/{name}"] for name in self.kept}
         with torch.no_grad():
             for name, weight in self._named.items():
                 weight.copy_(parallel.sharded_like(tensors[f"weight/{name}"], weight))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evenhand.errors import UsageError
+from evenhand.scorers.base import SCORERS
+from evenhand.specs import spec_parts
 from evenhand.training.chat import MAX_LENGTH
 
 Precision = Literal["float32", "bfloat16"]
@@ -22,7 +24,6 @@ _RENAMED_IN_PPO: Mapping[str, str] = {
     "critic_rate": "critic_lr",
     "passes": "ppo_epochs",
     "beta": "kl_coefficient",
-    "no_end_penalty": "missing_eos_penalty",
 }
 
 
@@ -73,7 +74,7 @@ class Options:
 
     def total_steps(self, rows: int) -> int:
         """Return the number of steps for this many rows of data."""
-        return self.steps or max(1, math.ceil(self.epochs * math.ceil(rows / self.batch)))
+        return self.steps or max(1, math.ceil(self.epochs * batch_count(rows, self.batch)))
 
     def as_json(self) -> dict[str, Any]:
         """Return every option except `out` as a JSON value."""
@@ -136,43 +137,72 @@ class PPOOptions(Options):
     """How the baseline of an answer's advantage is estimated."""
     answers: int | None = None
     """Answers sampled per prompt, for rloo and grpo only (None: 4)."""
-    batch: int = 4
-    """Prompts per step."""
+    batch: int = 32
+    """Prompts per step, that is, per roll-out."""
+    mini_batch: int | None = 4
+    """Prompts per update; None: all of the roll-out."""
     lr: float = 5e-6
     critic_lr: float = 3e-5
+    critic_warmup: int | None = None
+    """Steps at the beginning that train only the critic (None: a tenth of the steps, at most 20)."""
     ppo_epochs: int = 4
-    """Updates with each batch of answers."""
-    max_new_tokens: int = 128
+    """Passes over each roll-out."""
+    max_new_tokens: int = 384
     temperature: float = 1.0
+    reward_range: float = 3.0
+    """Rewards count in standard deviations of the reference's and saturate at ± this many; 0: as they are."""
     kl_coefficient: float = 0.05
     """β: the weight of the KL divergence from the reference."""
-    kl_in: KLPlace | None = None
-    """Where the KL counts: per token in the loss, or summed in the reward (None: in the reward for ppo only)."""
+    kl_in: KLPlace = "loss"
+    """Where the KL counts: per token in the loss, or summed in the reward."""
+    kl_target: float | None = None
+    """Nats per token; β is adapted after each step to reach it. None: β is constant."""
     clip: float = 0.2
-    """ε: the clip range of probability ratios and of values."""
+    """ε: the clip range of probability ratios."""
+    value_clip: float = 1.0
+    """The clip range of the critic's values."""
     gamma: float = 1.0
     """Discount factor."""
-    lam: float = 0.95
-    """GAE's λ."""
-    missing_eos_penalty: float = 0.5
-    """Subtracted from the reward of an answer that was truncated before it ended."""
-    kl_limit: float = 20.0
-    """Training stops when the mean KL divergence of a batch exceeds this many nats."""
+    lam: float = 1.0
+    """GAE's λ for the policy; the critic always learns whole returns (λ = 1)."""
+    save_every: int = 10
+    """Steps between checkpoints, and between checks of the limits below."""
+    drift_limits: bool = True
+    """Whether training stops and goes back to the last good checkpoint when answers leave the limits below."""
+    shortest: float = 0.6
+    """The lowest mean length, as a multiple of the reference's."""
+    longest: float = 1.6
+    """The highest mean length, as a multiple of the reference's."""
+    min_entropy: float = 0.3
+    """The lowest entropy per token, as a multiple of the reference's."""
+    max_kl: float = 0.3
+    """The highest KL divergence from the reference, in nats per token."""
+    max_openings: float = 0.3
+    """How far the share of answers with the most frequent opening may rise above the reference's."""
+    max_unfinished: float = 0.2
+    """How far the share of truncated answers may rise above the reference's."""
+    choose_by: str | None = None
+    """A scorer; the checkpoint whose answers to held-out prompts it scores best is kept. None: the last one."""
     sample_every: int | None = None
     """Steps between answers written to samples.jsonl (None: as `save_every`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_counts(self, "ppo_epochs", "max_new_tokens", "answers", "sample_every")
-        _check_amounts(self, "critic_lr", "temperature", "clip", "kl_limit")
+        _check_counts(self, "mini_batch", "ppo_epochs", "max_new_tokens", "answers", "sample_every")
+        _check_amounts(self, "critic_lr", "temperature", "clip", "value_clip", "kl_target", "longest", "max_kl")
+        _check_amounts(
+            self, "critic_warmup", "reward_range", "shortest", "min_entropy", "max_openings", "max_unfinished", least=0
+        )
         if self.max_new_tokens >= self.max_length:
             raise UsageError(
                 f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in max-length ({self.max_length})."
             )
         if self.algorithm not in get_args(Algorithm):
             raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
-        if self.kl_in not in (None, *get_args(KLPlace)):
+        if self.kl_in not in get_args(KLPlace):
             raise UsageError(f"kl-in must be one of {', '.join(get_args(KLPlace))}, not {self.kl_in!r}.")
+        if self.choose_by is not None:
+            SCORERS.get(spec_parts(self.choose_by)[0])  # says now if there is no such scorer
         if self.answers is not None and self.algorithm not in GROUPED:
             raise UsageError(f"Several answers per prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
         if self.answers_per_prompt == 1 and self.algorithm in GROUPED:
@@ -183,13 +213,24 @@ class PPOOptions(Options):
         return (self.answers or 4) if self.algorithm in GROUPED else 1
 
     @property
-    def kl_in_loss(self) -> bool:
-        return (self.kl_in or ("reward" if self.algorithm == "ppo" else "loss")) == "loss"
+    def answers_per_update(self) -> int:
+        return min(self.mini_batch or self.batch, self.batch) * self.answers_per_prompt
 
     @property
     def answers_at_once(self) -> int:
-        """Answers in one forward pass: the micro-batch, or the whole batch."""
-        return self.micro_batch or self.batch * self.answers_per_prompt
+        """Answers in one forward pass: the micro-batch, or those of one update."""
+        return self.micro_batch or self.answers_per_update
+
+    def critic_steps(self, steps: int) -> int:
+        """Return how many of the first steps train only the critic."""
+        if self.algorithm != "ppo":
+            return 0
+        return min(20, steps // 10) if self.critic_warmup is None else self.critic_warmup
+
+
+def batch_count(rows: int, batch: int) -> int:
+    """Return the number of batches that rows make: a rest of less than half a batch joins the last one."""
+    return max(1, (2 * rows + batch) // (2 * batch))
 
 
 def _check_counts(options: Options, *names: str) -> None:
@@ -199,8 +240,12 @@ def _check_counts(options: Options, *names: str) -> None:
             raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value!r}.")
 
 
-def _check_amounts(options: Options, *names: str) -> None:
+def _check_amounts(options: Options, *names: str, least: int | None = None) -> None:
+    """Check for numbers from `least` up, or above 0; options whose default is None may be left at it."""
     for name in names:
         value = getattr(options, name)
-        if not isinstance(value, int | float) or not value > 0:
-            raise UsageError(f"{name.replace('_', '-')} must be a number above 0, not {value!r}.")
+        if value is None and options.__dataclass_fields__[name].default is None:
+            continue
+        if not isinstance(value, int | float) or not (value > 0 if least is None else value >= least):
+            allowed = "above 0" if least is None else f"from {least} up"
+            raise UsageError(f"{name.replace('_', '-')} must be a number {allowed}, not {value!r}.")

@@ -6,48 +6,59 @@ Four models take part:
  - The *reward model* is frozen. In its place any `Reward` may score answers, for example a grader that knows them.
  - The *critic* has its own weights. It starts as the reward model with its head and predicts the return at every token.
 
+Before the first step the reference answers some training prompts. The mean and the standard deviation (SD) of the
+rewards of its finished answers are the scale of all rewards: r → k·tanh((r − mean) / (k·SD)), k = `reward_range`.
+
 One step:
  1. Take a batch of prompts and sample an answer to each from the actor's full distribution.
- 2. Score the answers with `RewardModel.score`; subtract `missing_eos_penalty` from answers that were truncated.
- 3. Token rewards: r_t = −β·(log π(y_t) − log π_ref(y_t)), β the KL coefficient, plus the score at the last token.
- 4. Advantages by GAE(γ, λ) from r and the critic's values V; returns R = A + V; whiten the advantages over the batch.
- 5. `ppo_epochs` times: update the actor by max(−A·ρ, −A·clip(ρ, 1−ε, 1+ε)) with ρ = π/π_old, and the critic by half its
-    squared error, with V clipped to within ±ε of V_old. Clip both gradients to norm 1; AdamW.
+ 2. Score the answers with `RewardModel.score`, on that scale. Leave out truncated answers: their end is not known.
+ 3. Token rewards r_t: the score at the last token, 0 elsewhere.
+ 4. Advantages by GAE(γ, λ) from r and the critic's values V; returns are sums of rewards. Center the advantages over
+    the batch, and scale them down if their SD is above 1.
+ 5. `ppo_epochs` times, in mini-batches: update the actor by max(−A·ρ, −A·clip(ρ, 1−ε, 1+ε)) with ρ = π/π_old, plus β
+    times the estimate k3 of the KL divergence from the reference, both averaged over tokens; and the critic by half its
+    squared error, with V clipped to within ± `value_clip` of V_old. Clip both gradients to norm 1; AdamW.
+The first `critic_warmup` steps update only the critic.
 
-Training ends after `epochs` passes over the prompts (the paper: one), or before an update whose answers have a mean KL
-divergence from the reference above `kl_limit` nats.
+Training ends after `epochs` passes over the prompts (the paper: one). Before every checkpoint the actor answers some
+held-out prompts that the reference has answered too. If its answers have drifted too far (`drift`), training ends, and
+the weights are those of the checkpoint before. With `choose_by` they are those that a scorer likes best.
 
-The paper names PPO, the batch size, the learning rate and one epoch. These values are ours:
- - β, ε, γ and λ;
- - the number of PPO epochs and the critic's learning rate;
- - the penalty for truncated answers.
+The paper names PPO, the batch size (here of an update), the learning rate and one epoch. The other values are ours. So
+are these choices, without which a constant reward shortens the answers (tests/training/test_null_rewards.py):
+ - λ is 1. Below 1, a critic that expects less than the reward gives the last token the largest advantage.
+ - The KL is counted per token in the loss. Summed in the reward (`kl_in`), it makes short answers cheap.
+ - Advantages are not scaled up to an SD of 1, since that turns the noise of equal rewards into learning.
+ - Truncated answers are left out. A penalty would teach to be short wherever the limit is too low.
 
-Variants (`algorithm`) differ in steps 3 and 4. They have no critic: the return R of an answer is the sum of its r_t,
-and all its tokens share one advantage, which is not whitened (see `losses`):
+Variants (`algorithm`) differ in step 4. They have no critic: the return R of an answer is the sum of its r_t, and all
+its tokens share one advantage, which is neither centered nor scaled (see `losses`):
  - `rloo`: R minus the mean R of the other answers to the prompt.
  - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
-Like PPO they clip the ratio of each token and average over all tokens of the batch. Their KL is a term of the loss, β
-times the mean of the estimate k3 over tokens: summed into R it would make short answers cheap (`kl_in`). Answers
-without an advantage, for example because all answers to the prompt earn the same, are left out of the update; the
-metric `informative` is the share of the others.
+Answers without an advantage, for example because all answers to the prompt earn the same, are left out of the update,
+like truncated ones; the metric `informative` is the share of the others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from evenhand.errors import UsageError
-from evenhand.training import data, losses, models, stage
+from evenhand.training import data, drift, losses, models, stage
 from evenhand.training.chat import Chat
+from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt
-from evenhand.training.loop import BatchSampler, Observer, StopTraining, nobody, step_seed, train
+from evenhand.training.drift import Measures
+from evenhand.training.loop import BatchSampler, Check, Ended, Observer, batches, nobody, read_metrics, step_seed, train
 from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
@@ -55,10 +66,15 @@ from evenhand.training.options import PPOOptions
 from evenhand.training.reward import RewardModel, token_values
 from evenhand.training.rollout import Rollout, SampleLog, logprobs_and_entropies, roll_out
 
-_HELD_OUT = 64
-"""The maximum number of held-out prompts that are answered before and after training."""
+REFERENCE = "reference.json"
+_MEASURED = 64
+"""Answers of the reference that give the scale of the rewards, and answers to held-out prompts before a checkpoint."""
 _NO_ADVANTAGE = 1e-6
 """Smaller advantages are rounding."""
+_NO_DEVIATION = 1e-6
+"""Smaller standard deviations are rounding."""
+_ADAPTATION = 0.2
+"""The largest relative change of β after a step."""
 
 
 class Reward(Protocol):
@@ -89,22 +105,14 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
     """Train a policy against a reward model and return the training's record; `out` can then be used as hf/OUT."""
     files = data.find_files(options.data, "pairs")
     prompts = data.read_prompts(files.train)
-    held_out = data.read_prompts(files.test)[:_HELD_OUT] if files.test else []
+    held_out = data.read_prompts(files.test) if files.test else []
     with stage.training_run("ppo", options, files.checksums(), resume=resume) as run:
         if run.finished:
             return run.record
         loaded, chat = load_models(options, run.machine)
         models.check_room(chat, options.max_new_tokens)
-        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine)
-        steps = options.total_steps(len(prompts))
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
-        results: dict[str, Any] = {"prompts": len(prompts), "steps": steps}
-        for metric in ("reward", "kl", "length"):
-            results |= run.first_and_last(metric, steps)
-        if held_out:
-            results |= {"held_out_prompts": len(held_out), **trainer.before_and_after(held_out)}
+        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out)
+        ended, results = trainer.train(run, resume=resume, observe=observe)
         models.save(loaded.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
 
@@ -137,26 +145,44 @@ class Experience:
 
     rollout: Rollout
     logprobs: Any
+    reference_logprobs: Any
     advantages: Any
     values: Any = None
     """None, like the returns, without a critic."""
     returns: Any = None
-    reference_logprobs: Any = None
 
     def select(self, rows: Sequence[int]) -> Experience:
         """Return some of the answers."""
-        tensors = (self.logprobs, self.advantages, self.values, self.returns, self.reference_logprobs)
+        tensors = (self.logprobs, self.reference_logprobs, self.advantages, self.values, self.returns)
         return Experience(self.rollout.select(rows), *(None if each is None else each[list(rows)] for each in tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What was measured on the reference's answers before the first step."""
+
+    reward_mean: float = 0.0
+    reward_deviation: float = 1.0
+    checked: Measures | None = None
+    """Of its answers to the prompts of the checks."""
 
 
 class PPOTrainer:
     """The steps of the algorithm, for the training loop."""
 
     def __init__(
-        self, options: PPOOptions, loaded: PPOModels, chat: Chat, prompts: Sequence[Prompt], machine: Machine
+        self,
+        options: PPOOptions,
+        loaded: PPOModels,
+        chat: Chat,
+        prompts: Sequence[Prompt],
+        machine: Machine,
+        held_out: Sequence[Prompt] = (),
     ) -> None:
         self._options, self._models, self._chat = options, loaded, chat
-        self._prompts, self._machine = prompts, machine
+        self._prompts, self._held_out, self._machine = prompts, held_out, machine
+        self._baseline = Baseline()
+        self._chooser: Chooser | None = None
         self._sampler = BatchSampler(len(prompts), options.batch, options.seed)
         self._samples = SampleLog(options.out)
         self._steps = options.total_steps(len(prompts))
@@ -164,27 +190,135 @@ class PPOTrainer:
         if loaded.critic is not None:
             groups.append((models.trainable(loaded.critic, "critic."), options.critic_lr))
         self.optimizer = Optimizer(groups, Schedule(self._steps, decays=False), team=machine.team)
+        self.optimizer.kept["kl_coefficient"] = torch.tensor(options.kl_coefficient, dtype=torch.float64)
+
+    def train(self, run: stage.Run, *, resume: bool, observe: Observer) -> tuple[Ended, dict[str, Any]]:
+        """Take all steps; return how the training ended and its results."""
+        o = self._options
+        arguments: dict[str, Any] = {"steps": self._steps, "seed": o.seed, "save_every": o.save_every}
+        with contextlib.ExitStack() as stack:
+            if o.choose_by and self._machine.team.is_main:
+                self._chooser = stack.enter_context(contextlib.closing(Chooser(o.choose_by)))
+            self.measure_reference(resume=resume)
+            ended = train(self, o.out, **arguments, observe=observe, check=self.check)
+        results: dict[str, Any] = {"prompts": len(self._prompts), "steps": self._steps, "kept_step": ended.step}
+        results |= {"held_out_prompts": len(self._held_out)} if self._held_out else {}
+        for metric in ("reward", "informative", "kl", "length"):
+            results |= run.first_and_last(metric, ended.step)
+        lines = {line["step"]: line for line in read_metrics(o.out)}
+        before = self._baseline.checked.as_metrics() if self._baseline.checked else {}
+        after = lines.get(ended.step, before)
+        for name in ("reward", "score") if self._held_out else ():
+            if (metric := f"check_{name}") in before:
+                results |= {f"held_out_{name}_before": before[metric], f"held_out_{name}_after": after[metric]}
+        return ended, results
 
     def step(self, number: int) -> Mapping[str, float]:
+        o = self._options
         prompts = [self._prompts[i] for i in self._sampler.rows(number)]
         experience, metrics = self._experience(number, prompts)
-        if metrics["kl"] > self._options.kl_limit:
-            raise StopTraining(f"at step {number + 1}, a KL of {metrics['kl']:.1f} above the limit")
-        if self._models.critic is None:
-            informative: list[int] = (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
-            metrics["informative"] = len(informative) / len(experience.advantages)
-            if not informative:
-                return metrics
-            experience = experience.select(informative)
-        updates = [self._update(experience) for _ in range(self._options.ppo_epochs)]
-        return metrics | {name: sum(each[name] for each in updates) / len(updates) for name in updates[0]}
+        rows = self._informative(experience)
+        metrics["informative"] = len(rows) / len(experience.advantages)
+        updates = [
+            self._update(experience.select(part), only_critic=number < o.critic_steps(self._steps))
+            for _ in range(o.ppo_epochs if rows else 0)
+            for part in self._mini_batches(rows)
+        ]
+        if updates:
+            metrics |= {name: sum(each[name] for each in updates) / len(updates) for name in updates[0]}
+        if o.kl_target is not None:
+            metrics["kl_coefficient"] = self._kl_coefficient
+            excess = max(-1.0, min(1.0, metrics["kl_per_token"] / o.kl_target - 1))
+            self.optimizer.kept["kl_coefficient"] *= 1 + _ADAPTATION * excess
+        return metrics
 
-    def before_and_after(self, prompts: Sequence[Prompt]) -> dict[str, float]:
-        """Return the mean reward of reference and actor on held-out prompts, with the same random numbers."""
-        with self._models.as_reference() as reference:
-            before = self._mean_score(reference, prompts)
-        after = self._mean_score(self._models.actor, prompts)
-        return {"held_out_reward_before": before, "held_out_reward_after": after}
+    @property
+    def _kl_coefficient(self) -> float:
+        return float(self.optimizer.kept["kl_coefficient"])
+
+    @torch.no_grad()
+    def measure_reference(self, *, resume: bool) -> None:
+        """Measure the reference's answers, or read what was measured when the training began."""
+        o, team = self._options, self._machine.team
+        path = o.out / REFERENCE
+        if resume and path.is_file():
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self._baseline = Baseline(**(stored | {"checked": Measures(**stored["checked"])}))
+            return
+        torch.manual_seed(step_seed(o.seed, self._steps))
+        if o.reward_range:
+            with self._models.as_reference() as reference:
+                mean, deviation = self._reward_scale(reference)
+            self._baseline = Baseline(mean, deviation)
+        self._baseline = replace(self._baseline, checked=self._measured(self._models.as_reference))
+        text = json.dumps(asdict(self._baseline), indent=2) + "\n"
+        team.on_main(lambda: path.write_text(text, encoding="utf-8"))
+
+    @torch.no_grad()
+    def check(self, done: int) -> Check:
+        """Measure the actor's answers to held-out prompts, for the training loop."""
+        reference = self._baseline.checked
+        assert reference is not None
+        if done == 0:
+            return Check(score=reference.score)
+        measures = self._measured(lambda: contextlib.nullcontext(self._models.actor))
+        breach = drift.breach(measures, reference, self._options) if self._options.drift_limits else None
+        return Check(measures.as_metrics(), breach, measures.score)
+
+    def _reward_scale(self, reference: Any) -> tuple[float, float]:
+        """Return the mean and the standard deviation of the rewards of the reference's finished answers."""
+        rewards: list[tuple[float, bool]] = []
+        for chunk in self._measuring_chunks(self._prompts):
+            rollout = self._roll_out(reference, chunk)
+            rewards += zip(self._rewards(chunk, rollout), rollout.ended, strict=True)
+        finished = [reward for reward, ended in rewards if ended]
+        counted = finished if len(finished) > 1 else [reward for reward, _ in rewards]
+        deviation, mean = torch.std_mean(torch.tensor(counted, dtype=torch.float64))
+        return float(mean), float(deviation) if deviation > _NO_DEVIATION else 1.0
+
+    def _measured(self, as_policy: Callable[[], AbstractContextManager[Any]]) -> Measures:
+        """Measure a policy's answers to held-out prompts, always with the same random numbers."""
+        o = self._options
+        torch.manual_seed(step_seed(o.seed, self._steps))
+        texts: list[str] = []
+        rewards: list[float] = []
+        tokens = entropy = kl = ended = 0.0
+        prompts: list[Prompt] = []
+        for chunk in self._measuring_chunks(self._held_out or self._prompts):
+            with as_policy() as policy:
+                rollout = self._roll_out(policy, chunk)
+                logprobs, entropies = self._for_all(lambda part, p=policy: self._logprobs(p, part), rollout)
+            with self._models.as_reference() as reference:
+                references, _ = self._for_all(lambda part, p=reference: self._logprobs(p, part), rollout)
+            prompts += chunk
+            texts += rollout.texts
+            rewards += self._rewards(chunk, rollout)
+            tokens += float(rollout.answer.sum())
+            entropy += float((entropies * rollout.answer).sum())
+            kl += float(((logprobs - references) * rollout.answer).sum())
+            ended += sum(rollout.ended)
+        count = len(texts)
+        return Measures(
+            length=tokens / count,
+            entropy=entropy / tokens,
+            kl=kl / tokens,
+            openings=drift.most_frequent_opening(texts),
+            unfinished=1 - ended / count,
+            reward=sum(rewards) / count,
+            score=self._score(prompts, texts),
+        )
+
+    def _measuring_chunks(self, prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+        """Yield a fixed choice of prompts, as many at once as in a step."""
+        generator = torch.Generator().manual_seed(step_seed(self._options.seed, 0))
+        order: list[int] = torch.randperm(len(prompts), generator=generator).tolist()
+        chosen = [prompts[order[i % len(order)]] for i in range(_MEASURED)]
+        return stage.chunks(chosen, max(16, self._options.batch * self._options.answers_per_prompt))
+
+    def _score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> float | None:
+        """Return what the scorer of `choose_by` says, which only the main process asks."""
+        chooser = self._chooser
+        return self._machine.team.on_main(lambda: None if chooser is None else chooser.rate(prompts, answers))
 
     @torch.no_grad()
     def _experience(self, number: int, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
@@ -195,85 +329,107 @@ class PPOTrainer:
         rollout = self._roll_out(self._models.actor, repeated)
         seconds = time.perf_counter() - started
         mask = rollout.answer
-        scores, penalized = self._scores(repeated, rollout)
+        rewards = self._rewards(repeated, rollout)
         logprobs, entropies = self._for_all(lambda part: self._logprobs(self._models.actor, part), rollout)
         with self._models.as_reference() as reference:
             reference_logprobs, _ = self._for_all(lambda part: self._logprobs(reference, part), rollout)
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
-        kl_coefficient = 0.0 if o.kl_in_loss else o.kl_coefficient
-        rewards = losses.token_rewards(penalized, logprobs, reference_logprobs, mask, kl_coefficient)
-        experience = Experience(rollout, logprobs, *self._advantages(prompts, rollout, rewards), reference_logprobs)
+        kl_coefficient = 0.0 if o.kl_in == "loss" else self._kl_coefficient
+        token_rewards = losses.token_rewards(self._scaled(rewards), logprobs, reference_logprobs, mask, kl_coefficient)
+        experience = Experience(
+            rollout, logprobs, reference_logprobs, *self._advantages(prompts, rollout, token_rewards)
+        )
         metrics = {
-            "reward": scores.mean(),
+            "reward": sum(rewards) / len(rewards),
             "kl": divergences.mean(),
+            "kl_per_token": divergences.sum() / mask.sum(),
             "entropy": losses.masked_mean(entropies, mask),
             "missing_eos": 1 - sum(rollout.ended) / len(rollout.ended),
+            "openings": drift.most_frequent_opening(rollout.texts),
             "length": mask.sum(1).mean(),
             "tokens": mask.sum(),
             "rollout_seconds": seconds,
         }
         if experience.values is not None:
             metrics["values"] = losses.masked_mean(experience.values, mask)
-        if self._machine.team.is_main and (self._is_sampled(number + 1) or metrics["kl"] > o.kl_limit):
+        if self._machine.team.is_main and self._is_sampled(number + 1):
             first = slice(None, None, o.answers_per_prompt)  # the first answer to each prompt
-            columns = (scores[first].tolist(), divergences[first].tolist())
+            columns = (rewards[first], divergences[first].tolist())
             self._samples.write(number + 1, prompts, rollout.texts[first], *columns)
         return experience, {name: float(value) for name, value in metrics.items()}
 
     def _advantages(self, prompts: Sequence[Prompt], rollout: Rollout, rewards: Any) -> tuple[Any, Any, Any]:
         """Do step 4: return the advantages and, with a critic, its values and the returns it should predict."""
         o, mask = self._options, rollout.answer
+        ended = torch.tensor(rollout.ended, device=mask.device)
         if self._models.critic is not None:
             (values,) = self._for_all(lambda part: (self._values(part),), rollout)
             advantages = losses.gae(rewards, values, mask, gamma=o.gamma, lam=o.lam)
-            return losses.whitened(advantages, mask), values, advantages + values
+            advantages = losses.centered(advantages, mask * ended[:, None])
+            return advantages, values, losses.returns(rewards, mask, gamma=o.gamma)
         returns = rewards.sum(1)
-        if o.algorithm == "rloo":
-            advantages = losses.leave_one_out(returns, o.answers_per_prompt)
-        elif o.algorithm == "grpo":
-            advantages = losses.group_normalized(returns, o.answers_per_prompt)
+        if o.algorithm == "remax":
+            greedy = self._roll_out(self._models.actor, prompts, temperature=0)
+            ended &= torch.tensor(greedy.ended, device=mask.device)
+            advantages = losses.over_greedy(returns, self._scaled(self._rewards(prompts, greedy))) * ended
         else:
-            _, greedy = self._scores(prompts, self._roll_out(self._models.actor, prompts, temperature=0))
-            advantages = losses.over_greedy(returns, greedy)
+            returns = losses.unfinished_as_mean(returns, ended, o.answers_per_prompt)
+            estimate = losses.leave_one_out if o.algorithm == "rloo" else losses.group_normalized
+            advantages = estimate(returns, o.answers_per_prompt)
         return advantages[:, None] * mask, None, None
+
+    def _informative(self, experience: Experience) -> list[int]:
+        """Return the answers to learn from: those that have ended and, without a critic, have an advantage."""
+        if self._models.critic is not None:
+            return [i for i, ended in enumerate(experience.rollout.ended) if ended]
+        return (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
+
+    def _mini_batches(self, rows: Sequence[int]) -> list[Sequence[int]]:
+        """Split answers into mini-batches, in a random order."""
+        size = self._options.answers_per_update
+        if len(rows) <= size:
+            return [rows]
+        order: list[int] = torch.randperm(len(rows)).tolist()
+        return batches([rows[i] for i in order], size)
 
     def _is_sampled(self, step: int) -> bool:
         """Whether answers of a step (numbered from 1) are written to samples.jsonl."""
         return step % (self._options.sample_every or self._options.save_every) == 0 or step == self._steps
 
-    def _update(self, experience: Experience) -> dict[str, float]:
-        """Do one PPO epoch (step 5): accumulate the gradients of the mean loss per token, then update."""
+    def _update(self, experience: Experience, *, only_critic: bool) -> dict[str, float]:
+        """Do one update (step 5): accumulate the gradients of the mean loss per token, then update."""
         team, tokens = self._machine.team, experience.rollout.answer.sum()
         metrics: dict[str, float] = {}
         for rows, weight in team.micro_batches(range(len(experience.logprobs)), self._options.answers_at_once):
             micro_batch = experience.select(rows)
             share = micro_batch.rollout.answer.sum() / tokens * weight
-            loss, measures = self._losses(micro_batch)
+            measures = self._critic_loss(micro_batch) | ({} if only_critic else self._actor_losses(micro_batch))
+            # Actor and critic share no weights, so their losses can be added.
+            loss = sum(value for name, value in measures.items() if name.endswith("_loss"))
             (loss * share).backward()
             for name, value in measures.items():
                 metrics[name] = metrics.get(name, 0.0) + (value.detach() * share).item()
         metrics = dict(zip(metrics, team.all_sum(*metrics.values()), strict=True))
         return {**metrics, "grad_norm": self.optimizer.update()}
 
-    def _losses(self, micro_batch: Experience) -> tuple[Any, dict[str, Any]]:
-        """Return the loss of actor and critic, and its metrics."""
-        mask, clip = micro_batch.rollout.answer, self._options.clip
+    def _actor_losses(self, micro_batch: Experience) -> dict[str, Any]:
+        mask = micro_batch.rollout.answer
         logprobs, _ = self._logprobs(self._models.actor, micro_batch.rollout)
         loss, clip_fraction = losses.clipped_policy_loss(
-            logprobs, micro_batch.logprobs, micro_batch.advantages, mask, clip
+            logprobs, micro_batch.logprobs, micro_batch.advantages, mask, self._options.clip
         )
-        metrics = {"policy_loss": loss, "clip_fraction": clip_fraction}
-        if self._options.kl_in_loss:
-            estimates = losses.kl_estimates(logprobs, micro_batch.reference_logprobs)
-            metrics["kl_loss"] = self._options.kl_coefficient * losses.masked_mean(estimates, mask)
-            loss = loss + metrics["kl_loss"]
-        if self._models.critic is not None:
-            values = self._values(micro_batch.rollout)
-            metrics["value_loss"] = losses.clipped_value_loss(
-                values, micro_batch.values, micro_batch.returns, mask, clip
-            )
-            loss = loss + metrics["value_loss"]  # actor and critic share no weights, so their losses can be added
-        return loss, metrics
+        if self._options.kl_in == "reward":
+            return {"policy_loss": loss, "clip_fraction": clip_fraction}
+        estimates = losses.kl_estimates(logprobs, micro_batch.reference_logprobs)
+        kl_loss = self._kl_coefficient * losses.masked_mean(estimates, mask)
+        return {"policy_loss": loss, "clip_fraction": clip_fraction, "kl_loss": kl_loss}
+
+    def _critic_loss(self, micro_batch: Experience) -> dict[str, Any]:
+        if self._models.critic is None:
+            return {}
+        values, mask = self._values(micro_batch.rollout), micro_batch.rollout.answer
+        clip = self._options.value_clip
+        return {"value_loss": losses.clipped_value_loss(values, micro_batch.values, micro_batch.returns, mask, clip)}
 
     def _roll_out(self, policy: Any, prompts: Sequence[Prompt], temperature: float | None = None) -> Rollout:
         o = self._options
@@ -294,23 +450,21 @@ class PPOTrainer:
         return logprobs_and_entropies(policy, rollout, self._machine, self._options.temperature)
 
     def _values(self, rollout: Rollout) -> Any:
-        """Return the critic's value of each answer token: its output at the token before."""
+        """Return the critic's value of each answer token: its output at the token before, on the scale of rewards."""
         values = token_values(self._models.critic, rollout.ids, rollout.mask, self._machine)
         width = rollout.answer.shape[1]
-        return values[:, -width - 1 : -1] * rollout.answer
+        values = (values[:, -width - 1 : -1] - self._baseline.reward_mean) / self._baseline.reward_deviation
+        return values * rollout.answer
 
-    def _scores(self, prompts: Sequence[Prompt], rollout: Rollout) -> tuple[Any, Any]:
-        """Do step 2: return the scores of the answers without and with the penalty for truncation."""
+    def _rewards(self, prompts: Sequence[Prompt], rollout: Rollout) -> Sequence[float]:
         rewards = self._models.reward.score(prompts, rollout.texts)
         if not all(math.isfinite(reward) for reward in rewards):
             raise UsageError("The reward model's score of an answer is not a number; check it, or train it again.")
-        scores = torch.tensor(rewards, device=self._machine.device)
-        ended = torch.tensor(rollout.ended, device=self._machine.device)
-        return scores, scores - self._options.missing_eos_penalty * ~ended
+        return rewards
 
-    def _mean_score(self, policy: Any, prompts: Sequence[Prompt]) -> float:
-        torch.manual_seed(step_seed(self._options.seed, 0))
-        scores: list[float] = []
-        for chunk in stage.chunks(prompts, self._options.batch):
-            scores += self._scores(chunk, self._roll_out(policy, chunk))[0].tolist()
-        return sum(scores) / len(scores)
+    def _scaled(self, rewards: Sequence[float]) -> Any:
+        """Return rewards in standard deviations of the reference's, saturated (a tensor)."""
+        raw, limit = torch.tensor(rewards, device=self._machine.device), self._options.reward_range
+        if not limit:
+            return raw
+        return limit * torch.tanh((raw - self._baseline.reward_mean) / self._baseline.reward_deviation / limit)

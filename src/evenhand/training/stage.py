@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from evenhand.errors import DataError, PlanError, UsageError
 from evenhand.training import card, checkpoints, models
-from evenhand.training.loop import read_metrics, step_seed
+from evenhand.training.loop import Ended, read_metrics, step_seed
 from evenhand.training.models import Machine
 from evenhand.training.options import Options, current_name
 from evenhand.training.parallel import join_team
@@ -48,20 +48,20 @@ class Run:
         return read_record(self.options.out)
 
     def first_and_last(self, metric: str, steps: int) -> dict[str, float]:
-        """Return the mean of a metric over the first and the last tenth of the steps, at most 20 of each."""
-        values = [line[metric] for line in read_metrics(self.options.out)]
+        """Return the mean of a metric over the first and the last tenth of `steps` steps, at most 20 of each."""
+        values = [line[metric] for line in read_metrics(self.options.out)[:steps]]
         if not values:
             return {}
         count = min(20, max(1, steps // 10))
         return {f"{metric}_first": _mean(values[:count]), f"{metric}_last": _mean(values[-count:])}
 
-    def finish(self, ended: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self, ended: Ended, results: Mapping[str, Any]) -> dict[str, Any]:
         """Complete the record, write the model card and return the record."""
         team = self.machine.team
         about = {"device": self.machine.device, "processes": team.size, "versions": versions()}
 
         def write() -> dict[str, Any]:
-            record = finish_folder(self.options.out, ended, results, about)
+            record = finish_folder(self.options.out, ended.why, results, about)
             card.write(self.options.out, record)
             return record
 
@@ -96,6 +96,7 @@ def open_folder(stage: str, options: Planned, checksums: Mapping[str, str], *, r
     elif options.out.is_dir() and any(options.out.iterdir()):
         raise PlanError(f"{options.out} is not empty; choose another --out.")
     options.out.mkdir(parents=True, exist_ok=True)
+    checkpoints.delete_all(options.out)
     _write(record, {**plan, "finished": False})
     return False
 
@@ -123,7 +124,7 @@ def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 def _has_no_progress(folder: Path) -> bool:
     """Whether a training ended before its first checkpoint, so that nothing is lost by starting again."""
-    return not read_record(folder).get("finished") and not (folder / checkpoints.FOLDER).exists()
+    return not read_record(folder).get("finished") and not checkpoints.has_progress(folder)
 
 
 def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path) -> None:

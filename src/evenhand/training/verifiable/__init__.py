@@ -34,6 +34,8 @@ Announce = Callable[[str], Observer]
 """Called with the name of a stage that begins; returns the observer of its steps."""
 NAME = "verifiable"
 _RANK = 16
+_DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
+"""Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,8 @@ class VerifiableOptions:
             return None
         full = self.lora is None
         own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 16, "ppo_epochs": 1, "steps": 60}
-        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02}
+        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02, "mini_batch": None, "reward_range": 0.0}
+        own |= dict(_DRIFT)
         own |= dict(self.shared) | dict(self.rl)
         if own["algorithm"] == "ppo":
             raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenhand.training import models, stage
-from evenhand.training.loop import train
 from evenhand.training.options import PPOOptions
 from evenhand.training.ppo import PPOModels, PPOTrainer
 from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_questions
@@ -36,15 +35,8 @@ def train_rl(
         prompts = list(dict.fromkeys(prompt_of(row) for row in questions.rl))
         loaded = PPOModels(actor, reference, None, Grader(questions.rl))
         trainer = PPOTrainer(options, loaded, chat, prompts, run.machine)
-        steps = options.total_steps(len(prompts))
-        observe = announce("rl")
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
+        ended, results = trainer.train(run, resume=resume, observe=announce("rl"))
         path, observe = whole.out / FOLDER / "rl.jsonl", announce("held-out questions: rl")
         answer_questions(actor, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
         models.save(actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
-        results: dict[str, Any] = {"prompts": len(prompts), "steps": steps}
-        for metric in ("reward", "informative", "kl", "length"):
-            results |= run.first_and_last(metric, steps)
         return run.finish(ended, results)
