@@ -14,6 +14,7 @@ from evenhand.benchmarks.bbq.predictions import score_predictions
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError
+from evenhand.stats import wilson
 
 BENCHMARK = BuiltinBBQ()
 
@@ -89,7 +90,7 @@ def test_null_predictions_are_counted_and_never_wrong(tmp_path: Path) -> None:
     assert (cell["n"], cell["coverage"], cell["accuracy"], cell["bias"]) == (len(rows), 0, None, None)
 
 
-def test_the_interval_is_drawn_over_questions_and_repeats_with_its_seed(tmp_path: Path) -> None:
+def test_the_interval_is_clustered_by_question(tmp_path: Path) -> None:
     items = [item for item in BENCHMARK.items("Age") if item.condition == "disambig"]
     draw = random.Random(0)
     leaning = {item.question_index: draw.random() for item in items}
@@ -97,11 +98,12 @@ def test_the_interval_is_drawn_over_questions_and_repeats_with_its_seed(tmp_path
     rows = [row(item, pick(item, kind)) for item, kind in zip(items, kinds, strict=True)]
     path = write(tmp_path / "p.jsonl", rows)
 
-    cells = [score_predictions(path, BENCHMARK, resamples=500, seed=seed)["Age"]["disambig"] for seed in (1, 1, 2)]
+    cell = score_predictions(path, BENCHMARK)["Age"]["disambig"]
 
-    assert cells[0] == cells[1] != cells[2]
-    low, high = cells[0]["bias_interval"]
-    assert low < cells[0]["bias"] < high
+    low, high = cell["bias_interval"]
+    independent = wilson(kinds.count("target"), len(kinds))
+    assert low < cell["bias"] < high
+    assert high - low > 200 * (independent.high - independent.low)
 
 
 def test_only_the_categories_that_occur_are_scored_and_names_stand_apart(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_the_published_predictions_give_the_published_scores(
     official: Path, tmp_path: Path, category: str, form: str, bias: float
 ) -> None:
     rows = published(official, category, form)
-    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)), resamples=200)[category]
+    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)))[category]
 
     assert round(scores["ambig"]["bias"], 1) == bias
     low, high = scores["ambig"]["bias_interval"]

@@ -112,6 +112,8 @@ def test_rounding_does_no_harm_at_the_very_edge(alpha: float, edge: float):
 def test_change_from_a_standard_error():
     assert mde_from_standard_error(0.1) == pytest.approx(0.2801585, abs=1e-6)
     assert mde_from_standard_error(0.1, alpha=0.01, power=0.9) == pytest.approx(0.3857381, abs=1e-6)
+    # Student's quantiles with 7 degrees of freedom: 2.364624 and 0.896030.
+    assert mde_from_standard_error(0.1, df=7) == pytest.approx(0.3260654, abs=1e-6)
 
 
 def test_design_effect_by_hand():

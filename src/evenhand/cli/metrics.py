@@ -28,8 +28,7 @@ def metrics() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--data", metavar="FOLDER", help="The folder with BBQ (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to BBQ.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
-def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> None:
     """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
 
     \b
@@ -37,7 +36,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
       evenhand metrics bbq answers.jsonl --data data/bbq
       evenhand metrics bbq answers.jsonl --builtin --json
 
-    Bias is the official score × 100 with a 95 % interval, bootstrapped by template. Items with proper names are
+    Bias is the official score × 100 with a 95 % interval, clustered by template. Items with proper names are
     scored apart, as CATEGORY (names). Answers that could not be read (null) count in coverage only.
     """
     import orjson
@@ -46,7 +45,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
 
     options = key_values([f"data={data}"] if data else [], "--data")
     benchmark: Any = load_benchmark("bbq_builtin" if builtin else "bbq", **options)
-    scores = score_predictions(predictions, benchmark, seed=seed)
+    scores = score_predictions(predictions, benchmark)
     if as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.stats._checks import check_at_least, check_fraction, check_share, count_array
+from evenhand.stats.distributions import student_t_quantile
 
 
 def mde_share(
@@ -39,11 +40,15 @@ def mde_paired_share(
     )
 
 
-def mde_from_standard_error(standard_error: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a bootstrap."""
+def mde_from_standard_error(
+    standard_error: float, *, alpha: float = 0.05, power: float = 0.8, df: float | None = None
+) -> float:
+    """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a jackknife.
+
+    With `df`, the quantiles are Student's: the standard error is itself an estimate.
+    """
     check_at_least("standard_error", standard_error, 0)
-    z_alpha, z_power = _quantiles(alpha, power)
-    return (z_alpha + z_power) * standard_error
+    return sum(_quantiles(alpha, power, df)) * standard_error
 
 
 def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> float:
@@ -62,10 +67,12 @@ def _effective_size(n: int, design_effect: float) -> float:
     return n / design_effect
 
 
-def _quantiles(alpha: float, power: float) -> tuple[float, float]:
+def _quantiles(alpha: float, power: float, df: float | None = None) -> tuple[float, float]:
     check_fraction("alpha", alpha)
     if not 0.5 <= power < 1:
         raise ValueError(f"power must lie between 0.5 and 1 (excluded), not {power}.")
+    if df is not None:
+        return student_t_quantile(1 - alpha / 2, df), student_t_quantile(power, df)
     return NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
 
 

@@ -16,7 +16,7 @@ from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_coun
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError
-from evenhand.stats import cluster_bootstrap
+from evenhand.stats import cluster_jackknife
 
 _STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "ambig": ambiguous_bias,
@@ -49,12 +49,10 @@ class _Cell:
             sums = self.clusters.setdefault(item.question_index, np.zeros(4))
             sums += bias_counts(kind, choice == item.label)
 
-    def scores(self, condition: str, resamples: int, seed: int) -> dict[str, Any]:
+    def scores(self, condition: str) -> dict[str, Any]:
         table = np.array(list(self.clusters.values())).reshape(-1, 4)
         target, non_target, correct, read = table.sum(axis=0).tolist()
-        bias = cluster_bootstrap(
-            table, _STATISTICS[condition], resamples=resamples, seed=seed, bounds=(-1.0, 1.0)
-        ).interval
+        bias = cluster_jackknife(table, _STATISTICS[condition], bounds=(-1.0, 1.0)).interval
         return {
             "n": self.n,
             "coverage": _share(read, self.n),
@@ -69,13 +67,11 @@ class _Cell:
         }
 
 
-def score_predictions(
-    path: str | Path, benchmark: BBQForm, *, resamples: int = 2000, seed: int = 0
-) -> dict[str, dict[str, dict[str, Any]]]:
+def score_predictions(path: str | Path, benchmark: BBQForm) -> dict[str, dict[str, dict[str, Any]]]:
     """Returns group → context → scores for the categories in the file; bias × 100, shares 0–1, None = undefined.
 
     `n` counts all rows, including null predictions; `left_out` counts rows without a known target. Intervals are
-    bootstrapped over the questions (templates) of the cell.
+    clustered by the questions (templates) of the cell.
     """
     file = Path(path)
     predictions = _read(file, benchmark)
@@ -83,9 +79,7 @@ def score_predictions(
     for category in sorted(predictions):
         cells = _cells(file, benchmark, category, predictions[category])
         for group in sorted(cells):
-            result[group] = {
-                condition: cell.scores(condition, resamples, seed) for condition, cell in cells[group].items()
-            }
+            result[group] = {condition: cell.scores(condition) for condition, cell in cells[group].items()}
     return result
 
 
