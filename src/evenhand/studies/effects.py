@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,8 @@ class _Tested:
     effect: Effect
     spread: Jackknife
     scale: float
+    largest: float
+    """The largest possible difference, without the display factor."""
     data: _Data
 
 
@@ -106,7 +109,8 @@ def _tested(metric: Metric, group: str, before: str, after: str, pair: PairTally
         clusters=spread.interval.n,
         few_clusters=spread.interval.n < FEW_CLUSTERS,
     )
-    return _Tested(effect, spread, metric.scale, (after, group, _data(metric, *tables)))
+    largest = metric.difference_bounds[1] if metric.difference_bounds else math.inf
+    return _Tested(effect, spread, metric.scale, largest, (after, group, _data(metric, *tables)))
 
 
 def _data(metric: Metric, *tables: NDArray[np.float64]) -> _Data:
@@ -149,13 +153,16 @@ def _corrected(family: Sequence[_Tested], correction: str) -> list[Effect]:
 def _detectable(tested: _Tested, tests: int) -> float | None:
     """Return the difference that would be decided with 80 % power if it were the only one among these tests.
 
-    None if the spread is unknown, or if so few clusters cannot give a p-value that survives the correction.
+    None if the spread is unknown; infinite if no possible difference would be decided, since so few clusters cannot
+    give a p-value that survives the correction, or since the scale is too short.
     """
     error, df = tested.spread.standard_error, tested.spread.df
-    alpha = _ALPHA / max(1, tests)
-    if not error or df is None or least_swap_p(tested.effect.clusters) > alpha:
+    if not error or df is None:
         return None
-    return mde_from_standard_error(error, alpha=alpha, df=df) * tested.scale
+    alpha = _ALPHA / max(1, tests)
+    needed = mde_from_standard_error(error, alpha=alpha, df=df)
+    is_possible = least_swap_p(tested.effect.clusters) <= alpha and needed <= tested.largest
+    return needed * tested.scale if is_possible else math.inf
 
 
 def _direction(effect: Effect, p_adjusted: float | None) -> str:

@@ -134,7 +134,9 @@ class Effect:
     test: str
     """`cluster permutation` or `exact McNemar`."""
     detectable: float | None
-    """Minimum difference that is decided with 80 % power, after the correction; None if none would be."""
+    """Minimum difference that is decided with 80 % power, after the correction.
+
+    None if the spread is unknown, infinite if no difference would be."""
     direction: str
     """`fell`, `rose` or `undecided`; for metrics whose best value is zero, the direction of the distance from zero."""
     first: float | None = None
