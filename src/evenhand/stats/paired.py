@@ -1,6 +1,5 @@
 """Paired tests: two methods on the same items."""
 
-import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator
 
@@ -82,7 +81,7 @@ def permutation_test_paired(
 
 def _all_swaps(clusters: int) -> NDArray[np.float64]:
     """Return every way to swap, one per row."""
-    return np.array(list(itertools.product((0.0, 1.0), repeat=clusters)))
+    return (np.arange(2**clusters)[:, np.newaxis] >> np.arange(clusters) & 1).astype(np.float64)
 
 
 def _random_swaps(resamples: int, clusters: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:

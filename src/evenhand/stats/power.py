@@ -45,10 +45,17 @@ def mde_from_standard_error(
 ) -> float:
     """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a jackknife.
 
-    With `df`, the quantiles are Student's: the standard error is itself an estimate.
+    With `df`, the standard error is itself an estimate. The test then uses Student's t, whose critical value varies as
+    the error does, by t/√(2 df); and the error is divided by its median for a true error of 1, since it is more often too
+    small than too large (both by the usual normal approximations of chi).
     """
     check_at_least("standard_error", standard_error, 0)
-    return sum(_quantiles(alpha, power, df)) * standard_error
+    z_alpha, z_power = _quantiles(alpha, power)
+    if df is None:
+        return (z_alpha + z_power) * standard_error
+    t_alpha = student_t_quantile(1 - alpha / 2, df)
+    median = max(0.0, 1 - 2 / (9 * df)) ** 1.5
+    return (t_alpha + z_power * math.sqrt(1 + t_alpha**2 / (2 * df))) * standard_error / median
 
 
 def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> float:
@@ -67,12 +74,10 @@ def _effective_size(n: int, design_effect: float) -> float:
     return n / design_effect
 
 
-def _quantiles(alpha: float, power: float, df: float | None = None) -> tuple[float, float]:
+def _quantiles(alpha: float, power: float) -> tuple[float, float]:
     check_fraction("alpha", alpha)
     if not 0.5 <= power < 1:
         raise ValueError(f"power must lie between 0.5 and 1 (excluded), not {power}.")
-    if df is not None:
-        return student_t_quantile(1 - alpha / 2, df), student_t_quantile(power, df)
     return NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
 
 
