@@ -46,8 +46,8 @@ def mde_from_standard_error(
     """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a jackknife.
 
     With `df`, the standard error is itself an estimate. The test then uses Student's t, whose critical value varies as
-    the error does, by t/√(2 df); and the error is divided by its median for a true error of 1, since it is more often too
-    small than too large (both by the usual normal approximations of chi).
+    the error does, by t/√(2 df). The error is divided by its median for a true error of 1, since it is more often too
+    small than too large. Both use the usual normal approximations of chi.
     """
     check_at_least("standard_error", standard_error, 0)
     z_alpha, z_power = _quantiles(alpha, power)
