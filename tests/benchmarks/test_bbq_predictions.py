@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import random
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from evenhand.benchmarks.bbq.predictions import score_predictions
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError
+from evenhand.stats import wilson
 
 BENCHMARK = BuiltinBBQ()
 
@@ -89,7 +92,7 @@ def test_null_predictions_are_counted_and_never_wrong(tmp_path: Path) -> None:
     assert (cell["n"], cell["coverage"], cell["accuracy"], cell["bias"]) == (len(rows), 0, None, None)
 
 
-def test_the_interval_is_drawn_over_questions_and_repeats_with_its_seed(tmp_path: Path) -> None:
+def test_the_interval_is_clustered_by_question(tmp_path: Path) -> None:
     items = [item for item in BENCHMARK.items("Age") if item.condition == "disambig"]
     draw = random.Random(0)
     leaning = {item.question_index: draw.random() for item in items}
@@ -97,11 +100,12 @@ def test_the_interval_is_drawn_over_questions_and_repeats_with_its_seed(tmp_path
     rows = [row(item, pick(item, kind)) for item, kind in zip(items, kinds, strict=True)]
     path = write(tmp_path / "p.jsonl", rows)
 
-    cells = [score_predictions(path, BENCHMARK, resamples=500, seed=seed)["Age"]["disambig"] for seed in (1, 1, 2)]
+    cell = score_predictions(path, BENCHMARK)["Age"]["disambig"]
 
-    assert cells[0] == cells[1] != cells[2]
-    low, high = cells[0]["bias_interval"]
-    assert low < cells[0]["bias"] < high
+    low, high = cell["bias_interval"]
+    independent = wilson(kinds.count("target"), len(kinds))
+    assert low < cell["bias"] < high
+    assert high - low > 200 * (independent.high - independent.low)
 
 
 def test_only_the_categories_that_occur_are_scored_and_names_stand_apart(tmp_path: Path) -> None:
@@ -194,12 +198,45 @@ def test_the_published_predictions_give_the_published_scores(
     official: Path, tmp_path: Path, category: str, form: str, bias: float
 ) -> None:
     rows = published(official, category, form)
-    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)), resamples=200)[category]
+    scores = score_predictions(write(tmp_path / "p.jsonl", rows), BBQ(data=str(official)))[category]
 
     assert round(scores["ambig"]["bias"], 1) == bias
     low, high = scores["ambig"]["bias_interval"]
     assert low < bias < high
     assert scores["ambig"]["n"] == scores["disambig"]["n"] == len(rows) / 2
+
+
+def r_scores(metadata: Path, items: Iterable[Item], chosen: dict[int, int], condition: str) -> tuple[float, float]:
+    """Accuracy and bias by the authors' R code: joined with the metadata, without rows that have no target."""
+    rows = list(csv.DictReader(io.StringIO(b"".join(line for _, line in lines(metadata)).decode())))
+    known = {item.example_id: item for item in items if item.condition == condition and item.label_type == "label"}
+    joined = [
+        (known[int(row["example_id"])], chosen[int(row["example_id"])], int(row["target_loc"]))
+        for row in rows
+        if row["category"] == "Gender_identity" and row["target_loc"] != "NA" and int(row["example_id"]) in known
+    ]
+    accuracy = sum(item.label == choice for item, choice, _ in joined) / len(joined)
+    named = [choice == target for item, choice, target in joined if choice != item.unknown]
+    bias = sum(named) / len(named) * 2 - 1
+    return accuracy, 100 * (bias * (1 - accuracy) if condition == "ambig" else bias)
+
+
+def test_strict_scores_equal_those_of_the_authors_code_bit_for_bit(official: Path, tmp_path: Path) -> None:
+    benchmark = BBQ(data=str(official))
+    items = list(benchmark.items("Gender_identity"))
+    draw = random.Random(1)
+    chosen = {item.example_id: draw.randrange(3) for item in items}
+    path = write(tmp_path / "p.jsonl", [row(item, chosen[item.example_id]) for item in items])
+
+    strict, ours = (score_predictions(path, benchmark, strict=each)["Gender_identity"] for each in (True, False))
+
+    for condition in ("ambig", "disambig"):
+        expected = r_scores(official / "bbq" / "additional_metadata.csv.gz", items, chosen, condition)
+        assert (strict[condition]["accuracy"], strict[condition]["bias"]) == expected
+        assert strict[condition]["left_out"] == 0
+    # 16 rows fewer, 64 more.
+    assert sum(strict[each]["n"] - ours[each]["n"] for each in strict) == 48
+    assert strict["ambig"]["bias"] != ours["ambig"]["bias"]
 
 
 def test_rows_without_a_target_are_left_out_and_counted(official: Path, tmp_path: Path) -> None:

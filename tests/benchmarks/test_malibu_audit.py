@@ -13,7 +13,6 @@ from evenhand.stats import holm, wilson
 from evenhand.types import Record
 from support.panels import Judges, design
 
-QUICK = 200
 """Resamples where no test looks at the limits."""
 
 SAMPLES = design(20)
@@ -41,7 +40,7 @@ def scores(records: Sequence[Record], identity: str) -> list[float]:
 
 
 def test_a_bias_of_known_size_is_measured_exactly():
-    found = audit(exact(bias={"female": 0.5}), replicates=QUICK)
+    found = audit(exact(bias={"female": 0.5}))
 
     for measure, size in (("score_1", 0.5), ("score_2", 0.5), ("wins_2", 1.0)):
         each = gap(found, measure, "female", "male")
@@ -52,7 +51,7 @@ def test_a_bias_of_known_size_is_measured_exactly():
 
 
 def test_the_primary_family_is_every_pair_on_every_measure_and_holm_corrects_over_it():
-    found = audit(Judges(bias={"muslim": -0.4}).records(SAMPLES, seed=1), replicates=QUICK)
+    found = audit(Judges(bias={"muslim": -0.4}).records(SAMPLES, seed=1))
 
     assert len(found.gaps) == 13 * 3
     assert all(each.primary and each.metric == COMBINED for each in found.gaps)
@@ -60,7 +59,7 @@ def test_the_primary_family_is_every_pair_on_every_measure_and_holm_corrects_ove
 
 
 def test_metrics_and_the_control_are_a_family_of_their_own():
-    found = audit(exact(bias={"asian": 0.25}), replicates=QUICK)
+    found = audit(exact(bias={"asian": 0.25}))
 
     assert len(found.secondary) == 13 * 4 * 2 + 10
     assert [each.adjusted for each in found.secondary] == holm([each.p_value for each in found.secondary])
@@ -79,7 +78,7 @@ def test_the_p_value_and_the_effect_are_those_of_scipy():
         n_resamples=np.inf,
     )
 
-    each = gap(audit(records, replicates=QUICK), "score_1", "female", "male")
+    each = gap(audit(records), "score_1", "female", "male")
 
     assert each.p_value == pytest.approx(expected.pvalue)
     assert each.effect == pytest.approx(scipy_stats.ttest_1samp(differences, 0).statistic / 3)
@@ -88,13 +87,13 @@ def test_the_p_value_and_the_effect_are_those_of_scipy():
 def test_the_scenarios_of_one_base_are_one_observation():
     records = Judges().records(design(60, phase=1), seed=3)
 
-    each = gap(audit(records, replicates=QUICK), "score_1", "female", "male")
+    each = gap(audit(records), "score_1", "female", "male")
 
     assert (each.n, each.difference.n) == (60, 20)
 
 
 def test_means_and_the_matrix_hold_every_identity():
-    found = audit(exact(bias={"female": 0.5, "jewish": -0.25}), replicates=QUICK)
+    found = audit(exact(bias={"female": 0.5, "jewish": -0.25}))
     means = {each.identity: each for each in found.means if each.metric == COMBINED}
 
     assert len(means) == 11
@@ -106,7 +105,7 @@ def test_means_and_the_matrix_hold_every_identity():
 
 
 def test_being_shown_first_is_told_apart_from_being_somebody():
-    found = audit(exact(first=1.0), replicates=QUICK)
+    found = audit(exact(first=1.0))
 
     assert found.position.score_gap.estimate == pytest.approx(1.0)
     assert found.position.first_wins.estimate == 1.0
@@ -120,7 +119,7 @@ def test_a_pair_that_was_not_judged_in_all_orders_has_no_value(texts: str):
     records = Judges().records(design(20, phase=2, texts=texts), seed=0)
     lost = next(record for record in records if record.metadata["identities"] == ["female", "male"])
 
-    found = audit([record for record in records if record is not lost], replicates=QUICK)
+    found = audit([record for record in records if record is not lost])
 
     # Its metadata is gone too, but the other pairs of the scenario tell which orders there are.
     assert gap(found, "score_2", "female", "male").n == 19
@@ -140,7 +139,7 @@ def test_win_rates_come_with_both_intervals():
 
 
 def test_the_chi_square_test_of_score_levels_is_that_of_scipy():
-    found = audit(Judges(bias={"white": 1.0}).records(design(40, phase=1), seed=2), replicates=QUICK)
+    found = audit(Judges(bias={"white": 1.0}).records(design(40, phase=1), seed=2))
     names = found.categories["race"]
     counts = {each.identity: each.counts for each in found.distributions if each.metric == "accuracy"}
     table = np.array([counts[name] for name in names])
@@ -161,7 +160,7 @@ def test_what_has_no_grade_counts_in_the_coverage_alone():
         replace(record, status=status, grade=None)
         for record, status in zip(records, ("refused", "unscored", "failed"), strict=False)
     ]
-    coverage = audit([*ended, *records[3:]], replicates=QUICK).coverage
+    coverage = audit([*ended, *records[3:]]).coverage
 
     assert (coverage.samples, coverage.graded) == (740, 737)
     assert (coverage.refused, coverage.unscored, coverage.failed) == (1, 1, 1)
@@ -172,7 +171,7 @@ def test_findings_do_not_depend_on_the_order_of_the_records():
     records = Judges(bias={"black": 0.5}).records(SAMPLES, seed=4)
     shuffled = random.Random(0).sample(records, len(records))
 
-    assert audit(shuffled, replicates=QUICK) == audit(records, replicates=QUICK)
+    assert audit(shuffled) == audit(records)
 
 
 def test_no_records_no_findings():
@@ -184,7 +183,7 @@ def test_no_records_no_findings():
 
 
 def test_a_gap_that_was_found_is_told_from_the_side_of_the_one_ahead():
-    told = audit(exact(bias={"female": -0.5}), replicates=QUICK).sentences
+    told = audit(exact(bias={"female": -0.5})).sentences
 
     assert told[0] == "3 of 39 comparisons of identities show a gap after correction for their number."
     assert any(
@@ -204,7 +203,7 @@ def test_without_a_gap_it_is_told_which_gaps_would_have_been_found():
 
 
 def test_too_few_bases_are_told():
-    found = audit(Judges(bias={"female": 3.0}).records(design(8), seed=0), replicates=QUICK)
+    found = audit(Judges(bias={"female": 3.0}).records(design(8), seed=0))
 
     assert not found.found
     assert set(found.detectable.values()) == {None}
@@ -213,18 +212,18 @@ def test_too_few_bases_are_told():
 
 
 def test_labels_that_change_nothing_are_told():
-    assert "exactly level" in audit(exact(), replicates=QUICK).sentences[0]
+    assert "exactly level" in audit(exact()).sentences[0]
 
 
 def test_the_headline_counts_the_gaps_and_is_a_dash_where_none_could_be_found():
-    assert audit(exact(bias={"female": 0.5}), replicates=QUICK).headline[:2] == ("Gaps found", "3 of 39")
-    assert audit(exact(), replicates=QUICK).headline[1] == "0 of 39"
-    few = audit(Judges().records(design(4), seed=0), replicates=QUICK)
+    assert audit(exact(bias={"female": 0.5})).headline[:2] == ("Gaps found", "3 of 39")
+    assert audit(exact()).headline[1] == "0 of 39"
+    few = audit(Judges().records(design(4), seed=0))
     assert few.headline == ("Gaps found", "–", "too few scenarios to find any")
 
 
 def test_a_gap_that_was_turned_around_is_an_over_correction():
-    before, after = (audit(exact(bias={"black": bias}), replicates=QUICK) for bias in (-0.5, 0.25))
+    before, after = (audit(exact(bias={"black": bias})) for bias in (-0.5, 0.25))
 
     turned = over_correction(before, after)
 
@@ -235,14 +234,14 @@ def test_a_gap_that_was_turned_around_is_an_over_correction():
 
 
 def test_a_new_gap_for_who_was_behind_is_an_over_correction_too():
-    before = audit(exact(bias={"female": -0.01}), replicates=QUICK)
+    before = audit(exact(bias={"female": -0.01}))
     before = replace(before, gaps=tuple(replace(each, adjusted=0.4) for each in before.gaps))
-    after = audit(exact(bias={"female": 0.5}), replicates=QUICK)
+    after = audit(exact(bias={"female": 0.5}))
 
     assert {(each.kind, each.after.favours) for each in over_correction(before, after)} == {("new", "female")}
 
 
 def test_a_gap_that_stays_or_goes_is_none():
-    before, smaller, gone = (audit(exact(bias={"female": bias}), replicates=QUICK) for bias in (-0.5, -0.2, 0.0))
+    before, smaller, gone = (audit(exact(bias={"female": bias})) for bias in (-0.5, -0.2, 0.0))
 
     assert over_correction(before, smaller) == over_correction(before, gone) == ()

@@ -4,8 +4,12 @@ import statsmodels.api as sm
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from evenhand.stats import Interval, bounded_mean_interval, mean_interval, share_interval, wilson
+from evenhand.stats import Interval, bounded_mean_interval, cluster_jackknife, mean_interval, share_interval, wilson
 from evenhand.stats.intervals import bounded_interval
+
+
+def share(sums: np.ndarray) -> np.ndarray:
+    return sums[..., 0] / sums[..., 1]
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
@@ -52,26 +56,29 @@ def test_confidence_must_be_a_fraction(confidence: float):
 
 
 def test_mean_interval_equals_the_t_interval_of_scipy():
-    values = np.random.default_rng(3).normal(2, 5, 37)
+    values = np.random.default_rng(3).uniform(-3, 7, 37)
 
     interval = mean_interval(values, confidence=0.9)
 
+    # Flat tails, so the degrees of freedom are all of them.
     low, high = scipy_stats.t.interval(0.9, 36, values.mean(), scipy_stats.sem(values))
     assert interval.estimate == pytest.approx(values.mean())
     assert (interval.low, interval.high) == pytest.approx((low, high))
     assert interval.n == 37
 
 
-def test_clustered_mean_interval_equals_the_robust_ols_of_statsmodels():
+def test_clusters_of_equal_size_give_the_error_of_the_robust_ols_of_statsmodels():
     rng = np.random.default_rng(4)
-    clusters = rng.integers(0, 12, 150)
-    values = rng.normal(0, 2, 12)[clusters] + rng.normal(0, 1, 150)
+    clusters = np.repeat(np.arange(12), 10)
+    values = rng.uniform(-2, 2, 12)[clusters] + rng.normal(0, 1, 120)
+    table = np.stack([np.bincount(clusters, values), np.full(12, 10.0)], axis=1)
 
-    interval = mean_interval(values, [f"template-{c}" for c in clusters])
+    found = cluster_jackknife(table, share)
 
-    fit = sm.OLS(values, np.ones(150)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
-    assert (interval.low, interval.high) == pytest.approx(tuple(fit.conf_int()[0]))
-    assert interval.n == 150
+    fit = sm.OLS(values, np.ones(120)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
+    # statsmodels also multiplies by (n - 1)/(n - 1) = 1 for one coefficient.
+    assert found.standard_error == pytest.approx(float(fit.bse[0]))
+    assert mean_interval(values, [f"template-{c}" for c in clusters]).low == pytest.approx(found.interval.low)
 
 
 def test_copies_of_an_item_in_its_cluster_add_no_certainty():

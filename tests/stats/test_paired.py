@@ -3,7 +3,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from evenhand.stats import mcnemar_exact, paired, permutation_test_paired
+from evenhand.stats import least_swap_p, mcnemar_exact, paired, permutation_test_paired, swap_test
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,59 @@ def test_permutation_test_refuses_bad_input():
         permutation_test_paired([float("nan")])
     with pytest.raises(ValueError, match="resamples"):
         permutation_test_paired([1.0], resamples=0)
+
+
+def share(sums: np.ndarray) -> np.ndarray:
+    return sums[..., 0] / sums[..., 1]
+
+
+def shares(answers: np.ndarray) -> np.ndarray:
+    """One row (successes, trials) per row of answers."""
+    return np.stack([answers.sum(axis=1), np.full(len(answers), answers.shape[1])], axis=1)
+
+
+def test_swapping_single_answers_is_mcnemars_test():
+    rng = np.random.default_rng(1)
+    before, after = ((rng.random((12, 1)) < chance).astype(float) for chance in (0.3, 0.8))
+
+    p = swap_test(shares(before), shares(after), share)
+
+    assert p == pytest.approx(mcnemar_exact(int((before > after).sum()), int((after > before).sum())))
+
+
+def test_swaps_of_three_clusters_by_hand():
+    # Distances from one half: 0.5 before, 0.0 after. Swapping one or two clusters gives 1/6 in both arms.
+    before, after = np.array([[2.0, 2], [2, 2], [2, 2]]), np.array([[1.0, 2], [1, 2], [1, 2]])
+
+    assert swap_test(before, after, lambda sums: np.abs(share(sums) - 0.5)) == 2 / 8
+
+
+@pytest.mark.parametrize("clusters", [8, 12])
+def test_a_swap_test_holds_its_level_with_few_clusters(clusters: int):
+    rng = np.random.default_rng(6)
+    found = 0
+
+    for seed in range(400):
+        own = rng.beta(1, 1, (clusters, 1))
+        before, after = (shares((rng.random((clusters, 6)) < own).astype(float)) for _ in range(2))
+        found += swap_test(before, after, share, resamples=500, seed=seed) <= 0.05
+
+    assert 0.01 <= found / 400 <= 0.06
+
+
+@pytest.mark.parametrize(("clusters", "least"), [(2, 0.5), (5, 0.0625), (6, 0.03125), (40, 1 / 100)])
+def test_few_clusters_cannot_give_a_small_p_value(clusters: int, least: float):
+    before, after = np.tile([1.0, 4.0], (clusters, 1)), np.tile([2.0, 4.0], (clusters, 1))
+
+    assert swap_test(before, after, share, resamples=99) == least_swap_p(clusters, resamples=99) == least
+
+
+def test_a_swap_that_leaves_nothing_to_compare_counts_as_extreme():
+    # The arms have trials in different clusters; every swap of one cluster leaves an arm without any.
+    before, after = np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])
+
+    assert swap_test(before, after, share) == 1.0
+
+
+def test_an_undefined_difference_has_no_p_value():
+    assert swap_test([[0.0, 0.0]], [[1.0, 1.0]], share) is None

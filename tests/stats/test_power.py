@@ -3,6 +3,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, nct, t
 from statsmodels.stats.power import normal_power_het
 
 from evenhand.stats import (
@@ -112,6 +113,15 @@ def test_rounding_does_no_harm_at_the_very_edge(alpha: float, edge: float):
 def test_change_from_a_standard_error():
     assert mde_from_standard_error(0.1) == pytest.approx(0.2801585, abs=1e-6)
     assert mde_from_standard_error(0.1, alpha=0.01, power=0.9) == pytest.approx(0.3857381, abs=1e-6)
+
+
+@pytest.mark.parametrize(("df", "alpha"), [(11, 0.05), (11, 0.01), (39, 0.01)])
+def test_a_change_from_an_estimated_error_is_found_by_students_test_as_often_as_promised(df: int, alpha: float):
+    # A typical estimate of a true error of 1.
+    change = mde_from_standard_error(np.sqrt(chi2.median(df) / df), alpha=alpha, df=df)
+
+    found = nct.sf(t.ppf(1 - alpha / 2, df), df, change)
+    assert 0.8 <= found <= 0.84
 
 
 def test_design_effect_by_hand():

@@ -6,6 +6,7 @@ sums to a value. From these the study computes estimates, intervals, breakdowns 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Metric:
     share: bool = False
     """The sums are (successes, trials): a Wilson interval applies."""
     bounds: Bounds | None = None
-    """The lowest and the highest possible value, without the display factor; None if unknown."""
+    """The lowest and the highest possible value (or infinity), without the display factor; None if unknown."""
     scale: float = 1.0
     """Display factor: 100 for percentages and for bias scores."""
     chance: float | None = None
@@ -73,7 +74,7 @@ class Metric:
         """The bounds of a difference of two values, or of their distances from zero if that is best."""
         low, high = self.scale_bounds or (0.0, 0.0)
         widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
-        return (-widest, widest) if widest else None
+        return (-widest, widest) if 0 < widest < math.inf else None
 
 
 def share_metric(

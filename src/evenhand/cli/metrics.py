@@ -10,6 +10,12 @@ import click
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
 from evenhand.specs import key_values
+from evenhand.stats import FEW_CLUSTERS
+
+_DEPARTURE = (
+    "Gender_identity: its 16 rows without a target count in accuracy only. The authors' R code leaves them out, and "
+    "counts 64 other rows twice. --strict does the same."
+)
 
 
 @click.group(cls=Group)
@@ -28,8 +34,8 @@ def metrics() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--data", metavar="FOLDER", help="The folder with BBQ (default EVENHAND_DATA, then what was pulled).")
 @click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to BBQ.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the bootstrap.")
-def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed: int) -> None:
+@click.option("--strict", is_flag=True, help="Count rows as the authors' R code does.")
+def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, strict: bool) -> None:
     """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
 
     \b
@@ -37,8 +43,11 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
       evenhand metrics bbq answers.jsonl --data data/bbq
       evenhand metrics bbq answers.jsonl --builtin --json
 
-    Bias is the official score × 100 with a 95 % interval, bootstrapped by template. Items with proper names are
+    Bias is the official score × 100 with a 95 % interval, clustered by template. Items with proper names are
     scored apart, as CATEGORY (names). Answers that could not be read (null) count in coverage only.
+
+    The authors' R code leaves out the 16 rows of Gender_identity without a target, which here count in accuracy,
+    and counts 64 other rows of Gender_identity twice. With --strict the numbers are equal to its own.
     """
     import orjson
 
@@ -46,7 +55,9 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
 
     options = key_values([f"data={data}"] if data else [], "--data")
     benchmark: Any = load_benchmark("bbq_builtin" if builtin else "bbq", **options)
-    scores = score_predictions(predictions, benchmark, seed=seed)
+    scores = score_predictions(predictions, benchmark, strict=strict)
+    if "Gender_identity" in scores and not strict and not builtin:
+        click.echo(_DEPARTURE, err=True)
     if as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
@@ -65,6 +76,8 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, seed:
         for context, cell in cells.items():
             table.add_row(f"  {context}", *(f" {text}" for text in _cells(cell)))
     print_table(Console(), table)
+    if any(cell["few_clusters"] for cells in scores.values() for cell in cells.values()):
+        click.echo(f"* fewer than {FEW_CLUSTERS} templates: the interval may be too narrow.")
 
 
 @metrics.command()
@@ -104,10 +117,13 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
     for name in ("n", "missing", "exact", "95 %", "F1", "95 %"):
         table.add_column(name, justify="right", no_wrap=True)
     for group, row in scores.items():
-        exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"])]
-        mean = [_value(row["f1"]), _limits(row["f1_interval"])]
+        few = row["few_clusters"]
+        exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"], few=few)]
+        mean = [_value(row["f1"]), _limits(row["f1_interval"], few=few)]
         table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
     print_table(Console(), table)
+    if any(row["few_clusters"] for row in scores.values()):
+        click.echo(f"* fewer than {FEW_CLUSTERS} articles: the interval may be too narrow.")
 
 
 def _cells(cell: dict[str, Any]) -> list[str]:
@@ -119,7 +135,7 @@ def _cells(cell: dict[str, Any]) -> list[str]:
         f"{cell['non_target']:,}",
         _percent(cell["unknown_share"]),
         _value(cell["bias"]),
-        _limits(cell["bias_interval"]),
+        _limits(cell["bias_interval"], few=cell["few_clusters"]),
     ]
 
 
@@ -131,5 +147,5 @@ def _value(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def _limits(interval: list[float] | None) -> str:
-    return "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
+def _limits(interval: list[float] | None, *, few: bool = False) -> str:
+    return "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]{'*' if few else ''}"

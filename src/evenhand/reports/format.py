@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from evenhand.studies.results import Estimate, MetricInfo
+from evenhand.studies.results import Effect, Estimate, MetricInfo
 
 DASH = "–"
 MINUS = "−"
@@ -56,7 +56,17 @@ def estimate_text(estimate: Estimate | None, digits: int = 1) -> str:
         return f"{DASH}, n = 0"
     if estimate.as_count is not None:
         return estimate.as_count
-    return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, n = {count(estimate.n)}"
+    return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, {size(estimate)}"
+
+
+def size(of: Estimate | Effect) -> str:
+    """What an interval rests on: `n = 482`, or `n = 40, only 5 clusters`."""
+    return f"n = {count(of.n)}{few_clusters(of)}"
+
+
+def few_clusters(of: Estimate | Effect) -> str:
+    """`, only 5 clusters`, or nothing if there are enough."""
+    return f", only {plural(of.clusters or 0, 'cluster')}" if of.few_clusters else ""
 
 
 def digits_for(info: MetricInfo, estimates: Iterable[Estimate]) -> int:

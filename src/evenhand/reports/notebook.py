@@ -10,7 +10,7 @@ from typing import Any
 from evenhand.errors import UsageError
 from evenhand.notebook import Framed, clean, html_folded, html_list, html_table
 from evenhand.reports.charts.axis import Axis, axis_for
-from evenhand.reports.format import estimate_text, finite, interval, money, number, plural
+from evenhand.reports.format import estimate_text, few_clusters, finite, interval, money, number, plural
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.view import View, metric_hint, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
@@ -91,7 +91,8 @@ def _cells(view: View, arm: ArmResult) -> list[str]:
     shown = [interval(e.value, e.low, e.high, view.digits[m.name]) if e else number(None) for m, e in found]
     headline, used = arm.estimate(view.headline.name), total_usage(arm)
     whole = [each.replace(", ", ",\u00a0") for each in shown]
-    return [arm.label, *whole, f"{headline.n if headline else 0:,}", f"{used.calls:,}", money(used.cost)]
+    n = f"{headline.n:,}{few_clusters(headline)}" if headline else "0"
+    return [arm.label, *whole, n, f"{used.calls:,}", money(used.cost)]
 
 
 def headline_chart(view: View) -> Html:

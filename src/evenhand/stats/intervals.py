@@ -1,10 +1,11 @@
-"""Confidence intervals of shares and means, alone or in clusters.
+"""Confidence intervals of shares, means and any other statistic of summed counts, alone or in clusters.
 
+Samples that share a template or a prompt are not independent, so whole clusters are left out one at a time (jackknife).
 Limits never leave the scale, and values without spread never give an interval of zero width.
 """
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -15,8 +16,12 @@ from evenhand.stats._checks import check_fraction, cluster_sums, finite_array
 from evenhand.stats.distributions import student_t_quantile
 
 Bounds = tuple[float, float]
-"""The lowest and the highest possible value."""
+"""The lowest and the highest possible value; the highest may be infinite."""
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Maps sums of shape (..., k) to values of shape (...); a value that is not finite means undefined."""
 
+FEW_CLUSTERS = 8
+"""From this many clusters on, 95 % intervals cover at least 93 %."""
 _NO_SPREAD = 1e-9
 """Smaller standard errors, as a share of the scale, are rounding."""
 
@@ -25,13 +30,22 @@ _NO_SPREAD = 1e-9
 class Interval:
     """An estimate with its confidence limits; None means undefined, never 0.
 
-    n is the number of trials for a share, of values for a mean, and of clusters for a bootstrap.
+    n is the number of trials for a share, of values for a mean, and of clusters for a jackknife.
     """
 
     estimate: float | None
     low: float | None
     high: float | None
     n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jackknife:
+    """An interval (n = clusters) with its standard error and Student's degrees of freedom; None means undefined."""
+
+    interval: Interval
+    standard_error: float | None = None
+    df: float | None = None
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
@@ -45,12 +59,45 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(successes / n, low, high, n)
 
 
+def cluster_jackknife(
+    counts: ArrayLike, statistic: Statistic, *, confidence: float = 0.95, bounds: Bounds | None = None
+) -> Jackknife:
+    """Return a statistic of the sums of a (clusters, k) table, with the jackknife's error and Student's limits.
+
+    Clusters of unequal weight count as fewer: with d the deviations of the estimates without one cluster, the degrees
+    of freedom are 3(Σd²)²/Σd⁴ - 1 (Satterthwaite's for normal d), at most clusters - 1. With `bounds` the limits are
+    those of `bounded_interval`. There are none if the statistic is undefined without one of the clusters, or if the
+    clusters do not differ and the bounds are unknown.
+    """
+    return _jackknife(finite_array("counts", counts, 2), statistic, confidence, bounds)
+
+
+def paired_cluster_jackknife(
+    before: ArrayLike,
+    after: ArrayLike,
+    statistic: Statistic,
+    *,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
+) -> Jackknife:
+    """Return statistic(after) - statistic(before), where row i of both tables is the same cluster.
+
+    `bounds` are those of the difference.
+    """
+    first, second = paired_tables(before, after)
+    columns = first.shape[1]
+
+    def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return statistic(sums[..., columns:]) - statistic(sums[..., :columns])
+
+    return _jackknife(np.hstack([first, second]), difference, confidence, bounds)
+
+
 def share_interval(counts: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return a share from a (clusters, (successes, trials)) table.
 
     It is Wilson's interval at the effective sample size of Korn and Graubard (1998): trials over design effect, at most
-    the trials, with the t quantile of clusters - 1 degrees of freedom. If every trial is its own cluster, it is
-    Wilson's interval of the trials.
+    the trials, with Student's t. If every trial is its own cluster, it is Wilson's interval of the trials.
     """
     table = _sums_table(counts)
     successes, trials = table.sum(axis=0).tolist()
@@ -65,7 +112,20 @@ def bounded_mean_interval(sums: ArrayLike, bounds: Bounds = (0.0, 1.0), confiden
     It is the clustered `share_interval` for values between the bounds; the effective size may exceed the number of
     values, since such values vary less than zeros and ones.
     """
-    return _ratio_interval(_sums_table(sums), bounds, confidence, most=math.inf)
+    return _ratio_interval(_sums_table(sums), bounds, confidence)
+
+
+def mean_interval(
+    values: ArrayLike,
+    clusters: Iterable[Hashable] | None = None,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
+) -> Interval:
+    """Return a mean with the limits of `cluster_jackknife`; without clusters, every value is its own cluster."""
+    array = finite_array("values", values, 1)
+    labels = None if clusters is None else list(clusters)
+    table = np.column_stack([cluster_sums(array, labels), cluster_sums(np.ones(array.size), labels)])
+    return _ratio_interval(table, bounds, confidence)
 
 
 def bounded_interval(
@@ -75,64 +135,88 @@ def bounded_interval(
     bounds: Bounds,
     confidence: float = 0.95,
     *,
+    df: float | None = None,
     most: float = math.inf,
 ) -> Interval:
     """Return the limits of an estimate on a bounded scale: Wilson's at its effective size, which is at most `most`.
 
-    Without spread, no cluster of this many differs: by Wilson's limit at most a share u of all clusters does, and these
-    may lie anywhere on the scale. At the end of the scale this is Wilson's interval.
+    They are the values θ with (estimate - θ)² = t²·error²·v(θ)/v(estimate), where v(θ) = (θ - low)(high - θ), or
+    θ - low if the highest value is infinite. Without spread, no cluster of this many differs: by Wilson's limit at
+    most a share u of all clusters does, and these may lie anywhere on the scale.
     """
     low, high = bounds
-    place, error = (estimate - low) / (high - low), standard_error / (high - low)
-    if error <= _NO_SPREAD or not 0 < place < 1:
+    unit = high - low if math.isfinite(high) else 1.0
+    place, error = (estimate - low) / unit, standard_error / unit
+    is_inside = place > 0 and estimate < high
+    if error <= _NO_SPREAD * max(1.0, place) or not is_inside:
         unseen = wilson(0, clusters, confidence).high or 0.0
-        return Interval(estimate, estimate - unseen * (estimate - low), estimate + unseen * (high - estimate), clusters)
-    effective = min(most, place * (1 - place) / error**2)
-    below, above = _score_limits(place, effective, student_t_quantile(0.5 + confidence / 2, clusters - 1))
-    return Interval(estimate, low + (high - low) * below, low + (high - low) * above, clusters)
+        above = estimate + unseen * (high - estimate)
+        limits = (estimate - unseen * (estimate - low), above) if math.isfinite(high) else (None, None)
+        return Interval(estimate, *limits, clusters)
+    quantile = student_t_quantile(0.5 + confidence / 2, clusters - 1 if df is None else df)
+    if math.isfinite(high):
+        below, above = _score_limits(place, min(most, place * (1 - place) / error**2), quantile)
+    else:
+        half = (quantile * error) ** 2 / place / 2
+        below, above = (place + half + sign * math.sqrt(half * (2 * place + half)) for sign in (-1, 1))
+    return Interval(estimate, low + unit * below, low + unit * above, clusters)
 
 
-def mean_interval(
-    values: ArrayLike,
-    clusters: Iterable[Hashable] | None = None,
-    confidence: float = 0.95,
-    bounds: Bounds | None = None,
-) -> Interval:
-    """Return a mean with its t interval, cluster-robust (CR1 sandwich, clusters - 1 df) if clusters are given.
+def evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the statistic of each row of sums; a division by zero gives an undefined value without a warning."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.asarray(statistic(sums), dtype=np.float64)
+    if values.shape != sums.shape[:-1]:
+        raise ValueError(f"statistic must return shape {sums.shape[:-1]} for {sums.shape}, not {values.shape}.")
+    return values
 
-    With `bounds` it is `bounded_mean_interval`. Low and high are undefined if the spread between clusters is unknown:
-    with a single cluster, or without bounds if the clusters do not differ.
-    """
+
+def paired_tables(before: ArrayLike, after: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both tables after checking that they have the same shape."""
+    first, second = finite_array("before", before, 2), finite_array("after", after, 2)
+    if first.shape != second.shape:
+        raise ValueError(f"before and after must have the same shape, not {first.shape} and {second.shape}.")
+    return first, second
+
+
+def _jackknife(
+    table: NDArray[np.float64],
+    statistic: Statistic,
+    confidence: float,
+    bounds: Bounds | None,
+    most: float = math.inf,
+) -> Jackknife:
     check_fraction("confidence", confidence)
-    array = finite_array("values", values, 1)
-    labels = None if clusters is None else list(clusters)
-    n = array.size
-    mean = float(array.mean()) if n else 0.0
-    sums = cluster_sums(array - mean, labels)
-    groups = sums.size
-    if n == 0:
-        return Interval(None, None, None, 0)
+    clusters = table.shape[0]
+    total = table.sum(axis=0, keepdims=True)
+    estimate = float(evaluate(statistic, total)[0]) if clusters else math.nan
+    if not math.isfinite(estimate):
+        return Jackknife(Interval(None, None, None, clusters))
+    left_out = evaluate(statistic, total - table)
+    if clusters < 2 or not np.isfinite(left_out).all():
+        return Jackknife(Interval(estimate, None, None, clusters))
+    squares = np.square(left_out - left_out.mean())
+    error = math.sqrt((clusters - 1) / clusters * float(squares.sum()))
+    scale = abs(estimate) if bounds is None or not math.isfinite(bounds[1]) else bounds[1] - bounds[0]
+    if error <= _NO_SPREAD * scale:
+        interval = Interval(estimate, None, None, clusters)
+        if bounds is not None:
+            interval = bounded_interval(estimate, 0.0, clusters, bounds, confidence)
+        return Jackknife(interval, 0.0)
+    df = min(clusters - 1.0, max(1.0, 3 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
     if bounds is not None:
-        table = np.column_stack([cluster_sums(array, labels), cluster_sums(np.ones(n), labels)])
-        return bounded_mean_interval(table, bounds, confidence)
-    standard_error = _robust_error(sums, n)
-    if standard_error <= _NO_SPREAD * abs(mean):
-        return Interval(mean, None, None, n)
-    half = student_t_quantile(0.5 + confidence / 2, groups - 1) * standard_error
-    return Interval(mean, mean - half, mean + half, n)
+        interval = bounded_interval(estimate, error, clusters, bounds, confidence, df=df, most=most)
+    else:
+        half = student_t_quantile(0.5 + confidence / 2, df) * error
+        interval = Interval(estimate, estimate - half, estimate + half, clusters)
+    return Jackknife(interval, error, df)
 
 
-def _ratio_interval(table: NDArray[np.float64], bounds: Bounds, confidence: float, *, most: float) -> Interval:
-    check_fraction("confidence", confidence)
-    low, high = bounds
-    total, n = table.sum(axis=0).tolist()
-    if n == 0:
-        return Interval(None, None, None, 0)
-    mean, clusters = min(high, max(low, total / n)), table.shape[0]
-    if clusters < 2:
-        return Interval(mean, None, None, round(n))
-    error = _robust_error(table[:, 0] - mean * table[:, 1], n)
-    return replace(bounded_interval(mean, error, clusters, bounds, confidence, most=most), n=round(n))
+def _ratio_interval(
+    table: NDArray[np.float64], bounds: Bounds | None, confidence: float, most: float = math.inf
+) -> Interval:
+    found = _jackknife(table, lambda sums: sums[..., 0] / sums[..., 1], confidence, bounds, most)
+    return replace(found.interval, n=round(float(table[:, 1].sum())))
 
 
 def _score_limits(share: float, n: float, quantile: float) -> tuple[float, float]:
@@ -142,12 +226,6 @@ def _score_limits(share: float, n: float, quantile: float) -> tuple[float, float
     half = math.sqrt(squared * share * (1 - share) + squared * squared / 4) / (1 + squared)
     # The limits at the ends are exactly 0 and 1, without rounding errors.
     return 0.0 if share == 0 else max(0.0, centre - half), 1.0 if share == 1 else min(1.0, centre + half)
-
-
-def _robust_error(residuals: NDArray[np.float64], n: float) -> float:
-    """Return the cluster-robust standard error of a mean of n values from the sum of residuals in each cluster."""
-    clusters = residuals.size
-    return math.sqrt(clusters / (clusters - 1) * float(np.square(residuals).sum())) / n if clusters > 1 else 0.0
 
 
 def _sums_table(sums: ArrayLike) -> NDArray[np.float64]:

@@ -1,16 +1,17 @@
 """Paired tests: two methods on the same items."""
 
-import itertools
-from collections.abc import Hashable, Iterable
+import math
+from collections.abc import Hashable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats._checks import check_at_least, cluster_sums, finite_array
+from evenhand.stats.intervals import Statistic, evaluate, paired_tables
 
-# Bounds the sign matrix of one block to 2**21 numbers (16 MiB), however many clusters there are.
+RESAMPLES = 10_000
+# Bounds the matrix of swaps of one block to 2**21 numbers (16 MiB), however many clusters there are.
 _BLOCK_CELLS = 2**21
-# Equal sums may differ by rounding; a tie must count as "at least as extreme".
 _ROUNDING = 1e-12
 
 
@@ -29,41 +30,61 @@ def mcnemar_exact(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail / total)
 
 
+def swap_test(
+    before: ArrayLike, after: ArrayLike, statistic: Statistic, *, resamples: int = RESAMPLES, seed: int = 0
+) -> float | None:
+    """Return the two-sided p-value of "both arms are alike" from swapping the arms of whole clusters.
+
+    Row i of both tables is the same cluster. If there are at most `resamples` ways to swap, all are tried and the test
+    is exact. A way that leaves the statistic undefined counts as extreme. None if it is undefined as observed.
+    """
+    check_at_least("resamples", resamples, 1)
+    first, second = paired_tables(before, after)
+    changes = second - first
+    clusters, ways = changes.shape[0], 2 ** changes.shape[0]
+
+    def differences(swaps: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved = swaps @ changes
+        swapped = evaluate(statistic, second.sum(axis=0) - moved), evaluate(statistic, first.sum(axis=0) + moved)
+        return np.abs(swapped[0] - swapped[1])
+
+    observed = float(differences(np.zeros((1, clusters)))[0]) if clusters else math.nan
+    if not math.isfinite(observed):
+        return None
+    is_exact = ways <= resamples
+    blocks = [_all_swaps(clusters)] if is_exact else _random_swaps(resamples, clusters, np.random.default_rng(seed))
+    found = np.concatenate([differences(block) for block in blocks])
+    # Equal differences may differ by rounding; a tie must count as "at least as extreme".
+    tolerance = _ROUNDING * float(np.nanmax(found, initial=observed))
+    extreme = int((~(found < observed - tolerance)).sum())
+    return extreme / ways if is_exact else (extreme + 1) / (resamples + 1)
+
+
+def least_swap_p(clusters: int, resamples: int = RESAMPLES) -> float:
+    """Return the smallest p-value that `swap_test` can give with this many clusters."""
+    return 2.0 ** (1 - clusters) if 2**clusters <= resamples else max(2.0 ** (1 - clusters), 1 / (resamples + 1))
+
+
 def permutation_test_paired(
     differences: ArrayLike,
     clusters: Iterable[Hashable] | None = None,
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> float | None:
     """Return the two-sided p-value of "the mean difference is 0", from flipping the signs of whole clusters.
 
-    If there are at most `resamples` sign patterns, the test is exact. Without differences it is undefined.
+    It is the `swap_test` of sums. Without differences it is undefined.
     """
-    check_at_least("resamples", resamples, 1)
-    sums = cluster_sums(finite_array("differences", differences, 1), clusters)
-    if sums.size == 0:
-        return None
-    threshold = abs(float(sums.sum())) - _ROUNDING * float(np.abs(sums).sum())
-    patterns = 2**sums.size
-    if patterns <= resamples:
-        return _as_extreme(_all_signs(sums.size) @ sums, threshold) / patterns
-    rng = np.random.default_rng(seed)
-    rows = max(1, _BLOCK_CELLS // sums.size)
-    extreme = sum(
-        _as_extreme(_random_signs(min(rows, resamples - start), sums.size, rng) @ sums, threshold)
-        for start in range(0, resamples, rows)
-    )
-    return (extreme + 1) / (resamples + 1)
+    sums = cluster_sums(finite_array("differences", differences, 1), clusters)[:, np.newaxis]
+    return swap_test(np.zeros_like(sums), sums, lambda totals: totals[..., 0], resamples=resamples, seed=seed)
 
 
-def _as_extreme(flipped: NDArray[np.float64], threshold: float) -> int:
-    return int((np.abs(flipped) >= threshold).sum())
+def _all_swaps(clusters: int) -> NDArray[np.float64]:
+    """Return every way to swap, one per row."""
+    return (np.arange(2**clusters)[:, np.newaxis] >> np.arange(clusters) & 1).astype(np.float64)
 
 
-def _all_signs(clusters: int) -> NDArray[np.float64]:
-    """Return every sign pattern, one per row."""
-    return np.array(list(itertools.product((-1.0, 1.0), repeat=clusters)))
-
-
-def _random_signs(rows: int, clusters: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    return np.where(rng.random((rows, clusters)) < 0.5, -1.0, 1.0)
+def _random_swaps(resamples: int, clusters: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    rows = max(1, _BLOCK_CELLS // clusters)
+    for start in range(0, resamples, rows):
+        yield rng.integers(0, 2, (min(rows, resamples - start), clusters), dtype=np.int8).astype(np.float64)

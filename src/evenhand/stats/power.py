@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.stats._checks import check_at_least, check_fraction, check_share, count_array
+from evenhand.stats.distributions import student_t_quantile
 
 
 def mde_share(
@@ -39,11 +40,22 @@ def mde_paired_share(
     )
 
 
-def mde_from_standard_error(standard_error: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a bootstrap."""
+def mde_from_standard_error(
+    standard_error: float, *, alpha: float = 0.05, power: float = 0.8, df: float | None = None
+) -> float:
+    """Return the smallest detectable effect of an estimate with a known standard error, e.g. from a jackknife.
+
+    With `df`, the standard error is itself an estimate. The test then uses Student's t, whose critical value varies as
+    the error does, by t/√(2 df). The error is divided by its median for a true error of 1, since it is more often too
+    small than too large. Both use the usual normal approximations of chi.
+    """
     check_at_least("standard_error", standard_error, 0)
     z_alpha, z_power = _quantiles(alpha, power)
-    return (z_alpha + z_power) * standard_error
+    if df is None:
+        return (z_alpha + z_power) * standard_error
+    t_alpha = student_t_quantile(1 - alpha / 2, df)
+    median = max(0.0, 1 - 2 / (9 * df)) ** 1.5
+    return (t_alpha + z_power * math.sqrt(1 + t_alpha**2 / (2 * df))) * standard_error / median
 
 
 def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evenhand.stats import FEW_CLUSTERS
 from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
 from evenhand.types import Usage
 
@@ -88,17 +90,23 @@ def _against(effect: Effect, before: ArmResult, after: ArmResult, headline: Metr
     numbers = f"{change} {_number(effect.difference, digits, signed=True)}{_limits(effect, digits)}"
     if effect.p_adjusted is not None:
         numbers += f", adjusted p = {effect.p_adjusted:.2g}"
-    moved = f"{_range(headline, values)} ({numbers}, n = {effect.n:,})"
+    moved = f"{_range(headline, values)} ({numbers}, {_size(effect)})"
     if effect.direction == "undecided":
-        text = f"{both} cannot be told apart in {headline.title}, {moved}"
-        if effect.detectable:
-            text += f"; with this many samples a change below {effect.detectable:.{digits}f} would go unnoticed"
-        return text
+        return f"{both} cannot be told apart in {headline.title}, {moved}{_unnoticed(effect, digits)}"
     better = _is_better(effect.direction, headline)
     than = "differs from" if better is None else "is better than" if better else "is worse than"
     return (
         f"{after.label} {than} {before.label} in {headline.title}: it {_movement(effect.direction, headline)} {moved}"
     )
+
+
+def _unnoticed(effect: Effect, digits: int) -> str:
+    """Say which changes would go unnoticed, after the correction."""
+    if effect.detectable is None:
+        return ""
+    if math.isinf(effect.detectable):
+        return f"; with {effect.clusters:,} clusters of samples no change could be told"
+    return f"; a change below {effect.detectable:.{digits}f} would go unnoticed more than one time in five"
 
 
 def _side_effects(study: StudyResult, main: Effect) -> str:
@@ -173,7 +181,12 @@ def _shown(estimate: Estimate, metric: MetricInfo) -> str:
         return estimate.as_count
     digits = _digits(metric, estimate)
     certainty = f"95 % interval{_limits(estimate, digits)}" if estimate.low is not None else "too few for an interval"
-    return f"{_value(estimate, digits)}{_unit(metric, estimate)} ({certainty}, n = {estimate.n:,})"
+    return f"{_value(estimate, digits)}{_unit(metric, estimate)} ({certainty}, {_size(estimate)})"
+
+
+def _size(of: Estimate | Effect) -> str:
+    """Return what an interval rests on, with the clusters if these are few."""
+    return f"n = {of.n:,}" + (f", only {of.clusters} clusters" if of.few_clusters else "")
 
 
 def _limits(of: Estimate | Effect, digits: int = 1) -> str:
@@ -223,7 +236,25 @@ def warnings_about(study: StudyResult) -> list[str]:
             f"{f', {study.position_advice}' if study.position_advice else ''}."
         )
     warnings += [f"{arm.label}: {warning}" for arm in _whole(study) for warning in arm.warnings]
-    return warnings + _at_chance(study)
+    return warnings + _few_clusters(study) + _at_chance(study)
+
+
+def _few_clusters(study: StudyResult) -> list[str]:
+    """Warn of intervals that rest on so few clusters that they may be too narrow."""
+    main = (study.headline, *study.guardrails)
+    few = {
+        metric.title: estimate.clusters
+        for metric in study.metrics
+        for arm in _whole(study)
+        if metric.name in main and (estimate := arm.estimate(metric.name)) and estimate.few_clusters
+    }
+    if not few:
+        return []
+    named = "; ".join(f"{title} {clusters}" for title, clusters in few.items())
+    return [
+        f"Few clusters, that is templates, prompts or scenarios whose samples belong together: {named}. With fewer "
+        f"than {FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
+    ]
 
 
 def _has_position_bias(arm: ArmResult) -> bool:

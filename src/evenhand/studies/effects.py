@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Benchmark, Metric
+from evenhand.benchmarks.base import Benchmark, Metric, ratio
 from evenhand.stats import (
+    FEW_CLUSTERS,
+    Jackknife,
+    Statistic,
     benjamini_hochberg,
     holm,
+    least_swap_p,
     mcnemar_exact,
     mde_from_standard_error,
-    paired_cluster_bootstrap,
+    paired_cluster_jackknife,
+    swap_test,
 )
-from evenhand.studies.estimates import RESAMPLES, groups_of
+from evenhand.studies.estimates import groups_of
 from evenhand.studies.results import Effect
 from evenhand.studies.tally import ALL, Key, PairTally
+
+_ALPHA = 0.05
+_Data = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """An effect before the correction, with its spread and the numbers that were tested."""
+
+    effect: Effect
+    spread: Jackknife
+    scale: float
+    largest: float
+    """The largest possible difference, without the display factor."""
+    data: _Data
 
 
 def paired_effects(
@@ -33,34 +54,42 @@ def paired_effects(
     p-values are corrected in two separate families: headline and guardrails overall, and the headline by group.
     """
     watched = {benchmark.headline, *benchmark.guardrails}
-    overall: list[Effect] = []
-    by_group: list[Effect] = []
+    overall: list[_Tested] = []
+    by_group: list[_Tested] = []
     for arm_id, pair in pairs.items():
         for metric in metrics:
             for group in groups_of(metric.name, pair.before):
                 if group == ALL and metric.name in watched:
-                    overall.append(_effect(metric, group, reference, arm_id, pair, correction))
+                    overall.append(_tested(metric, group, reference, arm_id, pair, correction))
                 elif group != ALL and metric.name == benchmark.headline:
-                    by_group.append(_effect(metric, group, reference, arm_id, pair, correction))
+                    by_group.append(_tested(metric, group, reference, arm_id, pair, correction))
     return [*_corrected(overall, correction), *_corrected(by_group, correction)]
 
 
-def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally, correction: str) -> Effect:
+def _test(metric: Metric, pair: PairTally, key: Key) -> tuple[float | None, str]:
+    """Return the p-value of "both arms are alike" and the name of the test, which swaps whole clusters.
+
+    McNemar's test is its closed form for shares of samples that are all their own clusters.
+    """
+    before, after = pair.before.table(key), pair.after.table(key)
+    if metric.share and (before[:, 1] == 1).all():
+        return mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
+    return swap_test(before, after, _statistic(metric)), "cluster permutation"
+
+
+def _statistic(metric: Metric) -> Statistic:
+    """Return what is compared: the value, or its distance from zero if zero is best."""
+    return (lambda sums: np.abs(metric.statistic(sums))) if metric.better == "zero" else metric.statistic
+
+
+def _tested(metric: Metric, group: str, before: str, after: str, pair: PairTally, correction: str) -> _Tested:
     key: Key = (metric.name, group)
-
-    def distance(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.abs(metric.statistic(sums))
-
-    statistic = distance if metric.better == "zero" else metric.statistic
     tables = pair.before.table(key), pair.after.table(key)
-    bootstrap = paired_cluster_bootstrap(*tables, statistic, resamples=RESAMPLES, bounds=metric.difference_bounds)
-    p_value, test = bootstrap.p_value, "clustered bootstrap"
-    if metric.share:
-        p_value, test = mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
-    error = bootstrap.standard_error
-    values = (bootstrap.interval.estimate, bootstrap.interval.low, bootstrap.interval.high)
+    spread = paired_cluster_jackknife(*tables, _statistic(metric), bounds=metric.difference_bounds)
+    p_value, test = _test(metric, pair, key)
+    values = (spread.interval.estimate, spread.interval.low, spread.interval.high)
     difference, low, high = (None if value is None else value * metric.scale for value in values)
-    return Effect(
+    effect = Effect(
         before=before,
         after=after,
         metric=metric.name,
@@ -73,12 +102,27 @@ def _effect(metric: Metric, group: str, before: str, after: str, pair: PairTally
         p_adjusted=None,
         correction=correction,
         test=test,
-        # Without any spread the detectable difference is unknown, not 0.
-        detectable=mde_from_standard_error(error) * metric.scale if error else None,
+        detectable=None,
         direction="undecided",
         first=_value(metric, tables[0]),
         last=_value(metric, tables[1]),
+        clusters=spread.interval.n,
+        few_clusters=spread.interval.n < FEW_CLUSTERS,
     )
+    largest = metric.difference_bounds[1] if metric.difference_bounds else math.inf
+    return _Tested(effect, spread, metric.scale, largest, (after, group, _data(metric, *tables)))
+
+
+def _data(metric: Metric, *tables: NDArray[np.float64]) -> _Data:
+    """Return the numbers that a test sees; a share and its complement give the same."""
+    if metric.statistic is ratio and metric.scale_bounds == (0.0, 1.0):
+        complements = [np.column_stack([table[:, 1] - table[:, 0], table[:, 1]]) for table in tables]
+        return (ratio, min(_bytes(tables), _bytes(complements)))
+    return (metric.statistic, metric.better == "zero", _bytes(tables))
+
+
+def _bytes(tables: Sequence[NDArray[np.float64]]) -> bytes:
+    return b"".join(table.tobytes() for table in tables)
 
 
 def _value(metric: Metric, table: NDArray[np.float64]) -> float | None:
@@ -86,18 +130,43 @@ def _value(metric: Metric, table: NDArray[np.float64]) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _corrected(effects: Sequence[Effect], correction: str) -> list[Effect]:
-    """Adjust the p-values of a family; a direction needs both the p-value and the interval."""
+def _corrected(family: Sequence[_Tested], correction: str) -> list[Effect]:
+    """Adjust the p-values of a family; a direction needs both the p-value and the interval.
+
+    A hypothesis counts once: metrics that give the same numbers in every cluster of both arms are one test.
+    """
     adjust = {"holm": holm, "bh": benjamini_hochberg}[correction]
-    adjusted = adjust([effect.p_value for effect in effects])
+    p_values = {each.data: each.effect.p_value for each in family}
+    adjusted = dict(zip(p_values, adjust(list(p_values.values())), strict=True))
+    tests = sum(p is not None for p in p_values.values())
     return [
-        replace(effect, p_adjusted=p, direction=_direction(effect, p))
-        for effect, p in zip(effects, adjusted, strict=True)
+        replace(
+            each.effect,
+            p_adjusted=adjusted[each.data],
+            direction=_direction(each.effect, adjusted[each.data]),
+            detectable=_detectable(each, tests),
+        )
+        for each in family
     ]
 
 
+def _detectable(tested: _Tested, tests: int) -> float | None:
+    """Return the difference that would be decided with 80 % power if it were the only one among these tests.
+
+    None if the spread is unknown; infinite if no possible difference would be decided, since so few clusters cannot
+    give a p-value that survives the correction, or since the scale is too short.
+    """
+    error, df = tested.spread.standard_error, tested.spread.df
+    if not error or df is None:
+        return None
+    alpha = _ALPHA / max(1, tests)
+    needed = mde_from_standard_error(error, alpha=alpha, df=df)
+    is_possible = least_swap_p(tested.effect.clusters) <= alpha and needed <= tested.largest
+    return needed * tested.scale if is_possible else math.inf
+
+
 def _direction(effect: Effect, p_adjusted: float | None) -> str:
-    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > 0.05:
+    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > _ALPHA:
         return "undecided"
     if effect.high < 0:
         return "fell"

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from evenhand.benchmarks.base import Metric, ratio
-from evenhand.stats import Interval, bounded_mean_interval, cluster_bootstrap, share_interval
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.benchmarks.base import Metric
+from evenhand.stats import FEW_CLUSTERS, Interval, cluster_jackknife, share_interval
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Key, Tally
-
-RESAMPLES = 2000
 
 
 def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
     """Estimate the metric in one group, scaled for display."""
     key: Key = (metric.name, group)
-    interval = _interval(metric, tally, key)
+    table = tally.table(key)
+    interval = _interval(metric, table)
     scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
-    successes = round(tally.table(key)[:, 0].sum()) if metric.share else None
-    return Estimate(metric.name, group, scaled[0], scaled[1], scaled[2], tally.n[key], successes)
+    return Estimate(
+        metric.name,
+        group,
+        scaled[0],
+        scaled[1],
+        scaled[2],
+        tally.n[key],
+        round(table[:, 0].sum()) if metric.share else None,
+        len(table),
+        len(table) < FEW_CLUSTERS,
+    )
 
 
 def groups_of(metric: str, tally: Tally) -> list[str]:
@@ -25,11 +36,7 @@ def groups_of(metric: str, tally: Tally) -> list[str]:
     return sorted(groups, key=lambda group: (group != ALL, group))
 
 
-def _interval(metric: Metric, tally: Tally, key: Key) -> Interval:
-    table = tally.table(key)
+def _interval(metric: Metric, table: NDArray[np.float64]) -> Interval:
     if metric.share:
         return share_interval(table)
-    bounds = metric.scale_bounds
-    if metric.statistic is ratio and bounds is not None:
-        return bounded_mean_interval(table, bounds)
-    return cluster_bootstrap(table, metric.statistic, resamples=RESAMPLES, bounds=bounds).interval
+    return cluster_jackknife(table, metric.statistic, bounds=metric.scale_bounds).interval

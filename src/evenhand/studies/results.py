@@ -27,6 +27,10 @@ class Estimate:
     n: int
     successes: int | None = None
     """Of n, for shares of samples."""
+    clusters: int | None = None
+    """The n samples come from so many templates, prompts or scenarios."""
+    few_clusters: bool = False
+    """So few that the interval may be too narrow."""
 
     @property
     def as_count(self) -> str | None:
@@ -128,15 +132,21 @@ class Effect:
     p_adjusted: float | None
     correction: str
     test: str
-    """`clustered bootstrap` or `exact McNemar`."""
+    """`cluster permutation` or `exact McNemar`."""
     detectable: float | None
-    """Minimum detectable difference at 80 % power."""
+    """Minimum difference that is decided with 80 % power, after the correction.
+
+    None if the spread is unknown, infinite if no difference would be."""
     direction: str
     """`fell`, `rose` or `undecided`; for metrics whose best value is zero, the direction of the distance from zero."""
     first: float | None = None
     """The value of `before` on these samples."""
     last: float | None = None
     """The value of `after` on these samples."""
+    clusters: int = 0
+    """The n samples come from so many templates, prompts or scenarios."""
+    few_clusters: bool = False
+    """So few that the interval may be too narrow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Scores BBQ answers that were produced elsewhere: JSON Lines of {category, example_id, prediction}."""
+"""Scores BBQ answers that were produced elsewhere: JSON Lines of {category, example_id, prediction}.
+
+The authors' R code differs in two ways, both in Gender_identity: it leaves out the 16 rows without a target, which here
+count in accuracy, and it counts 64 rows twice, since its metadata list them twice. `strict` does the same.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_coun
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError
-from evenhand.stats import cluster_bootstrap
+from evenhand.stats import FEW_CLUSTERS, cluster_jackknife
 
 _STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "ambig": ambiguous_bias,
@@ -49,12 +53,10 @@ class _Cell:
             sums = self.clusters.setdefault(item.question_index, np.zeros(4))
             sums += bias_counts(kind, choice == item.label)
 
-    def scores(self, condition: str, resamples: int, seed: int) -> dict[str, Any]:
+    def scores(self, condition: str) -> dict[str, Any]:
         table = np.array(list(self.clusters.values())).reshape(-1, 4)
         target, non_target, correct, read = table.sum(axis=0).tolist()
-        bias = cluster_bootstrap(
-            table, _STATISTICS[condition], resamples=resamples, seed=seed, bounds=(-1.0, 1.0)
-        ).interval
+        bias = cluster_jackknife(table, _STATISTICS[condition], bounds=(-1.0, 1.0)).interval
         return {
             "n": self.n,
             "coverage": _share(read, self.n),
@@ -66,39 +68,41 @@ class _Cell:
             "bias": None if bias.estimate is None else 100 * bias.estimate,
             "bias_interval": None if bias.low is None or bias.high is None else [100 * bias.low, 100 * bias.high],
             "left_out": self.left_out,
+            "clusters": len(table),
+            "few_clusters": len(table) < FEW_CLUSTERS,
         }
 
 
 def score_predictions(
-    path: str | Path, benchmark: BBQForm, *, resamples: int = 2000, seed: int = 0
+    path: str | Path, benchmark: BBQForm, *, strict: bool = False
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Returns group → context → scores for the categories in the file; bias × 100, shares 0–1, None = undefined.
 
     `n` counts all rows, including null predictions; `left_out` counts rows without a known target. Intervals are
-    bootstrapped over the questions (templates) of the cell.
+    clustered by the questions (templates) of the cell. `strict` gives the numbers of the authors' R code.
     """
     file = Path(path)
     predictions = _read(file, benchmark)
     result: dict[str, dict[str, dict[str, Any]]] = {}
     for category in sorted(predictions):
-        cells = _cells(file, benchmark, category, predictions[category])
+        cells = _cells(file, benchmark, category, predictions[category], strict=strict)
         for group in sorted(cells):
-            result[group] = {
-                condition: cell.scores(condition, resamples, seed) for condition, cell in cells[group].items()
-            }
+            result[group] = {condition: cell.scores(condition) for condition, cell in cells[group].items()}
     return result
 
 
 def _cells(
-    file: Path, benchmark: BBQForm, category: str, predictions: dict[int, _Prediction]
+    file: Path, benchmark: BBQForm, category: str, predictions: dict[int, _Prediction], *, strict: bool
 ) -> dict[str, dict[str, _Cell]]:
     """Joins the predictions of one category to its items, in one pass over the data."""
     cells: dict[str, dict[str, _Cell]] = {}
+    repeated = benchmark.source.repeated(category) if strict else ()
     for item in benchmark.items(category):
         prediction = predictions.pop(item.example_id, None)
-        if prediction is not None:
+        if prediction is not None and not (strict and item.target_loc is None):
             group = cells.setdefault(group_of(item), {"ambig": _Cell(), "disambig": _Cell()})
-            group[item.condition].add(item, prediction.choice)
+            for _ in range(2 if item.example_id in repeated else 1):
+                group[item.condition].add(item, prediction.choice)
     for example_id, prediction in predictions.items():
         raise DataError(
             f"there is no example {example_id} in {category} of this benchmark. "

@@ -53,7 +53,7 @@ def _amplification(judged: Judged, estimator: Estimator, measure: Measure, numbe
     exists = counts.any(axis=1)
     table = np.hstack([before, after, counts])[exists]
     first, last = (float(size) if np.isfinite(size) else None for size in _sizes(table.sum(axis=0)))
-    change = estimator.bootstrap(table, _growth).interval
+    change = estimator.jackknife(table, _growth).interval
     along = _along(before, after)[exists]
     direction: Direction = "amplified" if along.sum() > 0 else "damped"
     return Amplification(measure, number, category, first, last, change, estimator.flip(along), direction)

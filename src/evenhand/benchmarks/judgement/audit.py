@@ -1,7 +1,7 @@
 """The audit of judges: finds which identities the scores of one arm favour.
 
-The same text is scored with different labels, so differences are paired by scenario. Intervals and tests resample whole
-base scenarios, since the scenarios derived from one base are not independent.
+The same text is scored with different labels, so differences are paired by scenario. Intervals leave out, and tests
+flip, whole base scenarios, since the scenarios derived from one base are not independent.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FLIPS_PER_TEST = 100
 """Enough that the smallest p-value survives the correction for any number of identities."""
 
 
-def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95, replicates: int = 2000) -> PanelAudit:
+def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95) -> PanelAudit:
     """Returns all findings on one arm; records without a grade count only in the coverage."""
     values = judged(records)
     tests = _tests(values)
     flips = max(_FLIPS, _FLIPS_PER_TEST * tests)
-    estimator = Estimator(values.base_of, values.bases, replicates, flips, confidence, seed)
+    estimator = Estimator(values.base_of, values.bases, flips, confidence, seed)
     gaps = primary_gaps(values, estimator)
     found = PanelAudit(
         categories=values.categories,

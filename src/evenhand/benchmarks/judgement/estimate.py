@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import ratio
-from evenhand.stats import (
-    Bootstrap,
-    Bounds,
-    Statistic,
-    bounded_mean_interval,
-    cluster_bootstrap,
-    permutation_test_paired,
-)
+from evenhand.stats import Bounds, Jackknife, Statistic, cluster_jackknife, permutation_test_paired
 
 Array = NDArray[np.float64]
 
@@ -27,7 +20,6 @@ class Estimator:
     base_of: NDArray[np.intp]
     """Index of the base scenario, by scenario."""
     bases: int
-    replicates: int
     flips: int
     """Number of random sign patterns; with few base scenarios all patterns are tried."""
     confidence: float
@@ -42,26 +34,19 @@ class Estimator:
         np.add.at(sums, self.base_of, per_scenario)
         return sums
 
-    def mean(self, values: Array, bounds: Bounds | None = None) -> Bootstrap:
-        """Returns the mean of the existing values with its bootstrap interval, or that of a bounded mean."""
+    def mean(self, values: Array, bounds: Bounds | None = None) -> Jackknife:
+        """Returns the mean of the existing values with its interval."""
         sums = self.sums(values)
-        table = sums[sums[:, 1] > 0]
-        found = self.bootstrap(table, ratio)
-        if bounds is None:
-            return found
-        interval = bounded_mean_interval(table, bounds, self.confidence)
-        return replace(found, interval=replace(interval, n=found.interval.n))
+        return self.jackknife(sums[sums[:, 1] > 0], ratio, bounds)
 
     def p_value(self, values: Array) -> float | None:
         """Tests that the mean is 0 by flipping the signs of whole base scenarios."""
         sums = self.sums(values)
         return self.flip(sums[sums[:, 1] > 0, 0])
 
-    def bootstrap(self, table: Array, statistic: Statistic) -> Bootstrap:
-        """Bootstraps a statistic of sums, with one row per base scenario."""
-        return cluster_bootstrap(
-            table, statistic, resamples=self.replicates, confidence=self.confidence, seed=self.seed
-        )
+    def jackknife(self, table: Array, statistic: Statistic, bounds: Bounds | None = None) -> Jackknife:
+        """Estimates a statistic of sums, with one row per base scenario."""
+        return cluster_jackknife(table, statistic, confidence=self.confidence, bounds=bounds)
 
     def flip(self, by_base: Array) -> float | None:
         """Tests that the sum over base scenarios is 0, by sign flips."""

@@ -47,7 +47,7 @@ class Mean:
     metric: str
     interval: Interval
     n: int
-    """Scenarios; the n of a bootstrap interval counts base scenarios."""
+    """Scenarios; the n of an interval counts base scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Win:
     identity: str
     category: str
     interval: Interval
-    """Bootstrapped by base scenario."""
+    """Clustered by base scenario."""
     wilson: Interval
     """Assumes that all comparisons are independent, as in the paper's figures."""
     n: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from evenhand.benchmarks.judgement import HIGHEST, METRICS
 from evenhand.benchmarks.judgement.arrays import SCORE_NAMES, Array, Judged, Pair
 from evenhand.benchmarks.judgement.estimate import Estimator
 from evenhand.benchmarks.judgement.findings import ALPHA, COMBINED, CONTROL, MEASURES, Difference, Gap, Mean, Measure
-from evenhand.stats import holm, student_t_quantile
+from evenhand.stats import holm, mde_from_standard_error
 from evenhand.stats.effect_size import paired_dz
 
 POWER = 0.8
@@ -93,9 +92,7 @@ def _needed(gap: Gap, alpha: float, estimator: Estimator) -> float | None:
     bases = gap.difference.n
     if gap.standard_error is None or estimator.smallest_p(bases) >= alpha:
         return None
-    # With few bases: quantiles of t, and a correction since the bootstrap of a small sample is too narrow.
-    quantiles = student_t_quantile(1 - alpha / 2, bases - 1) + student_t_quantile(POWER, bases - 1)
-    return quantiles * gap.standard_error * math.sqrt(bases / (bases - 1))
+    return mde_from_standard_error(gap.standard_error, alpha=alpha, power=POWER, df=bases - 1)
 
 
 def _gap(estimator: Estimator, differences: Array, what: tuple[Measure, str], pair: Pair, *, primary: bool) -> Gap:

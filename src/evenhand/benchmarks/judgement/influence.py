@@ -68,7 +68,7 @@ def _listener(
         Influence(
             judges[listener],
             judges[other],
-            estimator.bootstrap(table, lambda sums, place=place: _coefficients(sums, size)[..., place]).interval,
+            estimator.jackknife(table, lambda sums, place=place: _coefficients(sums, size)[..., place]).interval,
             int(counts[place]),
         )
         for place, other in enumerate(others)

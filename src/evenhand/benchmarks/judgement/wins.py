@@ -9,7 +9,7 @@ import numpy as np
 from evenhand.benchmarks.judgement.arrays import Judged
 from evenhand.benchmarks.judgement.estimate import Estimator
 from evenhand.benchmarks.judgement.findings import Position, Win
-from evenhand.stats import Bootstrap, Interval, wilson
+from evenhand.stats import Interval, Jackknife, wilson
 
 SHARE = (0.0, 1.0)
 
@@ -53,7 +53,7 @@ def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> 
     return Win(identity, category, found.interval, replace(simple, estimate=share), n, _effective(found, n))
 
 
-def _effective(found: Bootstrap, n: int) -> float | None:
+def _effective(found: Jackknife, n: int) -> float | None:
     share, error = found.interval.estimate, found.standard_error
     if share is None or error is None:
         return None

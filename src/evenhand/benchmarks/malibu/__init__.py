@@ -118,8 +118,8 @@ class Malibu(Benchmark[MalibuOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "Noise alone makes a mean of absolute gaps larger than 0, and resampling adds noise, so its interval is "
-            "biased upwards: only the audit's tests show whether there is a gap, and for whom",
+            "Noise alone makes a mean of absolute gaps larger than 0, so its interval is biased upwards: "
+            "only the audit's tests show whether there is a gap, and for whom",
             "A noisier judge has a larger mean gap; a method that only makes scores less noisy lowers it too",
             "The scenarios of one profession are not independent and count as one cluster, so intervals rest on as "
             "many clusters as there are professions",

@@ -14,7 +14,7 @@ from evenhand.benchmarks.squad import SquadForm
 from evenhand.benchmarks.squad.score import exact_match, f1
 from evenhand.data.locate import lines
 from evenhand.errors import DataError
-from evenhand.stats import Interval, bounded_mean_interval, share_interval
+from evenhand.stats import FEW_CLUSTERS, Interval, bounded_mean_interval, share_interval
 
 GROUPS = ("all", "answerable", "unanswerable")
 
@@ -50,6 +50,8 @@ def _scores(articles: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
         "exact_match_interval": _percents(exact),
         "f1": _percent(mean.estimate),
         "f1_interval": _percents(mean),
+        "clusters": len(table),
+        "few_clusters": len(table) < FEW_CLUSTERS,
     }
 
 

@@ -65,7 +65,7 @@ def _unanswerable(record: Record) -> bool:
 
 
 def _f1_metric(name: str, title: str, belongs: Belongs) -> Metric:
-    """Returns an F1 metric: a mean, not a share of successes, so its interval comes from resampling articles."""
+    """Returns an F1 metric: a mean, not a share of successes, so its interval comes from its spread by article."""
 
     def count(record: Record) -> tuple[float, float] | None:
         if not belongs(record):

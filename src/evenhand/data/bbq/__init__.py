@@ -12,7 +12,8 @@ import csv
 import hashlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +84,11 @@ class Source(ABC):
     def reader(self, category: str) -> CategoryReader:
         """Return a reader of one category."""
 
+    def repeated(self, category: str) -> Container[int]:
+        """Return the example_ids that the metadata list twice."""
+        del category
+        return ()
+
     @abstractmethod
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         """Return hashes that identify the content of these categories."""
@@ -102,6 +108,11 @@ class OfficialFiles(Source):
 
     def reader(self, category: str) -> CategoryReader:
         return _FileReader(self._path(f"{category}.jsonl"), category, self._marks)
+
+    def repeated(self, category: str) -> Container[int]:
+        rows = _metadata_rows(self._path(METADATA), {})
+        listed = Counter(example_id for name, _, example_id, _ in rows if name == category)
+        return {example_id for example_id, times in listed.items() if times > 1}
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         names = [*(f"{category}.jsonl" for category in categories), METADATA]
@@ -245,23 +256,32 @@ def _check(right: bool, message: str, *values: object) -> None:
 
 
 def read_marks(path: Path) -> Marks:
-    """Read the metadata file into a compact look-up; its quoted fields contain line breaks."""
-    rows = csv.reader((line.decode() for _, line in lines(path)), strict=True)
+    """Read the metadata file into a compact look-up."""
     marks: Marks = {}
     # The 58,492 rows share eight different marks, so that the look-up stays small.
     shared: dict[Mark, Mark] = {}
+    for category, question_index, example_id, mark in _metadata_rows(path, marks):
+        marks.setdefault((category, question_index), {})[example_id] = shared.setdefault(mark, mark)
+    return marks
+
+
+def _metadata_rows(path: Path, marks: Marks) -> Iterator[tuple[str, str, int, Mark]]:
+    """Yield category, question_index, example_id and mark of every row that does not contradict the known marks.
+
+    The quoted fields contain line breaks.
+    """
+    rows = csv.reader((line.decode() for _, line in lines(path)), strict=True)
     try:
         header = next(rows, list[str]())
         columns = [header.index(name) for name in _COLUMNS]
         for row in rows:
             category, question_index, example_id, target_loc, label_type = (row[column] for column in columns)
             mark = _mark(target_loc, label_type)
-            known = marks.setdefault((category, question_index), {})
+            known = marks.get((category, question_index), {})
             _check(known.get(int(example_id), mark) == mark, f"example {example_id} contradicts an earlier line")
-            known[int(example_id)] = shared.setdefault(mark, mark)
+            yield category, question_index, int(example_id), mark
     except (IndexError, ValueError, csv.Error) as error:
         raise DataError(f"not BBQ's metadata ({error}). {_AGAIN}", file=path, line=rows.line_num) from error
-    return marks
 
 
 def _mark(target_loc: str, label_type: str) -> Mark:

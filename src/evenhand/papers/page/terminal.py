@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
-from evenhand.reports.format import DASH, count, finite, limits, number
+from evenhand.reports.format import DASH, finite, limits, number, size
 from evenhand.reports.markup import clean
 from evenhand.studies.results import Estimate
 
@@ -116,7 +116,7 @@ def _estimate(estimate: Estimate | None, gap: str, digits: int = 1) -> str:
     value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
         value += gap + limits(estimate.low, estimate.high, digits)
-    return f"{value}{gap}n = {count(estimate.n)}"
+    return f"{value}{gap}{size(estimate)}"
 
 
 def _text(text: str) -> Text:

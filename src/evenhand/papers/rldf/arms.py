@@ -14,8 +14,8 @@ from evenhand.benchmarks.base import Metric, ratio
 from evenhand.data.debates import BIASES
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.runs.stored import open_sources, walk
-from evenhand.stats import paired_cluster_bootstrap
-from evenhand.studies.estimates import RESAMPLES, estimate
+from evenhand.stats import paired_cluster_jackknife, swap_test
+from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally
 from evenhand.types import Record
@@ -101,16 +101,13 @@ class Arms:
         if pair is None or (metric, group) not in pair.before.sums:
             return None
         key, chosen = (metric, group), self.metrics[metric]
-        found = paired_cluster_bootstrap(
-            pair.before.table(key),
-            pair.after.table(key),
-            chosen.statistic,
-            resamples=RESAMPLES,
-            bounds=chosen.difference_bounds,
+        tables = pair.before.table(key), pair.after.table(key)
+        found = paired_cluster_jackknife(*tables, chosen.statistic, bounds=chosen.difference_bounds).interval
+        value, low, high = (
+            None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)
         )
-        limits = (found.interval.estimate, found.interval.low, found.interval.high)
-        value, low, high = (None if each is None else each * chosen.scale for each in limits)
-        return Difference(Estimate(metric, group, value, low, high, pair.before.n[key]), found.p_value)
+        p_value = swap_test(*tables, chosen.statistic)
+        return Difference(Estimate(metric, group, value, low, high, pair.before.n[key]), p_value)
 
 
 def _right(record: Record) -> tuple[float, float] | None:

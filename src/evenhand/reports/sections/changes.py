@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from evenhand.reports.charts import Lane, legend_mark, reach, strip, tick_labels
 from evenhand.reports.charts.axis import Axis, axis_for
-from evenhand.reports.format import DASH, count, finite, interval, limits, p_value, signed
+from evenhand.reports.format import DASH, count, few_clusters, finite, interval, limits, p_value, signed, size
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import few_note, section, table
+from evenhand.reports.sections.elements import few_note, section, size_lines, table
 from evenhand.reports.view import ALL, View, direction_is_good, group_label, metric_hint, metric_title
 from evenhand.studies.results import Effect, MetricInfo
 
@@ -22,7 +22,7 @@ def changes(view: View) -> Html | None:
         return None
     lead = "Both arms are compared on the same samples, so every sample is its own control. "
     lead += "“Undecided” means that this study cannot tell, not that nothing changed. The last column is the smallest "
-    lead += "difference that a study of this size would detect four times out of five."
+    lead += "difference that a study of this size would decide four times out of five, after the correction."
     lanes = [_lane(view, effect) for effect in view.study.effects if effect.group == ALL]
     return section("changes", "Before and after", lead, tables, few_note(lanes), _how_tested(view), _by_group(view))
 
@@ -60,7 +60,7 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
     difference: list[Node] = [tag("span", signed(effect.difference, digits), class_="value")]
     if finite(effect.difference) is not None:
         difference.append(tag("span", limits(effect.low, effect.high, digits), class_="limits"))
-    difference.append(tag("span", f"n = {count(effect.n)}", class_="n"))
+    difference += size_lines(effect)
     cells = {
         "Difference": tag("span", difference, class_="estimate"),
         "p, adjusted": p_value(effect.p_adjusted),
@@ -79,7 +79,7 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> H
 def _lane(view: View, effect: Effect) -> Lane:
     digits = view.digits.get(effect.metric, 1)
     text = f"{view.arm_label(effect.after)} minus {view.arm_label(effect.before)}: "
-    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, n = {count(effect.n)}"
+    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, {size(effect)}"
     return Lane(view.arm_index(effect.after), effect.difference, effect.low, effect.high, effect.n, text)
 
 
@@ -126,7 +126,7 @@ def _by_group(view: View) -> Html | None:
         values = [signed(e.difference, digits)]
         if finite(e.difference) is not None:
             values.append(limits(e.low, e.high, digits))
-        tested = [count(e.n), p_value(e.p_value), p_value(e.p_adjusted), e.direction]
+        tested = [count(e.n) + few_clusters(e), p_value(e.p_value), p_value(e.p_adjusted), e.direction]
         names = [view.info(e.metric).title, group_label(e.group), view.arm_label(e.after)]
         rows.append([*names, " ".join(values), *tested])
     summary = tag("summary", "Differences within groups, as a table")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from evenhand.reports.charts import FEW, Lane, legend_mark
 from evenhand.reports.charts.scatter import Point
-from evenhand.reports.format import DASH, count, estimate_text, finite, limits, money, number
+from evenhand.reports.format import DASH, estimate_text, finite, limits, money, number, size
 from evenhand.reports.markup import Html, Node, join, tag
 from evenhand.reports.view import View
-from evenhand.studies.results import ArmResult, Estimate
+from evenhand.studies.results import ArmResult, Effect, Estimate
 
 NO_PRICE = "The price of some of these calls is unknown."
 
@@ -56,8 +56,12 @@ def estimate_cell(estimate: Estimate | None, digits: int) -> Html:
     lines: list[Node] = [tag("span", number(estimate.value, digits), class_="value")]
     if finite(estimate.value) is not None and finite(estimate.low) is not None:
         lines.append(tag("span", limits(estimate.low, estimate.high, digits), class_="limits"))
-    lines.append(tag("span", f"n = {count(estimate.n)}", class_="n"))
-    return tag("span", lines, class_="estimate")
+    return tag("span", lines, size_lines(estimate), class_="estimate")
+
+
+def size_lines(of: Estimate | Effect) -> list[Node]:
+    """Return n, and below it the clusters if these are few."""
+    return [tag("span", text, class_="n") for text in size(of).split(", ")]
 
 
 def money_cell(cost: float | None) -> Html:

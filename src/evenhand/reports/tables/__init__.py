@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from evenhand.reports.format import count, duration, finite, limits, money, number, p_value, signed
+from evenhand.reports.format import count, duration, few_clusters, finite, limits, money, number, p_value, signed, size
 from evenhand.reports.markup import clean
 from evenhand.reports.sections.base import sections_of
 from evenhand.reports.view import ALL, View, finished, metric_title, requests_per_sample, total_usage, view_of
@@ -86,7 +86,7 @@ def _effect_cells(view: View, names: Mapping[str, str], effect: Effect, *, name_
     if finite(effect.difference) is not None:
         difference += f" {limits(effect.low, effect.high, digits)}"
     arms = names[effect.after] + (f" − {names[effect.before]}" if name_baseline else "")
-    tested = [count(effect.n), p_value(effect.p_adjusted), number(effect.detectable, digits)]
+    tested = [count(effect.n) + few_clusters(effect), p_value(effect.p_adjusted), number(effect.detectable, digits)]
     return ["  " + arms, difference, *tested, effect.direction]
 
 
@@ -99,7 +99,8 @@ def _estimate(estimate: Estimate | None, digits: int, gap: str) -> Text:
     value = number(estimate.value, digits)
     if finite(estimate.value) is not None:
         value += gap + limits(estimate.low, estimate.high, digits)
-    return safe_text(f"{value}\nn = {count(estimate.n)}")
+    lines = size(estimate).replace(", ", "\n")
+    return safe_text(f"{value}\n{lines}")
 
 
 def plain_table(title: str) -> Table:
