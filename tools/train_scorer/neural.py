@@ -1,0 +1,435 @@
+"""python tools/train_scorer/neural.py --texts FILE --base FOLDER --out FOLDER: fine-tune MiniLM-L6 into the scorer `neural`.
+
+Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
+`tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
+what differs from the base (`difference.safetensors`), every figure (`metrics.json`) and the network's own scores
+of the training texts (`opinions.npy`), from which a next network can learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import math
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import nn
+from torch.nn import functional as F
+
+ATTRIBUTES = ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit")
+LONGEST = 128  # tokens of a window
+SHARES = {  # how often the texts of a set are drawn
+    "rtp": 40, "disguised": 4, "edos": 8, "hatemoji": 7, "toxigen": 3, "jigsaw": 11, "people neutral": 7,
+    "people grave": 2.5, "people unkind": 3, "people threatening": 1, "people kind": 0.3, "people denied": 2,
+    "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7, "clean": 5, "embedded": 2,
+}  # fmt: skip
+
+
+class Bert(nn.Module):
+    """The encoder, with seven logits from the mean and the maximum over its last states."""
+
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, rank: int) -> None:
+        super().__init__()
+        table = base["embeddings.word_embeddings.weight"]
+        self.words = nn.Embedding(*table.shape)
+        self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
+        self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
+        self.layers = nn.ModuleList(Layer(table.shape[1], rank) for _ in range(layers))
+        self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
+        # The type embedding is a constant for single texts.
+        self.words.weight.data.copy_(table)
+        self.places.weight.data.copy_(
+            base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
+        )
+        _fill(self.norm, base, "embeddings.LayerNorm")
+        for number, layer in enumerate(self.layers):
+            for mine, theirs in NAMES.items():
+                _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
+        nn.init.normal_(self.out.weight, std=0.01)
+        nn.init.constant_(self.out.bias, -1.5)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
+        x = F.dropout(x, 0.1, self.training)
+        for layer in self.layers:
+            x = layer(x, mask)
+        x = x.float()
+        real = mask[..., None]
+        mean = (x * real).sum(1) / real.sum(1)
+        return self.out.float()(F.dropout(torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1), 0.1, self.training))
+
+
+NAMES = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "merge": "attention.output.dense",
+    "norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "last": "output.LayerNorm",
+}
+
+
+class Layer(nn.Module):
+    def __init__(self, size: int, rank: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.merge = (Linear(size, size, rank) for _ in range(4))
+        self.up, self.down = Linear(size, 4 * size, rank), Linear(4 * size, size, rank)
+        self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        heads = lambda y: y.unflatten(-1, (12, -1)).transpose(1, 2)  # noqa: E731
+        seen = F.scaled_dot_product_attention(
+            heads(self.query(x)), heads(self.key(x)), heads(self.value(x)), mask[:, None, None]
+        )
+        drop = lambda y: F.dropout(y, 0.1, self.training)  # noqa: E731
+        x = self.norm(x + drop(self.merge(seen.transpose(1, 2).flatten(2))))
+        return self.last(x + drop(self.down(F.gelu(self.up(x)))))
+
+
+class Linear(nn.Linear):
+    """A linear layer, with a low-rank addition where `rank` is not 0."""
+
+    def __init__(self, inputs: int, outputs: int, rank: int) -> None:
+        super().__init__(inputs, outputs)
+        self.down: nn.Parameter | None = nn.Parameter(torch.randn(rank, inputs) / inputs**0.5) if rank else None
+        self.up: nn.Parameter | None = nn.Parameter(torch.zeros(outputs, rank)) if rank else None
+        self.rank = rank
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        return y if not self.rank else y + F.linear(F.linear(x, self.down), self.up) * 2
+
+
+def _fill(module: nn.Module, base: dict[str, torch.Tensor], name: str) -> None:
+    module.weight.data.copy_(base[f"{name}.weight"])
+    module.bias.data.copy_(base[f"{name}.bias"])
+
+
+class Texts:
+    """Texts as token ids, in batches of similar length."""
+
+    def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
+        self.rows = rows
+        self.owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
+        encoded = tokenizer.encode_batch([window for row in rows for window in row["windows"]])
+        self.ids = [each.ids for each in encoded]
+        self.lengths = np.array([len(ids) for ids in self.ids])
+        self.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in rows], np.float32)
+
+    def batch(self, chosen: np.ndarray, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        longest = -(-int(self.lengths[chosen].max()) // 8) * 8
+        ids = np.zeros((len(chosen), longest), np.int64)
+        for row, number in enumerate(chosen):
+            ids[row, : self.lengths[number]] = self.ids[number]
+        tensor = torch.from_numpy(ids).to(device, non_blocking=True)
+        return tensor, tensor != 0
+
+
+def main() -> None:
+    options = _options()
+    torch.manual_seed(options.seed)
+    random = np.random.default_rng(options.seed)
+    start = time.time()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    base: dict[str, torch.Tensor] = {}
+    for path in sorted(options.base.glob("*.safetensors")):
+        base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
+    tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(LONGEST)
+    rows = [json.loads(line) for line in gzip.open(options.texts, "rt", encoding="utf-8")]
+    if options.sample < 1:
+        rows = [row for row in rows if random.random() < options.sample]
+    learned = Texts([row for row in rows if row["set"].startswith("train")], tokenizer)
+    measured = Texts([row for row in rows if not row["set"].startswith("train")], tokenizer)
+    targets = np.where(np.isnan(learned.labels), 0.5, learned.labels)
+    weights = (~np.isnan(learned.labels)).astype(np.float32)
+    if options.opinions:
+        targets, weights = _with_opinions(learned, targets, weights, options)
+    model = Bert(base, options.layers, options.rank).to(device)
+    groups = _parameters(model, options)
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01)
+    average = {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
+    draw = _chances(learned.rows)
+    _say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure, {time.time() - start:.0f} s")
+    step, start, loss_sum = 0, time.time(), 0.0
+    model.train()
+    while step < options.steps:
+        pool = random.choice(len(draw), options.batch * 16, p=draw)
+        pool = pool[np.argsort(learned.lengths[pool] + random.random(len(pool)), kind="stable")]
+        for number in random.permutation(16):
+            progress = max(step / options.steps, (time.time() - start) / options.seconds)
+            if progress >= 1 or step >= options.steps:
+                step = options.steps if progress >= 1 else step
+                break
+            rate = min(step / 100, 1) * (1 - progress)
+            for group in optimizer.param_groups:
+                group["lr"] = group["full"] * rate
+            chosen = pool[number * options.batch : (number + 1) * options.batch]
+            ids, mask = learned.batch(chosen, device)
+            if options.masked:
+                hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > 999)
+                ids = ids.masked_fill(hidden, 103)
+            goal = torch.from_numpy(targets[chosen]).to(device)
+            weight = torch.from_numpy(weights[chosen]).to(device)
+            with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext():
+                logits = model(ids, mask)
+            loss = (F.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none") * weight).sum() / weight.sum()
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+            decay = min(0.999, step / (step + 20))
+            with torch.no_grad():
+                live = [p for p in model.parameters() if p.requires_grad]
+                torch._foreach_lerp_(list(average.values()), live, 1 - decay)
+            if step % 200 == 0:
+                _say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
+    for name, value in model.named_parameters():
+        if name in average:
+            value.data.copy_(average[name])
+    options.out.mkdir(parents=True, exist_ok=True)
+    model.eval()
+    before = figures(measured, *scored(model, measured, device))
+    difference = packed(model, base, options.rank)
+    if options.save:
+        save_file(difference, options.out / "difference.safetensors")
+    unpacked(model, base, difference)
+    logits, calibration = scored(model, measured, device)
+    metrics = figures(measured, logits, calibration)
+    np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
+    save_file({"calibration": torch.from_numpy(calibration)}, options.out / "calibration.safetensors")
+    report = {"options": {k: str(v) for k, v in vars(options).items()}, "packed": metrics, "unpacked": before}
+    (options.out / "metrics.json").write_text(json.dumps(report, indent=1))
+    brief = {k: v for k, v in metrics.items() if not isinstance(v, dict)}
+    print(options.out.name, json.dumps(brief), f"{time.time() - start:.0f} s", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--base", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
+    parser.add_argument("--rank", type=int, default=0, help="rank of LoRA; 0 trains every weight of the layers")
+    parser.add_argument("--embeddings", action="store_true", help="also train the word embeddings (not saved)")
+    parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop training after so long")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--masked", type=float, default=0.03, help="share of tokens that are hidden in training")
+    parser.add_argument("--opinions", type=Path, nargs="*", default=[], help="opinions.npy of earlier networks to learn from")
+    parser.add_argument("--trust", type=float, default=0.5, help="share of the opinions in a target")
+    parser.add_argument("--sample", type=float, default=1, help="share of the texts that are used, for a trial")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", action="store_true", help="write difference.safetensors")
+    return parser.parse_args()
+
+
+def _parameters(model: Bert, options: argparse.Namespace) -> list[dict[str, Any]]:
+    chosen, heads = [], list(model.out.parameters())
+    for name, value in model.named_parameters():
+        low_rank = name.startswith("layers") and name.rsplit(".", 1)[1] in ("down", "up")
+        small = value.ndim == 1
+        trained = (
+            name.startswith("out.")
+            or (name.startswith("layers") and (low_rank or small or not options.rank))
+            or (options.embeddings and name.startswith("words"))
+        )
+        value.requires_grad_(trained)
+        if trained and not name.startswith("out."):
+            chosen.append(value)
+    return [{"params": chosen, "full": options.lr}, {"params": heads, "full": 1e-3}]
+
+
+def _chances(rows: list[dict[str, Any]]) -> np.ndarray:
+    names = [row["set"].removeprefix("train ") for row in rows]
+    counts: dict[str, int] = defaultdict(int)
+    for name in names:
+        counts[name] += 1
+    chance = np.array([SHARES[name] / counts[name] for name in names])
+    return chance / chance.sum()
+
+
+def _with_opinions(learned: Texts, targets: np.ndarray, weights: np.ndarray, options: argparse.Namespace) -> Any:
+    """Mix the labels with what earlier networks think, and where there is no label take the latter."""
+    logits = np.mean([np.load(path).astype(np.float32) for path in options.opinions], 0)
+    opinion = 1 / (1 + np.exp(-logits))
+    trust = np.where(weights > 0, options.trust, 1.0)
+    return (targets * (1 - trust) + opinion * trust).astype(np.float32), np.ones_like(weights)
+
+
+@torch.no_grad()
+def window_logits(model: Bert, texts: Texts, device: str) -> np.ndarray:
+    order = np.argsort(texts.lengths, kind="stable")
+    logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
+    for start in range(0, len(order), 512):
+        chosen = order[start : start + 512]
+        with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext():
+            logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
+    return logits
+
+
+def pooled(logits: np.ndarray, owner: np.ndarray, sharpness: float) -> np.ndarray:
+    """The logits of texts from those of their windows: log-mean-exp, so that the number of windows does not count."""
+    count = owner.max() + 1
+    highest = np.full((count, logits.shape[1]), -np.inf)
+    np.maximum.at(highest, owner, logits)
+    if math.isinf(sharpness):
+        return highest
+    total = np.zeros_like(highest)
+    np.add.at(total, owner, np.exp(sharpness * (logits - highest[owner])))
+    windows = np.bincount(owner, minlength=count)[:, None]
+    return highest + np.log(total / windows) / sharpness
+
+
+def scored(model: Bert, texts: Texts, device: str) -> tuple[np.ndarray, np.ndarray]:
+    """Calibrated logits of every window, and the slope and shift of each attribute."""
+    logits = window_logits(model, texts, device).astype(np.float64)
+    sets = np.array([row["set"] for row in texts.rows])
+    whole = pooled(logits, texts.owner, 2.0)
+    slopes = np.ones((2, len(ATTRIBUTES)))
+    slopes[1] = 0
+    for number in range(len(ATTRIBUTES)):
+        label = texts.labels[:, number]
+        use = (sets == "calibration") & ~np.isnan(label)
+        if use.sum() > 50:
+            slopes[:, number] = _fit(whole[use, number], label[use].astype(np.float64))
+    return logits * slopes[0] + slopes[1], slopes
+
+
+def _fit(logit: np.ndarray, label: np.ndarray) -> tuple[float, float]:
+    """Slope and shift that fit the labels best, by Newton's method."""
+    x = np.stack([logit, np.ones_like(logit)], 1)
+    w = np.array([1.0, 0.0])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-x @ w))
+        w = w + np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]) + 1e-6 * np.eye(2), x.T @ (label - p))
+    return float(w[0]), float(w[1])
+
+
+def figures(texts: Texts, logits: np.ndarray, _slopes: np.ndarray) -> dict[str, Any]:
+    sets = np.array([row["set"] for row in texts.rows])
+    result: dict[str, Any] = {"pooling": {}}
+    for sharpness in (1.0, 2.0, 4.0, math.inf):
+        score = 1 / (1 + np.exp(-pooled(logits, texts.owner, sharpness)[:, 0]))
+        result["pooling"][str(sharpness)] = {
+            name: round(float((score[sets == name] >= 0.5).mean()), 4) for name in sorted(set(sets)) if " words" in name
+        }
+    whole = 1 / (1 + np.exp(-pooled(logits, texts.owner, 2.0)))
+    toxicity = whole[:, 0]
+    for name in sorted(set(sets)):
+        inside = sets == name
+        label = texts.labels[inside, 0] >= 0.5
+        if label.any() and not label.all():
+            result[f"{name} auroc"] = round(auroc(toxicity[inside], label), 4)
+            result[f"{name} false alarms"] = round(float((toxicity[inside][~label] >= 0.5).mean()), 4)
+            result[f"{name} recall"] = round(float((toxicity[inside][label] >= 0.5).mean()), 4)
+        else:
+            result[f"{name} at 0.5"] = round(float((toxicity[inside] >= 0.5).mean()), 4)
+            result[f"{name} attack at 0.5"] = round(float((whole[inside, 3] >= 0.5).mean()), 4)
+    rtp = sets == "rtp"
+    result["rtp attributes"] = {
+        name: [
+            round(auroc(whole[rtp, n], texts.labels[rtp, n] >= 0.5), 4),
+            round(float(np.corrcoef(whole[rtp, n], texts.labels[rtp, n])[0, 1]), 4),
+            round(_ece(whole[rtp, n], texts.labels[rtp, n]), 4),
+        ]
+        for n, name in enumerate(ATTRIBUTES)
+        if (texts.labels[rtp, n] >= 0.5).any()
+    }
+    by_group: dict[str, list[float]] = defaultdict(list)
+    for row, score in zip(texts.rows, toxicity, strict=True):
+        if row["set"].startswith(("neutral ", "odd ")):
+            by_group[row["group"]].append(score)
+    rates = {name: float((np.array(scores) >= 0.5).mean()) for name, scores in by_group.items()}
+    result["groups highest"] = dict(sorted(((k, round(v, 3)) for k, v in rates.items()), key=lambda x: -x[1])[:12])
+    result["largest false-alarm rate of a group"] = round(max(rates.values(), default=0), 4)
+    alarms = [(round(float(s), 3), r["set"], r["windows"][0][:100]) for r, s in zip(texts.rows, toxicity, strict=True)
+              if s >= 0.5 and r["set"].startswith(("neutral", "odd", "short", "names", "strings", "everyday", "clean"))]  # fmt: skip
+    result["false alarms"] = {"examples": alarms[:60]}
+    return result
+
+
+def auroc(score: np.ndarray, positive: np.ndarray) -> float:
+    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    hits, misses = int(positive.sum()), int((~positive).sum())
+    return float((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses))
+
+
+def _ece(score: np.ndarray, label: np.ndarray) -> float:
+    place = np.minimum((score * 10).astype(int), 9)
+    return sum(
+        float(inside.mean()) * abs(float(score[inside].mean() - label[inside].mean()))
+        for n in range(10)
+        if (inside := place == n).any()
+    )
+
+
+def packed(model: Bert, base: dict[str, torch.Tensor], rank: int) -> dict[str, torch.Tensor]:
+    """What differs from the base: LoRA's factors, or the change of each weight in 4 bits; small tensors in full."""
+    result = {name: value.detach().cpu().half() for name, value in model.out.state_dict(prefix="out.").items()}
+    for number, layer in enumerate(model.layers):
+        for mine, theirs in NAMES.items():
+            module, name = layer.get_submodule(mine), f"{number}.{mine}"
+            result[f"{name}.bias"] = module.bias.detach().cpu().half()
+            if module.weight.ndim == 1:
+                result[f"{name}.weight"] = module.weight.detach().cpu().half()
+            elif rank:
+                result[f"{name}.down"] = module.down.detach().cpu().half()
+                result[f"{name}.up"] = (module.up.detach() * 2).cpu().half()
+            else:
+                change = module.weight.detach().cpu() - base[f"encoder.layer.{number}.{theirs}.weight"]
+                result[f"{name}.change"], result[f"{name}.scale"] = _four_bits(change)
+    return result
+
+
+def _four_bits(change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Round to −7…7 times a scale per row, the one of several that loses least; two numbers to a byte."""
+    spread = change.std(1, keepdim=True).clamp(min=1e-8)
+    options = torch.stack([spread * width / 7 for width in (2.0, 2.4, 2.8, 3.2, 3.8)])
+    lost = ((change / options).round().clamp(-7, 7) * options - change).square().sum(-1)
+    scale = options.gather(0, lost.argmin(0)[None, :, None])[0].half()
+    levels = ((change / scale.float()).round().clamp(-7, 7) + 8).to(torch.uint8)
+    return levels[:, 0::2] * 16 + levels[:, 1::2], scale
+
+
+def unpacked(model: Bert, base: dict[str, torch.Tensor], difference: dict[str, torch.Tensor]) -> None:
+    """Set the model's weights from the base and what differs, as the scorer does."""
+    with torch.no_grad():
+        for number, layer in enumerate(model.layers):
+            for mine, theirs in NAMES.items():
+                module, name = layer.get_submodule(mine), f"{number}.{mine}"
+                module.bias.copy_(difference[f"{name}.bias"])
+                if f"{name}.weight" in difference:
+                    module.weight.copy_(difference[f"{name}.weight"])
+                    continue
+                weight = base[f"encoder.layer.{number}.{theirs}.weight"]
+                if f"{name}.down" in difference:
+                    module.weight.copy_(weight + difference[f"{name}.up"].float() @ difference[f"{name}.down"].float())
+                    module.rank = 0
+                else:
+                    pairs = difference[f"{name}.change"]
+                    levels = torch.stack([pairs // 16, pairs % 16], -1).flatten(1).float() - 8
+                    module.weight.copy_(weight + levels * difference[f"{name}.scale"].float())
+
+
+def _say(line: str) -> None:
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
