@@ -37,13 +37,13 @@ SHARES = {  # how often the texts of a set are drawn
 class Bert(nn.Module):
     """The encoder, with seven logits from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int, rank: int) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, rank: int, width: int, relu: bool) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
-        self.layers = nn.ModuleList(Layer(table.shape[1], rank) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(table.shape[1], width, rank, relu) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
@@ -52,8 +52,10 @@ class Bert(nn.Module):
         )
         _fill(self.norm, base, "embeddings.LayerNorm")
         for number, layer in enumerate(self.layers):
-            for mine, theirs in NAMES.items():
-                _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
+            for mine in NAMES:
+                module = layer.get_submodule(mine)
+                module.weight.data.copy_(base_weight(base, number, mine, width))
+                module.bias.data.copy_(base_bias(base, number, mine, width))
         nn.init.normal_(self.out.weight, std=0.01)
         nn.init.constant_(self.out.bias, -1.5)
 
@@ -80,11 +82,30 @@ NAMES = {
 }
 
 
+def kept(base: dict[str, torch.Tensor], number: int, width: int) -> torch.Tensor:
+    """The inner units of a layer that are kept: those with the largest weights."""
+    up, down = (base[f"encoder.layer.{number}.{NAMES[name]}.weight"] for name in ("up", "down"))
+    return (up.norm(dim=1) * down.norm(dim=0)).topk(width).indices.sort().values
+
+
+def base_weight(base: dict[str, torch.Tensor], number: int, mine: str, width: int) -> torch.Tensor:
+    weight = base[f"encoder.layer.{number}.{NAMES[mine]}.weight"]
+    if mine == "up":
+        return weight[kept(base, number, width)]
+    return weight[:, kept(base, number, width)] if mine == "down" else weight
+
+
+def base_bias(base: dict[str, torch.Tensor], number: int, mine: str, width: int) -> torch.Tensor:
+    bias = base[f"encoder.layer.{number}.{NAMES[mine]}.bias"]
+    return bias[kept(base, number, width)] if mine == "up" else bias
+
+
 class Layer(nn.Module):
-    def __init__(self, size: int, rank: int) -> None:
+    def __init__(self, size: int, width: int, rank: int, relu: bool) -> None:
         super().__init__()
+        self.act = F.relu if relu else F.gelu
         self.query, self.key, self.value, self.merge = (Linear(size, size, rank) for _ in range(4))
-        self.up, self.down = Linear(size, 4 * size, rank), Linear(4 * size, size, rank)
+        self.up, self.down = Linear(size, width, rank), Linear(width, size, rank)
         self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -94,7 +115,7 @@ class Layer(nn.Module):
         )
         drop = lambda y: F.dropout(y, 0.1, self.training)  # noqa: E731
         x = self.norm(x + drop(self.merge(seen.transpose(1, 2).flatten(2))))
-        return self.last(x + drop(self.down(F.gelu(self.up(x)))))
+        return self.last(x + drop(self.down(self.act(self.up(x)))))
 
 
 class Linear(nn.Linear):
@@ -157,7 +178,7 @@ def main() -> None:
     weights = (~np.isnan(learned.labels)).astype(np.float32)
     if options.opinions:
         targets, weights = _with_opinions(learned, targets, weights, options)
-    model = Bert(base, options.layers, options.rank).to(device)
+    model = Bert(base, options.layers, options.rank, options.width, options.relu).to(device)
     groups = _parameters(model, options)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01)
     average = {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
@@ -203,10 +224,10 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     model.eval()
     before = figures(measured, *scored(model, measured, device))
-    difference = packed(model, base, options.rank)
+    difference = packed(model, base, options.rank, options.width)
     if options.save:
         save_file(difference, options.out / "difference.safetensors")
-    unpacked(model, base, difference)
+    unpacked(model, base, difference, options.width)
     logits, calibration = scored(model, measured, device)
     metrics = figures(measured, logits, calibration)
     np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
@@ -224,6 +245,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
     parser.add_argument("--rank", type=int, default=0, help="rank of LoRA; 0 trains every weight of the layers")
+    parser.add_argument("--width", type=int, default=1536, help="inner units of a layer that are kept")
+    parser.add_argument("--relu", action="store_true", help="ReLU instead of GELU, which is faster")
     parser.add_argument("--embeddings", action="store_true", help="also train the word embeddings (not saved)")
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--steps", type=int, default=6000)
@@ -379,11 +402,12 @@ def _ece(score: np.ndarray, label: np.ndarray) -> float:
     )
 
 
-def packed(model: Bert, base: dict[str, torch.Tensor], rank: int) -> dict[str, torch.Tensor]:
+def packed(model: Bert, base: dict[str, torch.Tensor], rank: int, width: int) -> dict[str, torch.Tensor]:
     """What differs from the base: LoRA's factors, or the change of each weight in 4 bits; small tensors in full."""
     result = {name: value.detach().cpu().half() for name, value in model.out.state_dict(prefix="out.").items()}
     for number, layer in enumerate(model.layers):
-        for mine, theirs in NAMES.items():
+        result[f"{number}.kept"] = kept(base, number, width).to(torch.int32)
+        for mine in NAMES:
             module, name = layer.get_submodule(mine), f"{number}.{mine}"
             result[f"{name}.bias"] = module.bias.detach().cpu().half()
             if module.weight.ndim == 1:
@@ -392,7 +416,7 @@ def packed(model: Bert, base: dict[str, torch.Tensor], rank: int) -> dict[str, t
                 result[f"{name}.down"] = module.down.detach().cpu().half()
                 result[f"{name}.up"] = (module.up.detach() * 2).cpu().half()
             else:
-                change = module.weight.detach().cpu() - base[f"encoder.layer.{number}.{theirs}.weight"]
+                change = module.weight.detach().cpu() - base_weight(base, number, mine, width)
                 result[f"{name}.change"], result[f"{name}.scale"] = _four_bits(change)
     return result
 
@@ -407,17 +431,19 @@ def _four_bits(change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return levels[:, 0::2] * 16 + levels[:, 1::2], scale
 
 
-def unpacked(model: Bert, base: dict[str, torch.Tensor], difference: dict[str, torch.Tensor]) -> None:
+def unpacked(
+    model: Bert, base: dict[str, torch.Tensor], difference: dict[str, torch.Tensor], width: int
+) -> None:
     """Set the model's weights from the base and what differs, as the scorer does."""
     with torch.no_grad():
         for number, layer in enumerate(model.layers):
-            for mine, theirs in NAMES.items():
+            for mine in NAMES:
                 module, name = layer.get_submodule(mine), f"{number}.{mine}"
                 module.bias.copy_(difference[f"{name}.bias"])
                 if f"{name}.weight" in difference:
                     module.weight.copy_(difference[f"{name}.weight"])
                     continue
-                weight = base[f"encoder.layer.{number}.{theirs}.weight"]
+                weight = base_weight(base, number, mine, width)
                 if f"{name}.down" in difference:
                     module.weight.copy_(weight + difference[f"{name}.up"].float() @ difference[f"{name}.down"].float())
                     module.rank = 0
