@@ -2,8 +2,9 @@
 
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
-what differs from the base (`difference.safetensors`), every figure (`metrics.json`) and the network's own scores
-of the training texts (`opinions.npy`), from which a next network can learn.
+the layers (`layers.safetensors`), every figure (`metrics.json`) and the network's own logits of the training texts
+(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base unless `--embeddings`
+is given, which only makes sense for a network that others learn from.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import nn
 from torch.nn import functional as F
 
 ATTRIBUTES = ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit")
+VERSION = "1"
 LONGEST = 128  # tokens of a window
 SHARES = {  # how often the texts of a set are drawn
     "rtp": 40, "disguised": 4, "edos": 8, "hatemoji": 7, "toxigen": 3, "jigsaw": 11, "people neutral": 7,
@@ -37,13 +39,13 @@ SHARES = {  # how often the texts of a set are drawn
 class Bert(nn.Module):
     """The encoder, with seven logits from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int, rank: int, width: int, relu: bool) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
-        self.layers = nn.ModuleList(Layer(table.shape[1], width, rank, relu) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(table.shape[1], width, relu) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
@@ -101,11 +103,11 @@ def base_bias(base: dict[str, torch.Tensor], number: int, mine: str, width: int)
 
 
 class Layer(nn.Module):
-    def __init__(self, size: int, width: int, rank: int, relu: bool) -> None:
+    def __init__(self, size: int, width: int, relu: bool) -> None:
         super().__init__()
         self.act = F.relu if relu else F.gelu
-        self.query, self.key, self.value, self.merge = (Linear(size, size, rank) for _ in range(4))
-        self.up, self.down = Linear(size, width, rank), Linear(width, size, rank)
+        self.query, self.key, self.value, self.merge = (nn.Linear(size, size) for _ in range(4))
+        self.up, self.down = nn.Linear(size, width), nn.Linear(width, size)
         self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -116,20 +118,6 @@ class Layer(nn.Module):
         drop = lambda y: F.dropout(y, 0.1, self.training)  # noqa: E731
         x = self.norm(x + drop(self.merge(seen.transpose(1, 2).flatten(2))))
         return self.last(x + drop(self.down(self.act(self.up(x)))))
-
-
-class Linear(nn.Linear):
-    """A linear layer, with a low-rank addition where `rank` is not 0."""
-
-    def __init__(self, inputs: int, outputs: int, rank: int) -> None:
-        super().__init__(inputs, outputs)
-        self.down: nn.Parameter | None = nn.Parameter(torch.randn(rank, inputs) / inputs**0.5) if rank else None
-        self.up: nn.Parameter | None = nn.Parameter(torch.zeros(outputs, rank)) if rank else None
-        self.rank = rank
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = super().forward(x)
-        return y if not self.rank else y + F.linear(F.linear(x, self.down), self.up) * 2
 
 
 def _fill(module: nn.Module, base: dict[str, torch.Tensor], name: str) -> None:
@@ -169,7 +157,7 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
-    rows = [json.loads(line) for line in gzip.open(options.texts, "rt", encoding="utf-8")]
+    rows = [json.loads(line) for path in options.texts for line in gzip.open(path, "rt", encoding="utf-8")]
     if options.sample < 1:
         rows = [row for row in rows if random.random() < options.sample]
     learned = Texts([row for row in rows if row["set"].startswith("train")], tokenizer)
@@ -177,8 +165,8 @@ def main() -> None:
     targets = np.where(np.isnan(learned.labels), 0.5, learned.labels)
     weights = (~np.isnan(learned.labels)).astype(np.float32)
     if options.opinions:
-        targets, weights = _with_opinions(learned, targets, weights, options)
-    model = Bert(base, options.layers, options.rank, options.width, options.relu).to(device)
+        targets, weights = _with_opinions(targets, weights, options)
+    model = Bert(base, options.layers, options.width, options.relu).to(device)
     groups = _parameters(model, options)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01)
     average = {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
@@ -206,7 +194,9 @@ def main() -> None:
             weight = torch.from_numpy(weights[chosen]).to(device)
             with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext():
                 logits = model(ids, mask)
-            loss = (F.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none") * weight).sum() / weight.sum()
+            loss = (
+                F.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none") * weight
+            ).sum() / weight.sum()
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -223,16 +213,15 @@ def main() -> None:
             value.data.copy_(average[name])
     options.out.mkdir(parents=True, exist_ok=True)
     model.eval()
-    before = figures(measured, *scored(model, measured, device))
-    difference = packed(model, base, options.rank, options.width)
+    before = figures(measured, scored(model, measured, device)[0])
+    layers = packed(model)
+    logits, slopes = scored(model, measured, device)
+    metrics = figures(measured, logits)
+    about = {"version": VERSION, "base": "all-MiniLM-L6-v2", "licence": "Apache-2.0"}
     if options.save:
-        save_file(difference, options.out / "difference.safetensors")
-    unpacked(model, base, difference, options.width)
-    logits, calibration = scored(model, measured, device)
-    metrics = figures(measured, logits, calibration)
+        save_file({**layers, **calibrated(model, slopes)}, options.out / "layers.safetensors", about)
     np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
-    save_file({"calibration": torch.from_numpy(calibration)}, options.out / "calibration.safetensors")
-    report = {"options": {k: str(v) for k, v in vars(options).items()}, "packed": metrics, "unpacked": before}
+    report = {"options": {k: str(v) for k, v in vars(options).items()}, "as saved": metrics, "before rounding": before}
     (options.out / "metrics.json").write_text(json.dumps(report, indent=1))
     brief = {k: v for k, v in metrics.items() if not isinstance(v, dict)}
     print(options.out.name, json.dumps(brief), f"{time.time() - start:.0f} s", flush=True)
@@ -240,11 +229,10 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--texts", type=Path, nargs="+", required=True)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
-    parser.add_argument("--rank", type=int, default=0, help="rank of LoRA; 0 trains every weight of the layers")
     parser.add_argument("--width", type=int, default=1536, help="inner units of a layer that are kept")
     parser.add_argument("--relu", action="store_true", help="ReLU instead of GELU, which is faster")
     parser.add_argument("--embeddings", action="store_true", help="also train the word embeddings (not saved)")
@@ -253,28 +241,23 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9, help="stop training after so long")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--masked", type=float, default=0.03, help="share of tokens that are hidden in training")
-    parser.add_argument("--opinions", type=Path, nargs="*", default=[], help="opinions.npy of earlier networks to learn from")
+    parser.add_argument(
+        "--opinions", type=Path, nargs="*", default=[], help="opinions.npy of earlier networks to learn from"
+    )
     parser.add_argument("--trust", type=float, default=0.5, help="share of the opinions in a target")
     parser.add_argument("--sample", type=float, default=1, help="share of the texts that are used, for a trial")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true", help="write difference.safetensors")
+    parser.add_argument("--save", action="store_true", help="write layers.safetensors")
     return parser.parse_args()
 
 
 def _parameters(model: Bert, options: argparse.Namespace) -> list[dict[str, Any]]:
-    chosen, heads = [], list(model.out.parameters())
+    chosen: list[nn.Parameter] = []
     for name, value in model.named_parameters():
-        low_rank = name.startswith("layers") and name.rsplit(".", 1)[1] in ("down", "up")
-        small = value.ndim == 1
-        trained = (
-            name.startswith("out.")
-            or (name.startswith("layers") and (low_rank or small or not options.rank))
-            or (options.embeddings and name.startswith("words"))
-        )
-        value.requires_grad_(trained)
-        if trained and not name.startswith("out."):
+        value.requires_grad_(name.startswith(("layers", "out.")) or (options.embeddings and name.startswith("words")))
+        if value.requires_grad and not name.startswith("out."):
             chosen.append(value)
-    return [{"params": chosen, "full": options.lr}, {"params": heads, "full": 1e-3}]
+    return [{"params": chosen, "full": options.lr}, {"params": list(model.out.parameters()), "full": 1e-3}]
 
 
 def _chances(rows: list[dict[str, Any]]) -> np.ndarray:
@@ -286,12 +269,19 @@ def _chances(rows: list[dict[str, Any]]) -> np.ndarray:
     return chance / chance.sum()
 
 
-def _with_opinions(learned: Texts, targets: np.ndarray, weights: np.ndarray, options: argparse.Namespace) -> Any:
-    """Mix the labels with what earlier networks think, and where there is no label take the latter."""
+def _with_opinions(
+    targets: np.ndarray, weights: np.ndarray, options: argparse.Namespace
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mix the labels with what earlier networks think, and where there is no label take the latter.
+
+    Earlier networks have seen the first texts alone, where texts were added since.
+    """
     logits = np.mean([np.load(path).astype(np.float32) for path in options.opinions], 0)
+    seen = len(logits)
     opinion = 1 / (1 + np.exp(-logits))
-    trust = np.where(weights > 0, options.trust, 1.0)
-    return (targets * (1 - trust) + opinion * trust).astype(np.float32), np.ones_like(weights)
+    trust = np.where(weights[:seen] > 0, options.trust, 1.0)
+    mixed = (targets[:seen] * (1 - trust) + opinion * trust).astype(np.float32)
+    return np.concatenate([mixed, targets[seen:]]), np.concatenate([np.ones_like(mixed), weights[seen:]])
 
 
 @torch.no_grad()
@@ -343,7 +333,7 @@ def _fit(logit: np.ndarray, label: np.ndarray) -> tuple[float, float]:
     return float(w[0]), float(w[1])
 
 
-def figures(texts: Texts, logits: np.ndarray, _slopes: np.ndarray) -> dict[str, Any]:
+def figures(texts: Texts, logits: np.ndarray) -> dict[str, Any]:
     sets = np.array([row["set"] for row in texts.rows])
     result: dict[str, Any] = {"pooling": {}}
     for sharpness in (1.0, 2.0, 4.0, math.inf):
@@ -402,55 +392,32 @@ def _ece(score: np.ndarray, label: np.ndarray) -> float:
     )
 
 
-def packed(model: Bert, base: dict[str, torch.Tensor], rank: int, width: int) -> dict[str, torch.Tensor]:
-    """What differs from the base: LoRA's factors, or the change of each weight in 4 bits; small tensors in full."""
-    result = {name: value.detach().cpu().half() for name, value in model.out.state_dict(prefix="out.").items()}
+def packed(model: Bert) -> dict[str, torch.Tensor]:
+    """The layers as the scorer stores them: 7 bits and a scale per output. The model is set to what they say.
+
+    Of 8 bits, some CPUs would overflow where they add two products in 16 bits.
+    """
+    layers: dict[str, torch.Tensor] = {}
     for number, layer in enumerate(model.layers):
-        result[f"{number}.kept"] = kept(base, number, width).to(torch.int32)
         for mine in NAMES:
             module, name = layer.get_submodule(mine), f"{number}.{mine}"
-            result[f"{name}.bias"] = module.bias.detach().cpu().half()
-            if module.weight.ndim == 1:
-                result[f"{name}.weight"] = module.weight.detach().cpu().half()
-            elif rank:
-                result[f"{name}.down"] = module.down.detach().cpu().half()
-                result[f"{name}.up"] = (module.up.detach() * 2).cpu().half()
-            else:
-                change = module.weight.detach().cpu() - base_weight(base, number, mine, width)
-                result[f"{name}.change"], result[f"{name}.scale"] = _four_bits(change)
-    return result
+            weight = module.weight.detach()
+            layers[f"{name}.bias"] = module.bias.detach().float().cpu()
+            if weight.ndim == 1:
+                layers[f"{name}.weight"] = weight.float().cpu()
+                continue
+            scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-8) / 63
+            levels = (weight / scale).round()
+            module.weight.data.copy_(levels * scale)
+            layers[f"{name}.weight"], layers[f"{name}.scale"] = levels.to(torch.int8).cpu(), scale[:, 0].float().cpu()
+    return layers
 
 
-def _four_bits(change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Round to −7…7 times a scale per row, the one of several that loses least; two numbers to a byte."""
-    spread = change.std(1, keepdim=True).clamp(min=1e-8)
-    options = torch.stack([spread * width / 7 for width in (2.0, 2.4, 2.8, 3.2, 3.8)])
-    lost = ((change / options).round().clamp(-7, 7) * options - change).square().sum(-1)
-    scale = options.gather(0, lost.argmin(0)[None, :, None])[0].half()
-    levels = ((change / scale.float()).round().clamp(-7, 7) + 8).to(torch.uint8)
-    return levels[:, 0::2] * 16 + levels[:, 1::2], scale
-
-
-def unpacked(
-    model: Bert, base: dict[str, torch.Tensor], difference: dict[str, torch.Tensor], width: int
-) -> None:
-    """Set the model's weights from the base and what differs, as the scorer does."""
-    with torch.no_grad():
-        for number, layer in enumerate(model.layers):
-            for mine in NAMES:
-                module, name = layer.get_submodule(mine), f"{number}.{mine}"
-                module.bias.copy_(difference[f"{name}.bias"])
-                if f"{name}.weight" in difference:
-                    module.weight.copy_(difference[f"{name}.weight"])
-                    continue
-                weight = base_weight(base, number, mine, width)
-                if f"{name}.down" in difference:
-                    module.weight.copy_(weight + difference[f"{name}.up"].float() @ difference[f"{name}.down"].float())
-                    module.rank = 0
-                else:
-                    pairs = difference[f"{name}.change"]
-                    levels = torch.stack([pairs // 16, pairs % 16], -1).flatten(1).float() - 8
-                    module.weight.copy_(weight + levels * difference[f"{name}.scale"].float())
+def calibrated(model: Bert, slopes: np.ndarray) -> dict[str, torch.Tensor]:
+    """The last layer with slope and shift of each attribute in it."""
+    slope, shift = torch.from_numpy(slopes).float()
+    weight, bias = (value.detach().float().cpu() for value in (model.out.weight, model.out.bias))
+    return {"out.weight": weight * slope[:, None], "out.bias": bias * slope + shift}
 
 
 def _say(line: str) -> None:

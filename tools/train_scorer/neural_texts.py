@@ -213,7 +213,9 @@ def _quotations(data: Path, chance: random.Random) -> Iterator[Row]:
     new = [s.text for section in ("groups", "held_out_groups") for s in identity.held_out_sentences("unkind", section)]
     for kind, frames, label in (("rejecting", "counter-speech", 0.0), ("sharing", "shared", 1.0)):
         for _ in range(1000):
-            quote, source = (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
+            quote, source = (
+                (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
+            )
             yield from _row(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
 
 
@@ -235,7 +237,9 @@ def _own(chance: random.Random) -> Iterator[Row]:
                 yield from _row(name and f"train {kind}" or kind, text, CLEAN)
         for _ in range(1500 if name else 400):
             first, other = chance.sample(texts["names"], 2)
-            text = chance.choice(texts["named"]).format(name=first, other=other, surname=chance.choice(texts["surnames"]))
+            text = chance.choice(texts["named"]).format(
+                name=first, other=other, surname=chance.choice(texts["surnames"])
+            )
             yield from _row("train names" if name else "names", text, CLEAN, first)
         for _ in range(800 if name else 300):
             yield from _row("train strings" if name else "strings", _noise(chance), CLEAN)

@@ -1,7 +1,7 @@
 """Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads one window of tokens.
 
 An ONNX file is a protocol buffer of few kinds of messages, so that numpy suffices to write it. Weights of the
-layers are int8 with a scale per output; onnxruntime quantises what goes into them. One window per run: nothing is
+layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. One window per run: nothing is
 padded or masked, and a score does not depend on the other texts of a batch.
 """
 
@@ -19,16 +19,16 @@ Array = NDArray[Any]
 _TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int64": 7}
 _CONTRIB = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
+_ATTENTION = ("query", "key", "value")
 
 
 def network(weights: Mapping[str, Array], heads: int) -> bytes:
-    """Return the ONNX file of the network with these weights (see `merge.py` for their names)."""
+    """Return the ONNX file of the network with these weights (`weights.network_weights` returns them)."""
     graph = _Graph()
     depth = len({name.partition(".")[0] for name in weights if name[0].isdigit()})
-    x = graph.add("Gather", ["words", "ids"], initial={"words": weights["words"]})
-    if weights["words"].dtype == np.int8:
-        scale = graph.add("Gather", ["word_scale", "ids"], initial={"word_scale": weights["word_scale"]})
-        x = graph.add("Mul", [graph.add("Cast", [x], to=1), scale])
+    levels = graph.add("Gather", ["words", "ids"], initial={"words": weights["words"]})
+    scale = graph.add("Gather", ["word_scale", "ids"], initial={"word_scale": weights["word_scale"]})
+    x = graph.add("Mul", [graph.add("Cast", [levels], to=1), scale])
     length = graph.add("Shape", ["ids"])
     zero = {"zero": np.zeros(1, np.int64)}
     places = graph.add("Slice", ["places", "zero", length], initial={"places": weights["places"], **zero})
@@ -47,15 +47,14 @@ def network(weights: Mapping[str, Array], heads: int) -> bytes:
 
 
 def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int) -> str:
-    joined = np.concatenate([weights[f"{name}.weight"] for name in ("query", "key", "value")])
-    bias = np.concatenate([weights[f"{name}.bias"] for name in ("query", "key", "value")])
-    three = graph.linear(x, joined, bias)
+    parts = ("weight", "scale", "bias")
+    three = graph.linear(x, *(np.concatenate([weights[f"{name}.{part}"] for name in _ATTENTION]) for part in parts))
     query, key, value = graph.add_many("Split", [three], 3, axis=-1)
     seen = graph.add("MultiHeadAttention", [query, key, value], domain=_CONTRIB, num_heads=heads)
-    merged = graph.linear(seen, weights["merge.weight"], weights["merge.bias"])
+    merged = graph.linear(seen, *(weights[f"merge.{part}"] for part in parts))
     x = graph.norm(merged, x, weights["norm.weight"], weights["norm.bias"])
-    wide = graph.add("Gelu", [graph.linear(x, weights["up.weight"], weights["up.bias"])], domain=_CONTRIB)
-    narrow = graph.linear(wide, weights["down.weight"], weights["down.bias"])
+    wide = graph.add("Relu", [graph.linear(x, *(weights[f"up.{part}"] for part in parts))])
+    narrow = graph.linear(wide, *(weights[f"down.{part}"] for part in parts))
     return graph.norm(narrow, x, weights["last.weight"], weights["last.bias"])
 
 
@@ -66,9 +65,8 @@ class _Graph:
         self._nodes: list[bytes] = []
         self._values: dict[str, bytes] = {}
 
-    def linear(self, x: str, weight: Array, bias: Array) -> str:
-        """x · weightᵀ + bias, in int8."""
-        levels, scale = quantised(weight)
+    def linear(self, x: str, levels: Array, scale: Array, bias: Array) -> str:
+        """x · (levels · scale)ᵀ + bias."""
         names = [f"{kind}{len(self._nodes)}" for kind in ("weight", "scale", "bias")]
         values = dict(zip(names, (np.ascontiguousarray(levels.T), scale, bias), strict=True))
         inputs = [x, names[0], names[1], "", names[2]]
@@ -92,7 +90,9 @@ class _Graph:
         """Add a node and return the name of its output."""
         return self._add(kind, inputs, [output or f"{kind}{len(self._nodes)}"], domain, initial or {}, attributes)[0]
 
-    def add_many(self, kind: str, inputs: Sequence[str], count: int, **attributes: int | float | list[int]) -> list[str]:
+    def add_many(
+        self, kind: str, inputs: Sequence[str], count: int, **attributes: int | float | list[int]
+    ) -> list[str]:
         outputs = [f"{kind}{len(self._nodes)}_{number}" for number in range(count)]
         return self._add(kind, inputs, outputs, "", {}, attributes)
 
