@@ -28,11 +28,14 @@ from torch.nn import functional as F
 
 ATTRIBUTES = ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit")
 VERSION = "1"
+SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
 SHARES = {  # how often the texts of a set are drawn
     "rtp": 40, "disguised": 4, "edos": 8, "hatemoji": 7, "toxigen": 3, "jigsaw": 11, "people neutral": 7,
     "people grave": 2.5, "people unkind": 3, "people threatening": 1, "people kind": 0.3, "people denied": 2,
-    "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7, "clean": 5, "embedded": 2,
+    "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7, "clean": 7, "embedded": 3,
+    "more odd": 5, "more unkind": 1.5, "more denied": 1.5, "more quoted": 3, "more shared": 1.5, "more everyday": 2,
+    "more calm": 5,
 }  # fmt: skip
 
 
@@ -312,7 +315,7 @@ def scored(model: Bert, texts: Texts, device: str) -> tuple[np.ndarray, np.ndarr
     """Calibrated logits of every window, and the slope and shift of each attribute."""
     logits = window_logits(model, texts, device).astype(np.float64)
     sets = np.array([row["set"] for row in texts.rows])
-    whole = pooled(logits, texts.owner, 2.0)
+    whole = pooled(logits, texts.owner, SHARPNESS)
     slopes = np.ones((2, len(ATTRIBUTES)))
     slopes[1] = 0
     for number in range(len(ATTRIBUTES)):
@@ -341,7 +344,7 @@ def figures(texts: Texts, logits: np.ndarray) -> dict[str, Any]:
         result["pooling"][str(sharpness)] = {
             name: round(float((score[sets == name] >= 0.5).mean()), 4) for name in sorted(set(sets)) if " words" in name
         }
-    whole = 1 / (1 + np.exp(-pooled(logits, texts.owner, 2.0)))
+    whole = 1 / (1 + np.exp(-pooled(logits, texts.owner, SHARPNESS)))
     toxicity = whole[:, 0]
     for name in sorted(set(sets)):
         inside = sets == name

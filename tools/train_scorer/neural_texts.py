@@ -34,6 +34,7 @@ Row = dict[str, Any]
 CLEAN: Labels = (0.03, 0.01, 0.03, 0.02, 0.02, 0.03, 0.02)
 QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
 DENIED: Labels = (0.10, 0.03, 0.06, 0.12, 0.04, 0.08, 0.03)
+SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
 LENGTHS = (15, 50, 100, 200, 400, 800)
 
 
@@ -45,6 +46,7 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _quotations(data, chance)
     yield from _own(chance)
     yield from _paragraphs(data, chance)
+    yield from _more(data, random.Random(11))
 
 
 def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
@@ -106,7 +108,7 @@ def _labelled(data: Path) -> Iterator[tuple[str, str, Labels, str | None]]:
             for row in csv.DictReader(file):
                 hateful = row["label_gold"] == "1"
                 if split != "train":
-                    yield "hatemoji" if split == "test" else "calibration", row["text"], _only(float(hateful)), None
+                    yield "hatemoji" if split == "test" else "hatemoji validation", row["text"], _only(float(hateful)), None
                 else:
                     labels = _attack(row["text"], 0.82) if hateful else _harmless(row["text"])
                     yield "train hatemoji", row["text"], labels, None
@@ -199,17 +201,13 @@ def _people(chance: random.Random) -> Iterator[Row]:
 def _quotations(data: Path, chance: random.Random) -> Iterator[Row]:
     own = spec()
     attacks = [s.text for s in identity.training_sentences() if s.kind in ("unkind", "threatening")]
-    hateful = {True: list[str](), False: list[str]()}
-    for name, text, labels, _ in _labelled(data):
-        if name in ("train toxigen", "train hatemoji", "toxigen", "hatemoji") and (labels[0] or 0) > 0.7:
-            if len(text) < 160:
-                hateful[name.startswith("train")].append(text)
+    hateful = {True: _hateful(data, "train"), False: _hateful(data, "")}
     for _ in range(7000):
         quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
         yield from _row("train quoted", _say(chance, own["rejecting"], quote), QUOTED)
     for _ in range(3500):
         quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
-        yield from _row("train shared", _say(chance, own["sharing"], quote), (0.82, None, None, 0.8, None, None, None))
+        yield from _row("train shared", _say(chance, own["sharing"], quote), SHARED)
     new = [s.text for section in ("groups", "held_out_groups") for s in identity.held_out_sentences("unkind", section)]
     for kind, frames, label in (("rejecting", "counter-speech", 0.0), ("sharing", "shared", 1.0)):
         for _ in range(1000):
@@ -217,6 +215,12 @@ def _quotations(data: Path, chance: random.Random) -> Iterator[Row]:
                 (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
             )
             yield from _row(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
+
+
+def _hateful(data: Path, side: str) -> list[str]:
+    """Short hateful texts of others, to be quoted; the side is `train` or, for measuring, empty."""
+    names = [f"{side} {name}".strip() for name in ("toxigen", "hatemoji")]
+    return [t for name, t, labels, _ in _labelled(data) if name in names and (labels[0] or 0) > 0.7 and len(t) < 160]
 
 
 def _say(chance: random.Random, frames: Sequence[str], quote: str) -> str:
@@ -248,6 +252,66 @@ def _own(chance: random.Random) -> Iterator[Row]:
             yield from _row("train everyday", text, CLEAN)
 
 
+def _more(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Further wordings, neutral sentences and attacks in bad grammar, and longer harmless text of many sources."""
+    own, more = spec(), spec()["more"]
+    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
+    everybody = [*identity.groups(), *crossed]
+    neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
+    for group in everybody:
+        for template in more["odd"]:
+            yield from _row("train more odd", group.say(template), neutral)
+        for template in more["denied"]:
+            yield from _row("train more denied", group.say(template), DENIED)
+    for _ in range(7000):
+        template = chance.choice(own["odd"] + more["odd"] + identity.templates("neutral"))
+        yield from _row("train more odd", clumsy(chance.choice(everybody).say(template), chance), neutral)
+    for _ in range(2500):
+        template = chance.choice(identity.templates("unkind"))
+        yield from _row("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
+    hateful = [*_hateful(data, "train"), *(chance.choice(everybody).say(t) for t in identity.templates("unkind") * 40)]
+    for _ in range(5000):
+        yield from _row("train more quoted", _say(chance, more["rejecting"], chance.choice(hateful)), QUOTED)
+    for _ in range(2500):
+        yield from _row("train more shared", _say(chance, more["sharing"], chance.choice(hateful)), SHARED)
+    plain = more["everyday"] + own["everyday"]
+    for _ in range(3000):
+        yield from _row("train more everyday", " ".join(chance.sample(plain, chance.choice((1, 1, 1, 2, 4)))), CLEAN)
+    calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.25]
+    for _ in range(6000):
+        text = " ".join(each.strip() for each in chance.sample(calm, chance.randint(2, 5)))
+        yield from _row("train more calm", text, CLEAN)
+
+
+def clumsy(text: str, chance: random.Random) -> str:
+    """Worsen the grammar: small words dropped or exchanged, neighbours swapped, capitals and full stops lost."""
+    words = [w for w in text.split() if not (w.lower() in _SMALL and chance.random() < 0.45)]
+    words = [chance.choice(_FORMS[w.lower()]) if w.lower() in _FORMS and chance.random() < 0.4 else w for w in words]
+    if len(words) > 3 and chance.random() < 0.3:
+        place = chance.randrange(len(words) - 1)
+        words[place : place + 2] = reversed(words[place : place + 2])
+    text = " ".join(words)
+    return text.rstrip(".?!") if chance.random() < 0.6 else text
+
+
+_SMALL = ("a", "an", "the", "is", "are", "was", "were", "to", "of", "that", "has", "have", "do", "does", "on", "at", "in")
+_FORMS = {
+    "i": ("me", "i"),
+    "he": ("him", "he"),
+    "she": ("her", "she"),
+    "we": ("us", "we"),
+    "is": ("are", "be", "been"),
+    "are": ("is", "be"),
+    "was": ("were", "is"),
+    "met": ("meet", "meeted"),
+    "came": ("come", "comed"),
+    "told": ("tell", "say"),
+    "bought": ("buy", "buyed"),
+    "my": ("me", "mine"),
+    "saw": ("seen", "see"),
+}
+
+
 def _noise(chance: random.Random) -> str:
     raw = chance.randbytes(chance.randint(4, 60))
     return chance.choice((base64.b64encode(raw).decode(), raw.hex(), f"id={raw[:8].hex()}", raw[:4].hex().upper()))
@@ -263,7 +327,7 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
     for article in fitted:
         for _ in range(100):
             yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
-    toxic = list(_toxic_rtp(data))
+    toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
     words = [_words(article) for article in learned]
     for _ in range(7000):
         article = chance.choice(words)
@@ -293,10 +357,10 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
             yield from _row("bbq", text, CLEAN, category)
 
 
-def _toxic_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
+def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
     for side, texts in corpora.read_rtp(data).items():
         if side not in ("test", "a calibration"):
-            yield from ((t, row) for t, row in zip(texts.texts, texts.labels.tolist(), strict=True) if row[0] > 0.75)
+            yield from zip(texts.texts, texts.labels.tolist(), strict=True)
 
 
 def _test_rtp(data: Path) -> tuple[list[str], list[list[float]]]:

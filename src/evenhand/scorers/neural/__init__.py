@@ -25,7 +25,7 @@ from evenhand.types import Unscored
 HEADS = 12
 LONGEST = 128
 """Tokens of a window that are read; a window of ordinary words has fewer."""
-SHARPNESS = 2.0
+SHARPNESS = 4.0
 """Of the pooling over windows: 0 is their mean, infinity their maximum."""
 
 Logits = NDArray[np.float64]
