@@ -16,6 +16,7 @@ import json
 import math
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from tools.train_scorer.figures import ATTRIBUTES, figures
 
 VERSION = "1"
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
+MASK, LAST_SPECIAL = 103, 998  # of the tokenizer
 SHARES = {  # how often the texts of a set are drawn
     "rtp": 40, "disguised": 4, "edos": 8, "hatemoji": 7, "toxigen": 3, "jigsaw": 11, "people neutral": 7,
     "people grave": 2.5, "people unkind": 3, "people threatening": 1, "people kind": 0.3, "people denied": 2,
@@ -67,13 +69,15 @@ class Bert(nn.Module):
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
-        x = F.dropout(x, 0.1, self.training)
+        x = functional.dropout(x, 0.1, self.training)
         for layer in self.layers:
             x = layer(x, mask)
         x = x.float()
         real = mask[..., None]
         mean = (x * real).sum(1) / real.sum(1)
-        return self.out.float()(F.dropout(torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1), 0.1, self.training))
+        return self.out.float()(
+            functional.dropout(torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1), 0.1, self.training)
+        )
 
 
 NAMES = {
@@ -109,17 +113,17 @@ def base_bias(base: dict[str, torch.Tensor], number: int, mine: str, width: int)
 class Layer(nn.Module):
     def __init__(self, size: int, width: int, relu: bool) -> None:
         super().__init__()
-        self.act = F.relu if relu else F.gelu
+        self.act = functional.relu if relu else functional.gelu
         self.query, self.key, self.value, self.merge = (nn.Linear(size, size) for _ in range(4))
         self.up, self.down = nn.Linear(size, width), nn.Linear(width, size)
         self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         heads = lambda y: y.unflatten(-1, (12, -1)).transpose(1, 2)  # noqa: E731
-        seen = F.scaled_dot_product_attention(
+        seen = functional.scaled_dot_product_attention(
             heads(self.query(x)), heads(self.key(x)), heads(self.value(x)), mask[:, None, None]
         )
-        drop = lambda y: F.dropout(y, 0.1, self.training)  # noqa: E731
+        drop = lambda y: functional.dropout(y, 0.1, self.training)  # noqa: E731
         x = self.norm(x + drop(self.merge(seen.transpose(1, 2).flatten(2))))
         return self.last(x + drop(self.down(self.act(self.up(x)))))
 
@@ -152,88 +156,91 @@ class Texts:
 def main() -> None:
     options = _options()
     torch.manual_seed(options.seed)
-    random = np.random.default_rng(options.seed)
-    start = time.time()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     base: dict[str, torch.Tensor] = {}
     for path in sorted(options.base.glob("*.safetensors")):
         base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
-    tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
-    rows = [json.loads(line) for path in options.texts for line in gzip.open(path, "rt", encoding="utf-8")]
-    if options.sample < 1:
-        rows = [row for row in rows if random.random() < options.sample]
-    learned = Texts([row for row in rows if row["set"].startswith("train")], tokenizer)
-    measured = Texts([row for row in rows if not row["set"].startswith("train")], tokenizer)
-    targets = np.where(np.isnan(learned.labels), 0.5, learned.labels)
-    weights = (~np.isnan(learned.labels)).astype(np.float32)
-    if options.opinions:
-        targets, weights = _with_opinions(targets, weights, options)
+    learned, measured = _read(options)
+    _say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
     model = Bert(base, options.layers, options.width, options.relu).to(device)
-    groups = _parameters(model, options)
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01)
-    average = {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
-    draw = _chances(learned.rows)
-    _say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure, {time.time() - start:.0f} s")
-    step, start, loss_sum = 0, time.time(), 0.0
-    model.train()
-    while step < options.steps:
-        pool = random.choice(len(draw), options.batch * 16, p=draw)
-        pool = pool[np.argsort(learned.lengths[pool] + random.random(len(pool)), kind="stable")]
-        for number in random.permutation(16):
-            progress = max(step / options.steps, (time.time() - start) / options.seconds)
-            if progress >= 1 or step >= options.steps:
-                step = options.steps if progress >= 1 else step
-                break
-            rate = min(step / 100, 1) * (1 - progress)
-            for group in optimizer.param_groups:
-                group["lr"] = group["full"] * rate
-            chosen = pool[number * options.batch : (number + 1) * options.batch]
-            ids, mask = learned.batch(chosen, device)
-            if options.masked:
-                hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > 999)
-                ids = ids.masked_fill(hidden, 103)
-            goal = torch.from_numpy(targets[chosen]).to(device)
-            weight = torch.from_numpy(weights[chosen]).to(device)
-            with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext():
-                logits = model(ids, mask)
-            loss = (
-                F.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none") * weight
-            ).sum() / weight.sum()
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            step += 1
-            decay = min(0.999, step / (step + 20))
-            with torch.no_grad():
-                live = [p for p in model.parameters() if p.requires_grad]
-                torch._foreach_lerp_(list(average.values()), live, 1 - decay)
-            if step % 200 == 0:
-                _say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
-    for name, value in model.named_parameters():
-        if name in average:
-            value.data.copy_(average[name])
-    options.out.mkdir(parents=True, exist_ok=True)
+    _train(model, learned, options, device)
     model.eval()
     layers = packed(model)
     logits, slopes = scored(model, measured, device)
+    options.out.mkdir(parents=True, exist_ok=True)
+    about = {"version": VERSION, "base": "all-MiniLM-L6-v2", "licence": "Apache-2.0"}
+    save_file({**layers, **calibrated(model, slopes)}, options.out / "layers.safetensors", about)
+    np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
     metrics = figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
     metrics["pooling"] = {str(each): _by_length(measured, logits, each) for each in (1.0, 2.0, 4.0, math.inf)}
-    about = {"version": VERSION, "base": "all-MiniLM-L6-v2", "licence": "Apache-2.0"}
-    if options.save:
-        save_file({**layers, **calibrated(model, slopes)}, options.out / "layers.safetensors", about)
-    np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
-    report = {"options": {k: str(v) for k, v in vars(options).items()}, "figures": metrics}
-    (options.out / "metrics.json").write_text(json.dumps(report, indent=1))
-    brief = {k: v for k, v in metrics.items() if not isinstance(v, dict)}
-    print(options.out.name, json.dumps(brief), f"{time.time() - start:.0f} s", flush=True)
+    (options.out / "metrics.json").write_text(json.dumps(metrics, indent=1))
+    print(options.out.name, json.dumps(metrics["rtp"]), flush=True)
+
+
+def _read(options: argparse.Namespace) -> tuple[Texts, Texts]:
+    """The texts to learn and those to measure."""
+    tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(LONGEST)
+    with gzip.open(options.texts, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    learned = [row for row in rows if row["set"].startswith("train")]
+    measured = [row for row in rows if not row["set"].startswith("train")]
+    return Texts(learned, tokenizer), Texts(measured, tokenizer)
+
+
+def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str) -> None:
+    """AdamW with a falling rate; the model ends as the moving average of its weights."""
+    targets, weights = _targets(learned, options)
+    optimizer = torch.optim.AdamW(_parameters(model, options), betas=(0.9, 0.98), weight_decay=0.01)
+    live = [value for value in model.parameters() if value.requires_grad]
+    average = [value.detach().clone() for value in live]
+    start = time.time()
+    model.train()
+    for step, chosen in enumerate(_batches(learned, options)):
+        progress = max(step / options.steps, (time.time() - start) / options.seconds)
+        if progress >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = group["full"] * min(step / 100, 1) * (1 - progress)
+        ids, mask = learned.batch(chosen, device)
+        hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > LAST_SPECIAL)
+        goal, weight = (torch.from_numpy(array[chosen]).to(device) for array in (targets, weights))
+        with _precision(device):
+            logits = model(ids.masked_fill(hidden, MASK), mask)
+        losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
+        loss = (losses * weight).sum() / weight.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(live, 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(average, live, 1 - min(0.999, (step + 1) / (step + 21)))
+        if step % 200 == 0:
+            _say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
+    with torch.no_grad():
+        for value, mean in zip(live, average, strict=True):
+            value.copy_(mean)
+
+
+def _batches(learned: Texts, options: argparse.Namespace) -> Iterator[np.ndarray]:
+    """Batches of texts of similar length, drawn by the shares of their sets."""
+    random = np.random.default_rng(options.seed)
+    chances = _chances(learned.rows)
+    while True:
+        pool = random.choice(len(chances), options.batch * 16, p=chances)
+        pool = pool[np.argsort(learned.lengths[pool] + random.random(len(pool)), kind="stable")]
+        for number in random.permutation(16):
+            yield pool[number * options.batch : (number + 1) * options.batch]
+
+
+def _precision(device: str) -> contextlib.AbstractContextManager[Any]:
+    return torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext()
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--texts", type=Path, nargs="+", required=True)
+    parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
@@ -249,9 +256,7 @@ def _options() -> argparse.Namespace:
         "--opinions", type=Path, nargs="*", default=[], help="opinions.npy of earlier networks to learn from"
     )
     parser.add_argument("--trust", type=float, default=0.5, help="share of the opinions in a target")
-    parser.add_argument("--sample", type=float, default=1, help="share of the texts that are used, for a trial")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true", help="write layers.safetensors")
     return parser.parse_args()
 
 
@@ -273,19 +278,22 @@ def _chances(rows: list[dict[str, Any]]) -> np.ndarray:
     return chance / chance.sum()
 
 
-def _with_opinions(
-    targets: np.ndarray, weights: np.ndarray, options: argparse.Namespace
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mix the labels with what earlier networks think, and where there is no label take the latter.
+def _targets(learned: Texts, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """What each text shall score, and 1 where that is known, else 0.
 
-    Earlier networks have seen the first texts alone, where texts were added since.
+    Labels are mixed with what earlier networks think, where those are given; where there is no label, the latter counts
+    alone. Earlier networks may have seen fewer texts: the first ones.
     """
+    known = (~np.isnan(learned.labels)).astype(np.float32)
+    targets = np.where(known > 0, learned.labels, 0.5)
+    if not options.opinions:
+        return targets, known
     logits = np.mean([np.load(path).astype(np.float32) for path in options.opinions], 0)
     seen = len(logits)
-    opinion = 1 / (1 + np.exp(-logits))
-    trust = np.where(weights[:seen] > 0, options.trust, 1.0)
-    mixed = (targets[:seen] * (1 - trust) + opinion * trust).astype(np.float32)
-    return np.concatenate([mixed, targets[seen:]]), np.concatenate([np.ones_like(mixed), weights[seen:]])
+    trust = np.where(known[:seen] > 0, options.trust, 1.0)
+    targets[:seen] = targets[:seen] * (1 - trust) + trust / (1 + np.exp(-logits))
+    known[:seen] = 1
+    return targets.astype(np.float32), known
 
 
 @torch.no_grad()
@@ -294,7 +302,7 @@ def window_logits(model: Bert, texts: Texts, device: str) -> np.ndarray:
     logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
     for start in range(0, len(order), 512):
         chosen = order[start : start + 512]
-        with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext():
+        with _precision(device):
             logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
     return logits
 
