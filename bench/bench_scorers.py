@@ -1,4 +1,4 @@
-"""How many texts the built-in scorers score per CPU second, next to alt-profanity-check where it is installed.
+"""How many texts our own scorers score per CPU second, next to alt-profanity-check where it is installed.
 
 Texts of about twenty words. In the first pass every word is new to the scorer; later passes find its vector.
 """
@@ -13,29 +13,42 @@ from typing import Any
 from common import HERE, installed, save, table, verdict
 
 TEXTS, PASSES, FLOOR = 5_000, 4, 2_000
+NEURAL_TEXTS, NEURAL_FLOOR = 500, 300
 
 
 def run() -> None:
     texts = _texts()
-    speeds = {name: _speed(score, texts) for name, score in _scorers().items()}
+    speeds = {name: _speed(score, texts[: _most(name)]) for name, score in _scorers().items()}
     table(
         "Scorers",
-        ("scorer", "texts/CPU s, first", "later", f"first ÷ {FLOOR:,}", "target"),
+        ("scorer", "texts/CPU s, first", "later", "floor", "target"),
         [
-            (name, first, later, first / FLOOR, verdict(first, FLOOR, least=True) if "builtin" in name else "")
+            (name, first, later, floor or "", verdict(first, floor, least=True) if floor else "")
             for name, (first, later) in speeds.items()
+            for floor in (_floor(name),)
         ],
         "" if installed("profanity_check") else "alt-profanity-check is not installed: nothing to compare with.",
     )
     save("scorers", {name: {"first": first, "later": later} for name, (first, later) in speeds.items()})
 
 
+def _most(name: str) -> int:
+    return NEURAL_TEXTS if name == "neural" else TEXTS
+
+
+def _floor(name: str) -> int | None:
+    return NEURAL_FLOOR if name == "neural" else FLOOR if "builtin" in name else None
+
+
 def _scorers() -> dict[str, Callable[[list[str]], Any]]:
     from evenhand.scorers.builtin import BuiltinScorer, BuiltinScorerB
+    from evenhand.scorers.neural import NeuralScorer
 
     scorers: dict[str, Callable[[list[str]], Any]] = {
         scorer.name: scorer().score_texts for scorer in (BuiltinScorer, BuiltinScorerB)
     }
+    if NeuralScorer.unavailable() is None:
+        scorers["neural"] = NeuralScorer().score_texts
     if installed("profanity_check"):
         from profanity_check import predict_prob
 

@@ -226,7 +226,7 @@ def test_sums_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch:
     first = weights.file_sha256(file)
     assert first == hashlib.sha256(b"one").hexdigest()
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "_digest", lambda _: pytest.fail("read again"))
+        patch.setattr(weights, "digest", lambda _: pytest.fail("read again"))
         assert weights.file_sha256(file) == first
     file.write_bytes(b"other")
     assert weights.file_sha256(file) == hashlib.sha256(b"other").hexdigest()
@@ -238,7 +238,7 @@ def test_the_real_builtin_file_has_the_pinned_sum(monkeypatch: pytest.MonkeyPatc
     if path is None:
         pytest.skip("the built-in weights are not installed: evenhand models pull builtin")
     assert path.stat().st_size == RECOMMENDED["builtin"].size
-    assert weights._digest(path) == RECOMMENDED["builtin"].sha256
+    assert weights.digest(path) == RECOMMENDED["builtin"].sha256
 
 
 def test_the_fair_model_is_the_builtin_one_with_an_adapter_of_this_package() -> None:

@@ -35,7 +35,7 @@ def read_rtp(data: Path) -> dict[str, Texts]:
     """
     sides: dict[str, list[tuple[str, list[float], int]]] = {}
     documents: dict[str, int] = {}
-    with _open(data / "rtp" / "prompts.jsonl") as file:
+    with open_text(data / "rtp" / "prompts.jsonl") as file:
         for row in map(json.loads, file):
             source = row["filename"] or row["prompt"]["text"]
             cluster = documents.setdefault(source, len(documents))
@@ -51,23 +51,23 @@ def side_of(source: str) -> str:
 
     A prompt and its continuation are never on two sides; the side depends on nothing but the name of the document.
     """
-    place = _share("side", source)
+    place = share("side", source)
     if place < TEST_SHARE:
         return "test"
     half = "a" if place < (1 + TEST_SHARE) / 2 else "b"
-    return f"{half} calibration" if _share("calibration", source) < CALIBRATION_SHARE else half
+    return f"{half} calibration" if share("calibration", source) < CALIBRATION_SHARE else half
 
 
 def read_surge(data: Path) -> Texts:
     """1,000 social media comments, half of them toxic; never trained on."""
-    with _open(data / "toxicity" / "surge" / "toxicity_en.csv") as file:
+    with open_text(data / "toxicity" / "surge" / "toxicity_en.csv") as file:
         rows = list(csv.DictReader(file))
     return _texts([row["text"] for row in rows], [float(row["is_toxic"] == "Toxic") for row in rows])
 
 
 def read_davidson(data: Path) -> Texts:
     """Tweets; the label is the class (0 hate, 1 offensive, 2 neither). Never trained on."""
-    with _open(data / "toxicity" / "davidson" / "labeled_data.csv") as file:
+    with open_text(data / "toxicity" / "davidson" / "labeled_data.csv") as file:
         rows = list(csv.DictReader(file))
     return _texts([row["tweet"] for row in rows], [float(row["class"]) for row in rows])
 
@@ -76,7 +76,7 @@ def read_bbq(data: Path) -> dict[str, list[str]]:
     """BBQ's contexts without repeats, by category: neutral text about many groups that nobody wrote for this scorer."""
     contexts: dict[str, list[str]] = {}
     for path in sorted((data / "bbq").glob("*.jsonl*")):
-        with _open(path.with_suffix("") if path.suffix == ".gz" else path) as file:
+        with open_text(path.with_suffix("") if path.suffix == ".gz" else path) as file:
             texts = dict.fromkeys(json.loads(line)["context"] for line in file)
         contexts[path.name.partition(".")[0]] = list(texts)
     return contexts
@@ -86,12 +86,12 @@ def _texts(texts: Sequence[str], labels: Sequence[Any], clusters: Sequence[int] 
     return Texts(list(texts), np.array(labels), np.array(range(len(texts)) if clusters is None else clusters))
 
 
-def _share(purpose: str, source: str) -> float:
+def share(purpose: str, source: str) -> float:
     digest = hashlib.sha256(f"evenhand scorer {purpose}: {source}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def _open(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
     """A text file, plain or compressed."""
     packed = path.with_name(path.name + ".gz")
     return gzip.open(packed, "rt", encoding="utf-8") if packed.is_file() else path.open(encoding="utf-8")

@@ -51,6 +51,11 @@ def held_out_sentences(kind: str, section: str = "groups") -> list[Sentence]:
     return _fill(_spec()[f"held_out_{kind}"], kind, groups(section))
 
 
+def templates(section: str) -> list[str]:
+    """The templates of a section of the file."""
+    return _spec()[section]
+
+
 def labels_of(kind: str) -> list[float]:
     """The seven scores that sentences of a kind are trained towards."""
     return _spec()["labels"][kind]

@@ -13,6 +13,7 @@ from evenhand.config import PROJECT_FILE, read_config, user_file
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
 from evenhand.models.endpoints import provider_options
+from evenhand.scorers.neural import weights as neural
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -41,6 +42,8 @@ def models(context: click.Context) -> None:
         state = str(place) if place else f"not here: evenhand models pull {name}"
         state += f", with the adapter {each.lora.name}" if each.lora else ""
         click.echo(f"  {name:<14} {each.licence:<12} {state}")
+    click.echo("\nWeights for --scorer NAME:")
+    click.echo(f"  {'neural':<14} {neural.LICENCE:<12} {neural.installed() or 'not here: evenhand models pull neural'}")
 
 
 def _list_named() -> None:
@@ -60,12 +63,18 @@ def _list_named() -> None:
 @models.command()
 @click.argument("name")
 def pull(name: str) -> None:
-    """Download the weights NAME, checked against their sum.
+    """Download the weights NAME, of a local model or of the scorer neural, checked against their sum.
 
     \b
-    Example:
+    Examples:
       evenhand models pull builtin
+      evenhand models pull neural
     """
+    if name == "neural":
+        with shown_download() as progress:
+            folder = aio.run(neural.pull(progress))
+        click.echo(f"{folder} (licence {neural.LICENCE}); use it as --scorer neural")
+        return
     with shown_download() as progress:
         path = aio.run(weights.pull(name, progress))
     licence = weights.RECOMMENDED[name].licence

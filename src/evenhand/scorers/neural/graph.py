@@ -1,0 +1,169 @@
+"""Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads one window of tokens.
+
+An ONNX file is a protocol buffer of few kinds of messages, so that numpy suffices to write it. Weights of the
+layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. One window per run:
+nothing is padded or masked, and a score does not depend on the other texts of a batch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int64": 7}
+_CONTRIB = "com.microsoft"
+_OPSET, _IR_VERSION = 17, 8
+_ATTENTION = ("query", "key", "value")
+
+
+def network(weights: Mapping[str, Array], heads: int) -> bytes:
+    """Return the ONNX file of the network with these weights (`weights.network_weights` returns them)."""
+    graph = _Graph()
+    depth = len({name.partition(".")[0] for name in weights if name[0].isdigit()})
+    levels = graph.add("Gather", ["words", "ids"], initial={"words": weights["words"]})
+    scale = graph.add("Gather", ["word_scale", "ids"], initial={"word_scale": weights["word_scale"]})
+    x = graph.add("Mul", [graph.add("Cast", [levels], to=1), scale])
+    length = graph.add("Shape", ["ids"])
+    zero = {"zero": np.zeros(1, np.int64)}
+    places = graph.add("Slice", ["places", "zero", length], initial={"places": weights["places"], **zero})
+    x = graph.add("Add", [x, places])
+    norm = {"norm.weight": weights["norm.weight"], "norm.bias": weights["norm.bias"]}
+    x = graph.add("LayerNormalization", [x, *norm], initial=norm, axis=-1, epsilon=1e-12)
+    x = graph.add("Unsqueeze", [x, "zero"])
+    for number in range(depth):
+        x = _layer(graph, x, {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{number}.")}, heads)
+    mean = graph.add("ReduceMean", [x], axes=[1], keepdims=0)
+    most = graph.add("ReduceMax", [x], axes=[1], keepdims=0)
+    states = graph.add("Concat", [mean, most], axis=-1)
+    out = {"out.weight": weights["out.weight"], "out.bias": weights["out.bias"]}
+    graph.add("Gemm", [states, *out], initial=out, transB=1, output="logits")
+    return graph.file({"ids": ("int64", ["length"])}, {"logits": ("float32", [1, len(weights["out.bias"])])})
+
+
+def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int) -> str:
+    parts = ("weight", "scale", "bias")
+    three = graph.linear(x, *(np.concatenate([weights[f"{name}.{part}"] for name in _ATTENTION]) for part in parts))
+    query, key, value = graph.add_many("Split", [three], 3, axis=-1)
+    seen = graph.add("MultiHeadAttention", [query, key, value], domain=_CONTRIB, num_heads=heads)
+    merged = graph.linear(seen, *(weights[f"merge.{part}"] for part in parts))
+    x = graph.norm(merged, x, weights["norm.weight"], weights["norm.bias"])
+    wide = graph.add("Relu", [graph.linear(x, *(weights[f"up.{part}"] for part in parts))])
+    narrow = graph.linear(wide, *(weights[f"down.{part}"] for part in parts))
+    return graph.norm(narrow, x, weights["last.weight"], weights["last.bias"])
+
+
+class _Graph:
+    """Collects nodes and initial values."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._values: dict[str, bytes] = {}
+
+    def linear(self, x: str, levels: Array, scale: Array, bias: Array) -> str:
+        """x · (levels · scale)ᵀ + bias."""
+        names = [f"{kind}{len(self._nodes)}" for kind in ("weight", "scale", "bias")]
+        values = dict(zip(names, (np.ascontiguousarray(levels.T), scale, bias), strict=True))
+        inputs = [x, names[0], names[1], "", names[2]]
+        return self.add("DynamicQuantizeMatMul", inputs, domain=_CONTRIB, initial=values)
+
+    def norm(self, x: str, skip: str, weight: Array, bias: Array) -> str:
+        names = [f"{kind}{len(self._nodes)}" for kind in ("gamma", "beta")]
+        values = dict(zip(names, (weight, bias), strict=True))
+        return self.add("SkipLayerNormalization", [x, skip, *names], domain=_CONTRIB, initial=values, epsilon=1e-12)
+
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        *,
+        domain: str = "",
+        initial: Mapping[str, Array] | None = None,
+        output: str = "",
+        **attributes: int | float | list[int],
+    ) -> str:
+        """Add a node and return the name of its output."""
+        return self._add(kind, inputs, [output or f"{kind}{len(self._nodes)}"], domain, initial or {}, attributes)[0]
+
+    def add_many(
+        self, kind: str, inputs: Sequence[str], count: int, **attributes: int | float | list[int]
+    ) -> list[str]:
+        outputs = [f"{kind}{len(self._nodes)}_{number}" for number in range(count)]
+        return self._add(kind, inputs, outputs, "", {}, attributes)
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        outputs: list[str],
+        domain: str,
+        initial: Mapping[str, Array],
+        attributes: Mapping[str, int | float | list[int]],
+    ) -> list[str]:
+        for name, array in initial.items():
+            self._values[name] = _tensor(name, array)
+        node = [_text(1, name) for name in inputs] + [_text(2, name) for name in outputs]
+        node += [_text(4, kind)] + [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
+        self._nodes.append(b"".join([*node, _text(7, domain)]))
+        return outputs
+
+    def file(self, inputs: Mapping[str, _Shape], outputs: Mapping[str, _Shape]) -> bytes:
+        parts = [_bytes(1, node) for node in self._nodes] + [_text(2, "neural")]
+        parts += [_bytes(5, value) for value in self._values.values()]
+        parts += [_bytes(11, _described(name, *shape)) for name, shape in inputs.items()]
+        parts += [_bytes(12, _described(name, *shape)) for name, shape in outputs.items()]
+        imports = [_text(1, domain) + _int(2, version) for domain, version in (("", _OPSET), (_CONTRIB, 1))]
+        return b"".join([_int(1, _IR_VERSION), _bytes(7, b"".join(parts)), *(_bytes(8, each) for each in imports)])
+
+
+_Shape = tuple[str, Sequence[int | str]]
+
+
+def quantised(weight: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Round each row to −127…127 times a scale of its own."""
+    scale = np.maximum(np.abs(weight).max(1), 1e-8).astype(np.float32) / 127
+    return np.rint(weight / scale[:, None]).astype(np.int8), scale
+
+
+def _tensor(name: str, array: Array) -> bytes:
+    sizes = b"".join(_int(1, size) for size in array.shape)
+    return sizes + _int(2, _TYPES[array.dtype.name]) + _text(8, name) + _bytes(9, array.tobytes())
+
+
+def _attribute(name: str, value: int | float | list[int]) -> bytes:
+    if isinstance(value, list):
+        return _text(1, name) + b"".join(_int(8, each) for each in value) + _int(20, 7)
+    if isinstance(value, int):
+        return _text(1, name) + _int(3, value) + _int(20, 2)
+    return _text(1, name) + _varint(2 << 3 | 5) + struct.pack("<f", value) + _int(20, 1)
+
+
+def _described(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
+    sizes = [_int(1, size) if isinstance(size, int) else _text(2, size) for size in shape]
+    tensor = _int(1, _TYPES[kind]) + _bytes(2, b"".join(_bytes(1, size) for size in sizes))
+    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+
+
+def _text(field: int, value: str) -> bytes:
+    return _bytes(field, value.encode())
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _int(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])

