@@ -16,7 +16,7 @@ A question without an option of not knowing is answered by step 2 alone. A quest
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Literal
 
 from pydantic import Field
@@ -24,7 +24,7 @@ from pydantic import Field
 from evenhand.asking.choice import choose
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
-from evenhand.methods.weigh.signals import measure
+from evenhand.methods.weigh.signals import read_evidence
 from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
 from evenhand.options import Options, Text
 from evenhand.reading.text import abstains
@@ -39,9 +39,7 @@ class WeighOptions(Options):
     told: float = Field(
         default=0.5, ge=0, le=1, description="Abstains if the passage answers with a probability below this."
     )
-    samples: int = Field(
-        default=5, ge=1, le=100, description="Replies sampled per call from a model without logprobs."
-    )
+    samples: int = Field(default=5, ge=1, le=100, description="Replies sampled per call from a model without logprobs.")
     weights: Text = Field(
         default=FITTED,
         description="fitted (those of this model, else prior), prior, a file, or the model they were fitted on.",
@@ -55,7 +53,7 @@ def _fitted(options: WeighOptions, spec: str) -> Fitted:
         if weights.name == PRIOR and options.weights == FITTED
         else ""
     )
-    return Fitted(f"weights of weigh for {spec}", weights.hash, caveat)
+    return Fitted(f"weights of weigh for {spec} ({options.weights})", weights.hash, caveat)
 
 
 @method("weigh", kinds={"choice"}, options=WeighOptions, fitted=_fitted)
@@ -67,18 +65,18 @@ async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
         return Outcome(await choose(plain, sample, plain_prompt("choice")), stop="no_passage")
     weights = load_weights(options.weights, session.model().spec, options.calls)
     unknown = _unknown(sample)
-    signals = await measure(session, sample, unknown, options.calls, options.samples)
-    if isinstance(signals, Refusal):
-        return Outcome(signals, stop="refused")
+    readings = await read_evidence(session, sample, unknown, options.calls, options.samples)
+    if isinstance(readings, Refusal):
+        return Outcome(readings, stop="refused")
+    signals = readings.signals(options.calls)
     who = weights.who(signals)
     told = 1.0 if unknown is None else weights.told(signals)
-    chosen = unknown if unknown is not None and told < options.told else signals.people[who.index(max(who))]
+    chosen = unknown if unknown is not None and told < options.told else readings.people[who.index(max(who))]
     notes = {
         "told": round(told, 4),
-        "who": {sample.choices[index]: round(chance, 4) for index, chance in zip(signals.people, who, strict=True)},
-        "signals": {**signals.told, "who": [dict(each) for each in signals.who]},
+        "who": {sample.choices[index]: round(chance, 4) for index, chance in zip(readings.people, who, strict=True)},
+        "readings": asdict(readings),
         "weights": {"name": weights.name, "hash": weights.hash},
-        **({"unread": list(signals.unread)} if signals.unread else {}),
     }
     return Outcome(Answer(sample.choices[chosen], chosen, {"reading": "weighed"}), notes=notes)
 

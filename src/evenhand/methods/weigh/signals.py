@@ -22,39 +22,73 @@ _LIMIT = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What was measured on one question; a reply that could not be read counts as no evidence."""
+    """What the readings of one question say, as log-odds and log-probabilities."""
 
     told: Mapping[str, float]
-    """Signals on whether the passage answers the question."""
+    """Whether the passage answers the question."""
     who: Sequence[Mapping[str, float]]
-    """Signals on each person, in the order of `people`."""
+    """Each person, in the order of `Readings.people`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The probabilities that were read; a reply that could not be read counts as no evidence."""
+
+    unknown: int | None
     people: Sequence[int]
     """The options that are not the option of not knowing."""
-    unread: Sequence[str] = field(default=())
+    letters: Sequence[Sequence[float]]
+    """For each order of the options, the probability of each option."""
+    proofs: Sequence[float]
+    """For each person, that the passage proves this answer."""
+    says: float = 0.5
+    """That the passage says what the answer is."""
+    guess: float = 0.5
+    """That one would have to guess."""
+    among: Sequence[Sequence[float]] = ()
+    """For both orders of the people alone, the probability of each person."""
+    unread: Sequence[str] = ()
+
+    def signals(self, calls: int) -> Signals:
+        """The signals of a level, from the readings that it takes."""
+        letters = [fmean(each) for each in zip(*self.letters[: _ORDERS[calls]], strict=True)]
+        named = [_log(letters[index]) for index in self.people]
+        proofs = [_logit(each) for each in self.proofs]
+        told = {"proof": max(proofs), "proof_lead": _lead(proofs), "letters_lead": _lead(named)}
+        who = [{"letters": a, "proof": b} for a, b in zip(named, proofs, strict=True)]
+        if self.unknown is not None:
+            told["unknown"] = _logit(letters[self.unknown])
+        if calls >= 6:
+            told["says"] = _logit(self.says)
+        if calls >= 12:
+            among = [fmean(map(_log, each)) for each in zip(*self.among, strict=True)]
+            told |= {"guess": _logit(self.guess), "among_lead": _lead(among)}
+            who = [{**each, "among": value} for each, value in zip(who, among, strict=True)]
+        return Signals(told, who)
 
 
-async def measure(session: Session, sample: Sample, unknown: int | None, calls: int, samples: int) -> Signals | Refusal:
-    """Ask for the signals of a level; without logprobs, each is the share among `samples` sampled replies."""
+async def read_evidence(
+    session: Session, sample: Sample, unknown: int | None, calls: int, samples: int
+) -> Readings | Refusal:
+    """Ask the questions of a level; without logprobs, a probability is a share among `samples` sampled replies."""
     asker = _Asker(replace(session, answering=replace(session.answering, judge_samples=samples)), sample, samples)
     people = [index for index in range(len(sample.choices)) if index != unknown]
-    letters = await asker.letters(calls)
-    if isinstance(letters, Refusal):
-        return letters
+    letters: list[Sequence[float]] = []
+    for order in _orders(session.permutation(len(sample.choices)), _ORDERS[calls]):
+        chances = await asker.chances("letters", order)
+        if isinstance(chances, Refusal):
+            return chances
+        letters.append([chances[index] for index in range(len(sample.choices))])
     proofs = [await asker.yes("proof", answer=sample.choices[index]) for index in people]
-    told = {"proof": max(proofs), "gap": _lead(proofs), "lead": _lead([_log(letters[index]) for index in people])}
-    if unknown is not None:
-        told["unknown"] = _logit(letters[unknown])
-    who = [
-        {"letters": _log(letters[index]), "proof": proof} for index, proof in zip(people, proofs, strict=True)
-    ]
-    if calls >= 6:
-        told["says"] = await asker.yes("says")
-    if calls >= 12:
-        told["guess"] = await asker.yes("guess")
-        among = await asker.among(people)
-        told["choice"] = _lead(among)
-        who = [{**each, "choice": chance} for each, chance in zip(who, among, strict=True)]
-    return Signals(told, who, people, tuple(asker.unread))
+    says = await asker.yes("says") if calls >= 6 else 0.5
+    guess = await asker.yes("guess") if calls >= 12 else 0.5
+    among: list[Sequence[float]] = []
+    for order in (people, people[::-1]) if calls >= 12 else ():
+        chances = await asker.chances("people", order)
+        if isinstance(chances, Refusal):
+            return chances
+        among.append([chances[index] for index in people])
+    return Readings(unknown, people, letters, proofs, says, guess, among, asker.unread)
 
 
 @dataclass(slots=True)
@@ -66,62 +100,38 @@ class _Asker:
     samples: int
     unread: list[str] = field(default_factory=list[str])
 
-    async def letters(self, calls: int) -> list[float] | Refusal:
-        """The mean probability of each option over several orders of the options."""
-        size = len(self.sample.choices)
-        orders = _orders(self.session.permutation(size), _ORDERS[calls])
-        found: list[list[float]] = []
-        for order in orders:
-            chances = await self._chances("letters", order)
-            if isinstance(chances, Refusal):
-                return chances
-            if chances is not None:
-                found.append(chances)
-        return [fmean(each) for each in zip(*found, strict=True)] if found else [1 / size] * size
-
-    async def among(self, people: Sequence[int]) -> list[float]:
-        """The mean log-probability of each person in both orders of the people alone."""
-        found = [
-            chances
-            for order in (people, list(reversed(people)))
-            if isinstance(chances := await self._chances("people", order), list)
-        ]
-        return [fmean(_log(each[index]) for each in found) if found else 0.0 for index in people]
-
     async def yes(self, name: str, **values: str) -> float:
-        """The log-odds of yes; 0 where neither yes nor no could be read."""
+        """The probability of yes."""
         prompt = load_prompt(__file__, name)
         messages = prompt.render(context=self.sample.context, question=self.sample.prompt, **values)
         chance = await yes_probability(self.session, prompt, messages, agent=name, role=BASE)
         if isinstance(chance, Unscored):
             self.unread.append(name)
-            return 0.0
-        return _logit(self._smoothed(chance, 2))
+            return 0.5
+        return self._smoothed(chance, 2)
 
-    async def _chances(self, name: str, order: Sequence[int]) -> list[float] | Refusal | None:
-        """The probability of every option of the sample, 0 for those that are not shown."""
+    async def chances(self, name: str, order: Sequence[int]) -> dict[int, float] | Refusal:
+        """The probability of each option in `order`, which is how they are shown."""
         prompt = load_prompt(__file__, name)
-        sample = self.sample
-        shown = [sample.choices[index] for index in order]
-        chances = await option_chances(
+        context, question = self.sample.context, self.sample.prompt
+        found = await option_chances(
             self.session,
             prompt,
-            lambda options: prompt.render(context=sample.context, question=sample.prompt, options=options),
-            shown,
+            lambda options: prompt.render(context=context, question=question, options=options),
+            [self.sample.choices[index] for index in order],
             self.samples,
             agent=name,
         )
-        if isinstance(chances, Refusal):
-            return chances
-        if isinstance(chances, Unscored):
+        if isinstance(found, Refusal):
+            return found
+        if isinstance(found, Unscored):
             self.unread.append(name)
-            return None
-        by_option = dict(zip(order, (self._smoothed(each, len(order)) for each in chances), strict=True))
-        return [by_option.get(index, 0.0) for index in range(len(sample.choices))]
+            return dict.fromkeys(order, 1 / len(order))
+        return dict(zip(order, (self._smoothed(each, len(order)) for each in found), strict=True))
 
     def _smoothed(self, chance: float, options: int) -> float:
         """A share among a few replies, as if each option had been drawn half a time more."""
-        if "logprobs" in self.session.model(BASE).features:
+        if "logprobs" in self.session.model().features:
             return chance
         return (chance * self.samples + 0.5) / (self.samples + options / 2)
 
@@ -129,7 +139,7 @@ class _Asker:
 def _orders(first: Sequence[int], count: int) -> list[Sequence[int]]:
     """Rotations of the first order, then their reversals."""
     rotations = [(*first[shift:], *first[:shift]) for shift in range(len(first))]
-    return [*rotations, *(tuple(reversed(each)) for each in rotations)][:count]
+    return [*rotations, *(each[::-1] for each in rotations)][:count]
 
 
 def _lead(values: Sequence[float]) -> float:
