@@ -2,7 +2,8 @@
 
 1. The model is asked for the letter in several orders of the options, under an instruction to be fair.
 2. For each person it is asked whether the passage proves this answer; with more calls, also whether the passage says
-   what the answer is, whether one would have to guess, and which person the passage gives more reason for.
+   what the answer is, whether one would have to guess, which person the passage gives more reason for, and step 1
+   once more with neutral labels in place of the people.
 3. Each reply is one token. Its probabilities are combined by a small logistic model, whose weights are fitted to the
    model by `evenhand calibrate`.
 4. If the passage probably does not answer the question, the answer is the option of not knowing; else it is the person

@@ -9,13 +9,14 @@ from statistics import fmean
 
 from evenhand.asking.choice import option_chances
 from evenhand.asking.yes_no import yes_probability
+from evenhand.methods.mask import masked_sample
 from evenhand.prompts import load_prompt
 from evenhand.session import BASE, Session
 from evenhand.types import Refusal, Sample, Unscored
 
 LEVELS = (3, 6, 12)
 """Calls per question with two people and an option of not knowing."""
-_ORDERS = {3: 1, 6: 3, 12: 6}
+_ORDERS = {3: 1, 6: 3, 12: 3}
 _LIMIT = 7.0
 """Log-odds are cut here: what a model rules out by nine nats is no more certain than by seven."""
 
@@ -47,11 +48,13 @@ class Readings:
     """That one would have to guess."""
     among: Sequence[Sequence[float]] = ()
     """For both orders of the people alone, the probability of each person."""
+    masked: Sequence[Sequence[float]] = ()
+    """As `letters`, with neutral labels in place of the people; empty where these could not be replaced."""
     unread: Sequence[str] = ()
 
     def signals(self, calls: int) -> Signals:
         """The signals of a level, from the readings that it takes."""
-        letters = [fmean(each) for each in zip(*self.letters[: _ORDERS[calls]], strict=True)]
+        letters = _mean(self.letters[: _ORDERS[calls]])
         named = [_log(letters[index]) for index in self.people]
         proofs = [_logit(each) for each in self.proofs]
         told = {"proof": max(proofs), "proof_lead": _lead(proofs), "letters_lead": _lead(named)}
@@ -61,9 +64,13 @@ class Readings:
         if calls >= 6:
             told["says"] = _logit(self.says)
         if calls >= 12:
-            among = [fmean(map(_log, each)) for each in zip(*self.among, strict=True)]
-            told |= {"guess": _logit(self.guess), "among_lead": _lead(among)}
-            who = [{**each, "among": value} for each, value in zip(who, among, strict=True)]
+            among = [fmean(map(_log, each)) for each in zip(*self.among, strict=True)] or [0.0] * len(self.people)
+            masked = _mean(self.masked or self.letters)
+            labels = [_log(masked[index]) for index in self.people]
+            told |= {"guess": _logit(self.guess), "among_lead": _lead(among), "masked_lead": _lead(labels)}
+            if self.unknown is not None:
+                told["masked_unknown"] = _logit(masked[self.unknown])
+            who = [{**each, "among": a, "masked": b} for each, a, b in zip(who, among, labels, strict=True)]
         return Signals(told, who)
 
 
@@ -73,22 +80,19 @@ async def read_evidence(
     """Ask the questions of a level; without logprobs, a probability is a share among `samples` sampled replies."""
     asker = _Asker(replace(session, answering=replace(session.answering, judge_samples=samples)), sample, samples)
     people = [index for index in range(len(sample.choices)) if index != unknown]
-    letters: list[Sequence[float]] = []
-    for order in _orders(session.permutation(len(sample.choices)), _ORDERS[calls]):
-        chances = await asker.chances("letters", order)
-        if isinstance(chances, Refusal):
-            return chances
-        letters.append([chances[index] for index in range(len(sample.choices))])
+    letters = await asker.orders(_ORDERS[calls])
+    if isinstance(letters, Refusal):
+        return letters
     proofs = [await asker.yes("proof", answer=sample.choices[index]) for index in people]
-    says = await asker.yes("says") if calls >= 6 else 0.5
-    guess = await asker.yes("guess") if calls >= 12 else 0.5
-    among: list[Sequence[float]] = []
-    for order in (people, people[::-1]) if calls >= 12 else ():
-        chances = await asker.chances("people", order)
-        if isinstance(chances, Refusal):
-            return chances
-        among.append([chances[index] for index in people])
-    return Readings(unknown, people, letters, proofs, says, guess, among, asker.unread)
+    found = Readings(unknown, people, letters, proofs, unread=asker.unread)
+    if calls >= 6:
+        found = replace(found, says=await asker.yes("says"))
+    if calls >= 12:
+        among = [await asker.chances("people", order) for order in (people, people[::-1])]
+        read = [[each[index] for index in people] for each in among if not isinstance(each, Refusal)]
+        masked = await asker.masked(_ORDERS[calls])
+        found = replace(found, guess=await asker.yes("guess"), among=read, masked=masked)
+    return found
 
 
 @dataclass(slots=True)
@@ -99,6 +103,23 @@ class _Asker:
     sample: Sample
     samples: int
     unread: list[str] = field(default_factory=list[str])
+
+    async def orders(self, count: int) -> list[list[float]] | Refusal:
+        """The probability of each option in each of several orders."""
+        size = len(self.sample.choices)
+        found: list[list[float]] = []
+        for order in _orders(self.session.permutation(size), count):
+            chances = await self.chances("letters", order)
+            if isinstance(chances, Refusal):
+                return chances
+            found.append([chances[index] for index in range(size)])
+        return found
+
+    async def masked(self, count: int) -> list[list[float]]:
+        """The same with neutral labels in place of the people; none where these cannot be replaced."""
+        masked = masked_sample(self.sample)
+        found = [] if masked is None else await replace(self, sample=masked).orders(count)
+        return found if isinstance(found, list) else []
 
     async def yes(self, name: str, **values: str) -> float:
         """The probability of yes."""
@@ -137,9 +158,12 @@ class _Asker:
 
 
 def _orders(first: Sequence[int], count: int) -> list[Sequence[int]]:
-    """Rotations of the first order, then their reversals."""
-    rotations = [(*first[shift:], *first[:shift]) for shift in range(len(first))]
-    return [*rotations, *(each[::-1] for each in rotations)][:count]
+    """Rotations of the first order."""
+    return [(*first[shift:], *first[:shift]) for shift in range(min(count, len(first)))]
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [fmean(each) for each in zip(*rows, strict=True)]
 
 
 def _lead(values: Sequence[float]) -> float:
