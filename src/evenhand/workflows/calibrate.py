@@ -1,7 +1,8 @@
-"""Fits the weights of the method `weigh` to a model, on passages of our own that answer a question or do not.
+"""Calibrates models: the weights of the method `weigh`, and the thresholds of judges.
 
-Half of the passages are of the built-in questions, half of the generator of training questions, of situations that
-models are not trained on. No public benchmark is used.
+The weights are fitted on passages of our own that answer a question or do not. Half of them are of the built-in
+questions, half of the generator of training questions, of situations that models are not trained on. No public
+benchmark is used. Judges rate the contrasting texts that methods declare.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import orjson
 from evenhand import aio
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.errors import DataError, UsageError
+from evenhand.evaluators.calibration import Calibration, JudgeTest, calibrate
+from evenhand.methods.base import METHODS
 from evenhand.methods.weigh import WeighOptions
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
 from evenhand.methods.weigh.signals import LEVELS, Readings, read_evidence
@@ -139,3 +142,22 @@ def _generated(seed: int) -> Iterator[Passage]:
         if row.context and row.unknown is not None:
             sample = Sample(f"generated/{number}", "choice", row.question, row.context, row.options, row.right)
             yield Passage(sample, row.unknown, row.situation)
+
+
+Rated = dict[str, tuple[JudgeTest, list[Calibration]]]
+"""Method → what its judge should tell apart, and how well the model does."""
+
+
+async def rate_contrasts(model: Model, tell: Callable[[int, int], None]) -> Rated:
+    """Rate the texts of every method that declares what its judge should tell apart."""
+    methods = [METHODS.get(name) for name in METHODS.names()]
+    tests = {each.name: each.calibration for each in methods if each.calibration is not None}
+    texts = {name: test.contrasts() for name, test in tests.items()}
+    total, done = sum(map(len, texts.values())), 0
+
+    def one(_done: int, _total: int) -> None:
+        nonlocal done
+        done += 1
+        tell(done, total)
+
+    return {name: (test, await calibrate(model, texts[name], one)) for name, test in tests.items()}
