@@ -81,19 +81,24 @@ def _matrix(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Matrix
 
 def _logistic(features: Matrix, labels: Matrix, free: int) -> Matrix:
     """Newton's method; the penalty is on the columns scaled to unit variance, except for the last `free`."""
-    scale = np.maximum(np.sqrt(np.mean((features - features.mean(0)) ** 2, axis=0)), 1e-6)
+    scale: Matrix = np.maximum(np.std(features, axis=0), 1e-6)
     if free:
         scale[-free:] = 1.0
-    columns = features / scale
-    penalty = np.full(columns.shape[1], _RIDGE)
-    penalty[len(penalty) - free :] = 1e-6
-    weights = np.zeros(columns.shape[1])
+    columns: Matrix = features / scale
+    size = len(features.T)
+    penalty = np.array([_RIDGE] * (size - free) + [1e-6] * free)
+    weights = np.zeros(size, dtype=np.float64)
     for _ in range(_STEPS):
-        chances = 1 / (1 + np.exp(-np.clip(columns @ weights, -30, 30)))
-        slope = columns.T @ (labels - chances) - penalty * weights
-        curve = (columns * (chances * (1 - chances))[:, None]).T @ columns + np.diag(penalty)
-        step = np.linalg.solve(curve, slope)
-        weights += step
-        if float(np.abs(step).max()) < 1e-8:
+        weights, before = _improved(columns, labels, penalty, weights), weights
+        if np.allclose(weights, before, rtol=0, atol=1e-8):
             break
-    return weights / scale
+    return np.divide(weights, scale)
+
+
+def _improved(columns: Matrix, labels: Matrix, penalty: Matrix, weights: Matrix) -> Matrix:
+    """The weights after one step."""
+    chances: Matrix = 1 / (1 + np.exp(-np.clip(columns @ weights, -30, 30)))
+    slope: Matrix = columns.T @ (labels - chances) - penalty * weights
+    spread: Matrix = chances * (1 - chances)
+    curve: Matrix = (columns * spread[:, None]).T @ columns + np.diag(penalty)
+    return np.add(weights, np.linalg.solve(curve, slope), dtype=np.float64)
