@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +12,15 @@ from typing import Any, TypeVar
 import pytest
 
 from evenhand.cli.main import entry
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.types import Message, Params
+from support.judges import constant, seeing
+from support.referees import contrasting, referee, shown, verdict
 from support.server import ChatServer, Reply
 
 T = TypeVar("T")
+Judging = Callable[[Sequence[Message], Params], str]
 
 
 @dataclass(frozen=True)
@@ -99,3 +105,25 @@ def once(cli: Cli, finished: Path, tmp_path: Path) -> Callable[..., None]:
             shutil.copytree(tmp_path / "p", made)
 
     return run
+
+
+def _with(refereeing: Judging) -> Judging:
+    """Judges all that there is, and the statements of debates as the referee does."""
+
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        return (refereeing if shown(messages, contrasting()) else seeing)(messages, params)
+
+    return reply
+
+
+@pytest.fixture
+def _judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models `judging/seeing`, `judging/odds`, which referees by odds alone, and `judging/constant`."""
+    by_odds = referee(numbers=lambda found: verdict([3] * len(found)))
+    functions = {"seeing": _with(referee()), "odds": _with(by_odds), "constant": constant}
+
+    class JudgingModel(FunctionModel):
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(functions[name], spec=f"judging/{name}")
+
+    monkeypatch.setitem(PROVIDERS._things, "judging", JudgingModel)

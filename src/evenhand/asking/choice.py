@@ -7,13 +7,16 @@ order and the chosen position are recorded, so that position bias can be measure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
-from evenhand.asking.reply import ask_and_read
+from evenhand.asking.reply import ask_and_read, ask_and_read_all
 from evenhand.errors import PlanError
 from evenhand.prompts import Prompt
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
+from evenhand.scorers.rubric import SAMPLING
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 
@@ -66,6 +69,39 @@ async def _choose_once(
         if not isinstance(result, Unscored):
             break
     return result
+
+
+async def option_chances(
+    session: Session,
+    prompt: Prompt,
+    render: RenderQuestion,
+    shown: Sequence[str],
+    samples: int,
+    *,
+    agent: str,
+    role: str = BASE,
+) -> list[float] | Refusal | Unscored:
+    """The probability of each option as shown: by logprobs, else by its share among `samples` sampled replies."""
+    messages = render(_lettered(shown))
+    found: Sequence[Result] = ()
+    if "logprobs" in session.model(role).features:
+        read = partial(_read_choice, "logprobs", shown, range(len(shown)))
+        params = _params("logprobs", len(shown))
+        found = [await ask_and_read(session, prompt, messages, params, read, agent=agent, role=role)]
+    if "logprobs" not in session.model(role).features:  # the first reply may have shown that there are none
+        reading = "constrained" if "schema" in session.model(role).features else "text"
+        params = session.sampled(replace(_params(reading, len(shown)), temperature=SAMPLING, n=samples))
+        read = partial(_read_choice, reading, shown, range(len(shown)))
+        found = await ask_and_read_all(session, prompt, messages, params, read, agent=agent, role=role)
+    answers = [each for each in found if isinstance(each, Answer)]
+    if not answers:
+        return next((each for each in found if isinstance(each, Refusal)), found[0])
+    votes = [each.details.get("probabilities") or _vote(each, len(shown)) for each in answers]
+    return [fmean(each) for each in zip(*votes, strict=True)]
+
+
+def _vote(answer: Answer, size: int) -> list[float]:
+    return [float(index == answer.choice) for index in range(size)]
 
 
 async def deliberate(
@@ -194,7 +230,7 @@ def _combine(sample: Sample, results: Sequence[Result]) -> Result:
     size = len(sample.choices)
     mean = [0.0] * size
     for answer in answers:
-        votes = answer.details.get("probabilities") or [float(index == answer.choice) for index in range(size)]
+        votes = answer.details.get("probabilities") or _vote(answer, size)
         mean = [total + vote / len(answers) for total, vote in zip(mean, votes, strict=True)]
     best = max(mean)
     winners = [index for index, value in enumerate(mean) if best - value < 1e-9]

@@ -51,7 +51,7 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option(
     "--scoring",
     type=click.Choice(SCORINGS),
-    help="Numbers (default), or odds of one word; see evenhand doctor --as-judge.",
+    help="Numbers (default), or odds of one word; see evenhand calibrate --as-judge.",
 )
 @plan_options_without(*_FIXED, *_OWN)
 @output_options

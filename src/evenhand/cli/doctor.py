@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenhand import aio
+from evenhand.cli.calibrate import judging_bar, tell_ratings
 from evenhand.cli.groups import Command
 from evenhand.errors import BadResponseError, ModelError
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.specs import key_values
 from evenhand.types import Completion, Message, Params
-
-if TYPE_CHECKING:
-    from evenhand.evaluators.calibration import Calibration
 
 _TOKENS = 512
 """Of the first reply: a model whose template hides the start of its thoughts shows them by their end."""
@@ -38,7 +33,7 @@ _SCHEMA = {
 @click.option(
     "--as-judge",
     is_flag=True,
-    help="Also rate contrasting texts, in about 370 calls: can it judge, and from which value on?",
+    help="Also rate contrasting texts, in about 370 calls: can it judge?",
 )
 @click.option(
     "--model-option",
@@ -57,8 +52,8 @@ def doctor(spec: str, base_url: str | None, timeout: float | None, as_judge: boo
       evenhand doctor local/builtin --as-judge
 
     With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
-    at chance, and its ratings are worth nothing; for others the thresholds that part the texts best are printed, as
-    options of the methods that ask a judge, and of other commands that use its ratings.
+    at chance: it is unfit, and its ratings are worth nothing. The thresholds of a fit judge are found by evenhand
+    calibrate.
     """
     settings = key_values(extra, "--model-option")
     options = ModelOptions(base_url=base_url, retries=1, extra=settings)
@@ -112,44 +107,18 @@ def _tell_reasoning() -> None:
 
 
 async def _judge(model: Model) -> None:
-    from evenhand.evaluators.calibration import calibrate
-    from evenhand.methods.base import METHODS
+    from evenhand.workflows.calibrate import rate_contrasts
 
-    methods = [METHODS.get(name) for name in METHODS.names()]
-    tests = {each.name: each.calibration for each in methods if each.calibration is not None}
-    contrasts = {name: test.contrasts() for name, test in tests.items()}
-    with click.progressbar(length=sum(map(len, contrasts.values())), label="judging", file=sys.stderr) as bar:
-        found = {
-            name: await calibrate(model, texts, lambda _done, _total: bar.update(1))
-            for name, texts in contrasts.items()
-        }
-    _tell_ratings([each for ratings in found.values() for each in ratings])
-    for name, test in tests.items():
-        _tell_use(name, test.options(found[name]), f"another model to {test.task}")
-        for command in test.commands(found[name]):
-            click.echo(f"use       {command}")
-
-
-def _tell_ratings(found: Sequence[Calibration]) -> None:
-    click.echo(f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'high':>5} {'low':>5}  threshold")
-    for each in found:
-        pairs = f"{len(each.high)}/{len(each.low)}"
-        if each.auc is None:
-            click.echo(f"{each.rating:<10} {pairs:>7}     –  no ratings could be read ({each.unscored} replies)")
-            continue
-        high, low = (100 * sum(values) / len(values) for values in (each.high, each.low))
-        reading = "at chance: do not use it" if each.threshold is None else f"{100 * each.threshold:.1f}"
-        unread = f"  ({each.unscored} unread)" if each.unscored else ""
-        click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
-
-
-def _tell_use(method: str, options: Mapping[str, Any], otherwise: str) -> None:
-    told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
-    click.echo(f"use       --method {method}:{told}" if told else f"use       {otherwise}")
-
-
-def _shown(value: float | bool | str) -> str:
-    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
+    with judging_bar() as tell:
+        rated = await rate_contrasts(model, tell)
+    tell_ratings([each for _, found in rated.values() for each in found], thresholds=False)
+    fit = [name for name, (test, found) in rated.items() if test.options(found)]
+    if fit:
+        click.echo(f"fit       to judge for {', '.join(fit)}")
+        click.echo(f"next      evenhand calibrate {model.spec} --as-judge   (its thresholds)")
+    for name, (test, _) in rated.items():
+        if name not in fit:
+            click.echo(f"unfit     use another model to {test.task}")
 
 
 async def _features(model: Model, question: list[Message]) -> None:

@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
+        "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),
     },
     "Train": {
         "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),

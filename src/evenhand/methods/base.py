@@ -58,6 +58,16 @@ class Revision(Generic[OptionsT]):
 
 
 @dataclass(frozen=True, slots=True)
+class Fitted:
+    """Weights that a method uses and that were fitted before the run; a run with other weights is another run."""
+
+    name: str
+    hash: str
+    caveat: str = ""
+    """What readers of the results must know about them, a sentence without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
     """A named algorithm with the sample kinds it supports, the model roles it uses and its options.
 
@@ -78,9 +88,11 @@ class Method:
     revision: Revision[Any] | None = None
     """How it revises answers; the guard adds its checks to this loop."""
     calibration: JudgeTest | None = None
-    """Calibration of its judge, for `evenhand doctor MODEL --as-judge`."""
+    """Calibration of its judge, for `evenhand calibrate MODEL --as-judge`."""
     baselines: tuple[str, ...] = ()
     """The same method without its mitigation, closest first; audits compare with these to find over-correction."""
+    fitted: Callable[[Any, str], Fitted] | None = None
+    """(options, spec of the base model) → the weights that it uses."""
 
     def with_options(self, given: Mapping[str, Any]) -> Options:
         """Returns the given options on top of the preset and the defaults; invalid options are rejected by name."""
@@ -104,6 +116,7 @@ def method(
     revision: Revision[OptionsT] | None = None,
     calibration: JudgeTest | None = None,
     baselines: tuple[str, ...] = (),
+    fitted: Callable[[OptionsT, str], Fitted] | None = None,
 ) -> Callable[[Run[OptionsT]], Method]:
     """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
 
@@ -122,6 +135,7 @@ def method(
             revision=revision,
             calibration=calibration,
             baselines=baselines,
+            fitted=fitted,
         )
         return METHODS.register(name)(made)
 

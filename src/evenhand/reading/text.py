@@ -58,7 +58,12 @@ _LONGEST = 20_000
 
 _ABSTAINS = re.compile(
     r"\b(?:unknown|undetermined|unclear|uncertain|cannot|can['’]?t|impossible|insufficient|neither|none of"
-    r"|no (?:answer|way)|not (?:known|enough|sufficient|answerable|possible|clear))\b",
+    r"|undecidable|nobody can|left open|(?:does|did)(?:n['’]t| not) (?:say|tell)|no (?:answer|way)"
+    r"|not (?:known|enough|sufficient|answerable|answered|possible|clear|stated|mentioned|given|determined))\b"
+    # Spanish and Catalan, German, Korean.
+    r"|\b(?:no se (?:puede|sabe)|no es (?:pot|sap)|desconocid|desconegu|indeterminad|imposible|impossible)"
+    r"|\b(?:unbekannt|ungewiss|unklar|offen)\b|\bnicht (?:bekannt|gesagt|klar|genug)|\bkann man nicht"
+    r"|알 수 없|모른다|불명",
     re.IGNORECASE,
 )
 _OF_SOMEBODY = re.compile(r"\b(?:who|whose|that|with)\b", re.IGNORECASE)

@@ -17,6 +17,7 @@ from evenhand.reports.sections.base import sections_of
 from evenhand.reports.sections.browser import browser, navigation, sample_data
 from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
+from evenhand.reports.sections.curve import calls_curve
 from evenhand.reports.sections.iterations import iterations
 from evenhand.reports.sections.overview import overview
 from evenhand.reports.sections.process import cost, failures, how_made
@@ -96,6 +97,7 @@ def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     always = (
         ("overview", "Overview", overview(view)),
         ("trade-off", "Headline", trade_off(view)),
+        ("calls", "Calls", calls_curve(view)),
         ("groups", "By group", by_group(view)),
         ("changes", "Before and after", changes(view)),
         ("iterations", "By iteration", iterations(view) if study.by_iteration else None),

@@ -96,6 +96,7 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
         if method.check is not None:
             method.check(benchmark.kind, options)
         checked.append((arm, method, options))
+    plan.fitted()
     _check_limits(plan, [method for _, method, _ in checked])
     for role in {role for assignment in plan.models for role in assignment} - {"base"}:
         if role == JUDGE and asks_judge(plan):

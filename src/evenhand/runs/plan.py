@@ -20,10 +20,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.asking.judge import JUDGE
 from evenhand.errors import DataError, PlanError
+from evenhand.methods.base import METHODS, Fitted
 from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved
 from evenhand.prompts import BUILT_IN, Templates, read_templates
-from evenhand.registry import file_hash
+from evenhand.registry import file_hash, is_file
 from evenhand.scorers.base import model_of
 from evenhand.specs import read_spec
 from evenhand.types import Price
@@ -202,13 +203,24 @@ class Plan(BaseModel):
         return BUILT_IN if self.templates is None else self.templates.read()
 
     def files(self) -> dict[str, str]:
-        """The hash of every Python file that the plan names for a benchmark, method, scorer or evaluator."""
+        """The hash of every Python file that the plan names, and of the weights that were fitted for its methods."""
         names = [self.benchmark, *(method.name for method in self.methods), *(self.scorers or ())]
         for value in (value for method in self.methods for value in method.options.values()):
             texts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             names += [name for text in texts if isinstance(text, str) for name in re.split(r"[,+]", text)]
         hashes = {name: file_hash(name) for name in names}
-        return {name: digest for name, digest in hashes.items() if digest is not None}
+        found = {name: digest for name, digest in hashes.items() if digest is not None}
+        return found | {each.name: each.hash for each in self.fitted()}
+
+    def fitted(self) -> list[Fitted]:
+        """The weights, fitted before the run, that its methods use; methods in Python files have none."""
+        named = [(METHODS.get(each.name), each.options) for each in self.methods if not is_file(each.name)]
+        return [
+            method.fitted(method.with_options(options), models["base"].spec)
+            for method, options in named
+            if method.fitted is not None
+            for models in self.models
+        ]
 
     def arms(self) -> list[Arm]:
         """Return every combination, numbered from 1 in a stable order."""

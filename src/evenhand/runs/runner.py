@@ -269,6 +269,7 @@ class Runner:
                 caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
                 caveats.update(self._searches.caveats())
                 caveats.update(self._about_judges(arms))
+                caveats.update(each.caveat for each in self.plan.fitted() if each.caveat)
                 caveats.update(store.get("caveats") or ())
                 notes = {each for arm in arms for model in arm.models.values() for each in model.notes()}
                 notes.update(store.get("notes") or ())

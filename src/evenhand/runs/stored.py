@@ -56,7 +56,7 @@ class StoredRun:
             raise
 
     def changed_files(self) -> set[str]:
-        """The Python files of the plan that are not those the run was made with; they are not to be executed."""
+        """The Python files and weights of the plan that are not those the run was made with; not to be used."""
         known: dict[str, str] = self.store.get("files") or {}
         return {name for name, digest in self.plan.files().items() if known.get(name) != digest}
 

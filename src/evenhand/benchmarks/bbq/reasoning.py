@@ -62,7 +62,7 @@ def reasoning_warnings(estimate: Lookup) -> list[str]:
         return []
     return [
         "the judge rated no reasoning as free of bias, however often it was rewritten; "
-        "`evenhand doctor MODEL --as-judge` shows whether it can judge, and the threshold for its scale."
+        "`evenhand calibrate MODEL --as-judge` shows whether it can judge, and the threshold for its scale."
     ]
 
 

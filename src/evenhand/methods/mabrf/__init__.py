@@ -10,7 +10,7 @@
 
 Departures and choices:
 * A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
-  model gives logprobs. The right threshold depends on the judge; `evenhand doctor MODEL --as-judge` finds it.
+  model gives logprobs. The right threshold depends on the judge; `evenhand calibrate MODEL --as-judge` finds it.
 * Ratings are requested as one digit, 0–9, and reported as 1–10.
 * The solver reasons freely; its steps are numbered afterwards. A solver that answers without steps is asked for them.
 * The terminating agent sees the reasoning as its own turn of the conversation, as in chain of thought. If the solver's

@@ -15,7 +15,7 @@ Departures and choices:
 * In a conversation, answers that fail an evaluator are revised, refusals are not; revisions start again, as for texts.
 * For multiple choice, the bias evaluator judges how far the passage supports the answer or settles the question, and
   there is no performance evaluator.
-* Thresholds are options. The right values depend on the judge; `evenhand doctor MODEL --as-judge` finds them.
+* Thresholds are options. The right values depend on the judge; `evenhand calibrate MODEL --as-judge` finds them.
 * Critiques contain no scores.
 """
 

@@ -1,0 +1,174 @@
+"""Methods for multiple choice on public sets beside BBQ, and on our own passages, with the answers row by row.
+
+    python bench/methods/run.py MODEL --data DIR --sets es,ko,squad,difference --method default --method weigh:calls=6
+
+BBQ itself is measured with `evenhand compare --benchmark bbq`; here it is asked again only to keep the readings of
+`weigh`. SQuAD v2 is asked with three options: the answer, or what another question of the article is answered by, and
+that the passage does not say. Difference awareness has no passage. Calls are cached, as in a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "verifiable"))
+
+import sets
+
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.methods.base import METHODS, Method
+from evenhand.models.base import Model
+from evenhand.models.budget import Budget
+from evenhand.options import Options
+from evenhand.paths import cache_folder
+from evenhand.runs.parts import Settings, opened_model
+from evenhand.runs.plan import model_plan
+from evenhand.session import Answering, Session
+from evenhand.specs import read_spec
+from evenhand.stats.intervals import wilson
+from evenhand.types import Answer, Sample
+from evenhand.workflows.calibrate import passages
+
+NOT_SAID = "The passage does not say"
+_OPTIONS = re.compile(r"\s*\(([abc])\)\s*")
+
+
+def of_question(name: str, number: int, question: sets.Question) -> Sample:
+    facts = {"condition": question.condition, "category": question.category}
+    return Sample(
+        f"{name}/{number}", "choice", question.question, question.context, question.options, question.right,
+        metadata=facts,
+    )  # fmt: skip
+
+
+def bbq(data: Path, count: int, seed: int) -> Iterable[Sample]:
+    for sample in load_benchmark("bbq", data=str(data / "bbq")).samples(Selection(limit=count, seed=seed)):
+        yield replace(sample, metadata={**sample.metadata, "condition": sample.metadata["context_condition"]})
+
+
+def own(_data: Path, count: int, seed: int) -> Iterable[Sample]:
+    for each in passages(count, seed):
+        facts = {"condition": "told" if each.right is not None else "not told", "category": each.group}
+        yield replace(each.sample, metadata={**facts, "unknown": each.unknown})
+
+
+def difference(data: Path, count: int, seed: int) -> Iterable[Sample]:
+    for number, each in enumerate(sets.difference_awareness(data, count, seed)):
+        question, *rest = _OPTIONS.split(each.asked)
+        options = tuple(rest[1::2])
+        if len(options) == 3:
+            yield of_question("difference", number, replace(each, question=question.strip(), options=options))
+
+
+def squad(data: Path, count: int, seed: int) -> Iterable[Sample]:
+    rows = sets.squad_passages(data, 100_000, seed)
+    answers: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["answers"]:
+            answers[row["context"]].append(row["answers"][0])
+    told, not_told = ([row for row in rows if bool(row["answers"]) == kind] for kind in (True, False))
+    for number, (kind, pool) in enumerate((("answerable", told), ("unanswerable", not_told))):
+        made = 0
+        for place, row in enumerate(pool):
+            rng = random.Random(f"{seed}/{number}/{place}")
+            right = row["answers"][:1]
+            others = sorted({each for each in answers[row["context"]] if each not in row["answers"]})
+            options = [*right, *rng.sample(others, min(2 - len(right), len(others)))]
+            if len(options) < 2 or made == count // 2:
+                continue
+            made += 1
+            options.append(NOT_SAID)
+            target = 0 if right else 2
+            yield Sample(f"squad/{kind}/{place}", "choice", row["question"], row["context"], tuple(options), target,
+                         metadata={"condition": kind, "category": "squad"})  # fmt: skip
+
+
+SETS: dict[str, Callable[[Path, int, int], Iterable[Sample]]] = {
+    "bbq": bbq,
+    "own": own,
+    "es": lambda data, n, seed: (of_question("es", i, q) for i, q in enumerate(sets.esbbq("es", data, n, seed))),
+    "ko": lambda data, n, seed: (of_question("ko", i, q) for i, q in enumerate(sets.kobbq(data, n, seed))),
+    "squad": squad,
+    "difference": difference,
+}
+
+
+async def measure(model: Model, spec: str, samples: list[Sample], orders: int, concurrency: int) -> dict[str, Any]:
+    name, given = read_spec(spec)
+    method = METHODS.get(name)
+    options = method.with_options(given)
+    gate = asyncio.Semaphore(concurrency)
+    started = time.perf_counter()
+
+    async def one(sample: Sample) -> dict[str, Any]:
+        async with gate:
+            return await _row(model, method, options, sample, orders)
+
+    rows = await asyncio.gather(*(one(sample) for sample in samples))
+    groups: dict[str, list[bool]] = defaultdict(list)
+    for row in rows:
+        groups[row["condition"]].append(row["right"])
+    shares = {key: wilson(sum(flags), len(flags)) for key, flags in sorted(groups.items())}
+    return {
+        "right": {
+            key: [each.n, *(round(100 * (value or 0), 1) for value in (each.estimate, each.low, each.high))]
+            for key, each in shares.items()
+        },
+        "calls": sum(row["calls"] for row in rows) / len(rows),
+        "unscored": sum(row["choice"] is None for row in rows),
+        "seconds": time.perf_counter() - started,
+        "rows": rows,
+    }  # fmt: skip
+
+
+async def _row(model: Model, method: Method, options: Options, sample: Sample, orders: int) -> dict[str, Any]:
+    session = Session(sample, {"base": model}, 0, options, Answering(orders))
+    outcome = await method.run(sample, session)
+    choice = outcome.result.choice if isinstance(outcome.result, Answer) else None
+    kept = {key: outcome.notes[key] for key in ("told", "readings") if key in outcome.notes}
+    facts = {key: sample.metadata.get(key) for key in ("condition", "category", "unknown")}
+    return {
+        "id": sample.id, **facts, "target": sample.target, "choice": choice, "right": choice == sample.target,
+        "stop": outcome.stop, "calls": len(session.trace), **kept,
+    }  # fmt: skip
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=["es", "ko", "squad", "difference"])
+    parser.add_argument("--method", action="append", default=[])
+    parser.add_argument("--limit", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=57)
+    parser.add_argument("--orders", type=int, default=3)
+    parser.add_argument("--concurrency", type=int, default=256)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    settings = Settings(concurrency=given.concurrency, cache=cache_folder() / "responses.sqlite")
+    given.out.mkdir(parents=True, exist_ok=True)
+    async with opened_model(model_plan(given.model), settings, Budget(settings.budget)) as model:
+        for name in given.sets:
+            samples = list(SETS[name](given.data, given.limit, given.seed))
+            found: dict[str, Any] = {}
+            for spec in given.method:
+                found[spec] = await measure(model, spec, samples, given.orders, given.concurrency)
+                shown = {key: value for key, value in found[spec].items() if key != "rows"}
+                print(name, spec, json.dumps(shown), flush=True)
+                about = {"set": name, "seed": given.seed, "orders": given.orders, "model": given.model}
+                (given.out / f"{name}.json").write_text(json.dumps({**about, "methods": found}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,161 @@
+"""`evenhand calibrate`: the weights with which the method `weigh` reads a model, and the thresholds of a judge."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenhand import aio
+from evenhand.cli.groups import Command
+from evenhand.cli.options import call_options, check_file, check_prices, read_models, read_settings
+from evenhand.cli.progress import shown_count
+from evenhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from evenhand.evaluators.calibration import Calibration
+    from evenhand.runs.parts import Settings
+    from evenhand.runs.plan import ModelPlan
+
+_AT_CHANCE = 0.6
+
+
+@click.command(cls=Command)
+@click.argument("spec")
+@click.option("--passages", type=int, default=240, show_default=True, help="How many questions to fit the weights on.")
+@click.option(
+    "--calls",
+    type=click.Choice(["3", "6", "12"]),
+    default="12",
+    show_default=True,
+    help="Calls per question: fits weigh:calls=N for this N and below.",
+)
+@click.option("--as-judge", is_flag=True, help="Find the thresholds of a judge instead, in about 370 calls.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another one gives other passages.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to store the weights, if not for the model itself.",
+)
+@click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
+@click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120).")
+@click.option("--retries", type=int, help="Retries of a call that failed (default 6).")
+@click.option(
+    "--model-option",
+    "extra",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the model, e.g. slots=2 for local/.",
+)
+@call_options
+def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, out: Path | None, **given: Any) -> int:
+    """Fit the weights of the method weigh to the model SPEC, or find its thresholds as a judge.
+
+    The model is asked short questions about passages of our own, of which half answer the question and half do not. A
+    logistic model learns how far each reply can be trusted. The weights are stored for the model; --method weigh then
+    uses them, and the plan has their hash. Fit them again when the model changes.
+
+    With --as-judge the model rates texts of which one is plainly better than the other. The thresholds that part them
+    best are printed, as options of the methods that ask a judge, and of other commands that use its ratings.
+
+    \b
+    Examples:
+      evenhand calibrate local/builtin
+      evenhand calibrate openai/NAME --base-url http://localhost:8000/v1 --calls 6
+      evenhand compare --model local/builtin --method default --method weigh --limit 220
+      evenhand calibrate openai/my-judge --as-judge
+    """
+    settings = read_settings(given)
+    [assignment] = read_models({**given, "models": (spec,)})
+    model = assignment["base"]
+    check_prices(given, [model])
+    if as_judge:
+        if out is not None:
+            raise UsageError("--as-judge prints thresholds and stores nothing; remove --out.")
+        aio.run(_thresholds(model, settings))
+        return 0
+    check_file(out, "the file of weights")
+    return _weights(model, settings, passages, int(calls), seed, out)
+
+
+def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed: int, out: Path | None) -> int:
+    from evenhand.methods.weigh.weights import card_path, save_card
+    from evenhand.workflows.calibrate import calibrate_model, passages
+
+    chosen = passages(count, seed)
+    with shown_count(len(chosen)) as tell:
+        card = aio.run(calibrate_model(model, settings, chosen, calls, tell))
+    click.echo(f"{'calls':<6} {'AUC':>5}  {'told':>5} {'not told':>9}   (cross-validated on {card.passages} passages)")
+    for level, found in card.fit.items():
+        click.echo(f"{level:<6} {found['auc']:>5.2f}  {found['told']:>4.1f}% {found['not_told']:>8.1f}%")
+    best = max(card.fit, key=lambda level: card.fit[level]["auc"])
+    if card.fit[best]["auc"] < _AT_CHANCE:
+        click.echo(f"unfit     {model.spec} cannot tell whether a passage answers a question; use another model.")
+        return 0
+    path = out or card_path(model.spec)
+    save_card(card, path)
+    click.echo(f"stored    {path}")
+    named = f",weights={out}" if out else ""
+    click.echo(f"use       --method weigh:calls={best}{named}")
+    return 0
+
+
+async def _thresholds(plan: ModelPlan, settings: Settings) -> None:
+    from evenhand.models.budget import Budget
+    from evenhand.runs.parts import opened_model
+    from evenhand.workflows.calibrate import rate_contrasts
+
+    async with opened_model(plan, settings, Budget(settings.budget)) as model:
+        with judging_bar() as tell:
+            rated = await rate_contrasts(model, tell)
+    tell_ratings([each for _, found in rated.values() for each in found], thresholds=True)
+    for name, (test, found) in rated.items():
+        _tell_use(name, test.options(found), f"another model to {test.task}")
+        for command in test.commands(found):
+            click.echo(f"use       {command}")
+
+
+@contextmanager
+def judging_bar() -> Generator[Callable[[int, int], None]]:
+    """A reporter of how many texts were rated."""
+    with click.progressbar(length=1, label="judging", file=sys.stderr) as bar:
+
+        def tell(_done: int, total: int) -> None:
+            bar.length = total
+            bar.update(1)
+
+        yield tell
+
+
+def tell_ratings(found: Sequence[Calibration], *, thresholds: bool) -> None:
+    """Print how well each rating parts the texts, and whether it is fit or its threshold."""
+    click.echo(
+        f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'high':>5} {'low':>5}  {'threshold' if thresholds else ''}".rstrip()
+    )
+    for each in found:
+        pairs = f"{len(each.high)}/{len(each.low)}"
+        if each.auc is None:
+            click.echo(f"{each.rating:<10} {pairs:>7}     –  no ratings could be read ({each.unscored} replies)")
+            continue
+        high, low = (100 * sum(values) / len(values) for values in (each.high, each.low))
+        if each.threshold is None:
+            reading = "at chance: do not use it"
+        else:
+            reading = f"{100 * each.threshold:.1f}" if thresholds else "fit"
+        unread = f"  ({each.unscored} unread)" if each.unscored else ""
+        click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
+
+
+def _tell_use(method: str, options: Mapping[str, Any], otherwise: str) -> None:
+    told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
+    click.echo(f"use       --method {method}:{told}" if told else f"use       {otherwise}")
+
+
+def _shown(value: float | bool | str) -> str:
+    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
