@@ -32,6 +32,8 @@ _LIMITS_OF_VERIFIABLE = (
 )
 _SHRUNK = 0.5
 """Below this ratio of last to first length, the card warns about short answers."""
+_TRUNCATED = 0.25
+"""Above this share of truncated answers, the card warns about the limit of tokens."""
 _EVEN = (0.3, 0.7)
 """Outside this range of the share of pairs whose shorter answer is the better one, the card warns."""
 _CORRELATED = 0.5
@@ -41,7 +43,7 @@ _CORRELATED = 0.5
 def cautions(record: Mapping[str, Any]) -> list[str]:
     """Return warnings about a finished training, from its record."""
     results: Mapping[str, Any] = record["results"]
-    return [*_shrunk(results), *_learned_length(results), *_likes_worthless(results)]
+    return [*_shrunk(results), *_truncated(results), *_learned_length(results), *_likes_worthless(results)]
 
 
 def _shrunk(results: Mapping[str, Any]) -> list[str]:
@@ -52,6 +54,16 @@ def _shrunk(results: Mapping[str, Any]) -> list[str]:
         f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward may simply prefer short answers. Read "
         "samples.jsonl. Fewer steps, a higher KL coefficient or pairs of similar length (evenhand pairs "
         "--length-ratio) may help."
+    ]
+
+
+def _truncated(results: Mapping[str, Any]) -> list[str]:
+    share = results.get("missing_eos_first", 0)
+    if share <= _TRUNCATED:
+        return []
+    return [
+        f"{100 * share:.0f} % of the first answers were truncated, and nothing was learned from them. A higher "
+        "--max-new-tokens may help."
     ]
 
 

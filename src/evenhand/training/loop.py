@@ -94,6 +94,8 @@ def train(
                 raise UsageError(f"Training stopped at step {number + 1}: {error} {_last_checkpoint(folder)}") from None
             if saves and checked.breach is None:
                 _save(trainer, folder, number + 1, checked.score)
+            if checked.breach is not None:
+                metrics["rolled_back_to"] = (checkpoints.best(folder) or (0,))[0]
             if log is not None:
                 log.write(number + 1, {**metrics, **checked.metrics})
             observe(number + 1, steps)

@@ -203,7 +203,7 @@ class PPOTrainer:
             ended = train(self, o.out, **arguments, observe=observe, check=self.check)
         results: dict[str, Any] = {"prompts": len(self._prompts), "steps": self._steps, "kept_step": ended.step}
         results |= {"held_out_prompts": len(self._held_out)} if self._held_out else {}
-        for metric in ("reward", "informative", "kl", "length"):
+        for metric in ("reward", "informative", "missing_eos", "kl", "length"):
             results |= run.first_and_last(metric, ended.step)
         lines = {line["step"]: line for line in read_metrics(o.out)}
         before = self._baseline.checked.as_metrics() if self._baseline.checked else {}
@@ -243,7 +243,8 @@ class PPOTrainer:
         path = o.out / REFERENCE
         if resume and path.is_file():
             stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            self._baseline = Baseline(**(stored | {"checked": Measures(**stored["checked"])}))
+            checked = Measures(**stored.pop("checked"))
+            self._baseline = Baseline(**stored, checked=checked)
             return
         torch.manual_seed(step_seed(o.seed, self._steps))
         if o.reward_range:
