@@ -9,7 +9,7 @@ from pathlib import Path
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
-from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
+from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, TITLES, UNSAID, Arms, Training, read_arms
 from evenhand.papers.rldf.claims import claim_notes
 from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
 from evenhand.papers.rldf.ratings import FILE, read_ratings
@@ -48,7 +48,7 @@ class RLDF:
         runs = _by_benchmark(folders)
         studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
         bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
-        opinions = read_arms(runs.get(OPINIONS, {}), "bias", scorers=_of(OPINIONS, scorers))
+        opinions = read_arms(runs.get(OPINIONS, {}), "bias", [UNSAID], _of(OPINIONS, scorers))
         ablated = [
             read_ablation(name.partition("/")[2], found, scorers)
             for name, found in runs.items()
