@@ -103,7 +103,7 @@ class TopicsFile:
 
     @property
     def missing(self) -> int:
-        return self.count - len(self.start.topics)
+        return max(0, self.count - len(self.start.topics))
 
     def written(self) -> int:
         """How many topics the file has."""

@@ -68,7 +68,9 @@ def claims(own: str) -> list[Claim]:
 
 def claim_notes(bbq: Arms, opinions: Arms) -> list[tuple[str, str]]:
     """Returns each claim with its result for our arms; an arm that says nothing is not less biased."""
-    return [("The paper says", f"{claim.text}. Here: {_result(claim, bbq, opinions)}.") for claim in claims(opinions.own)]
+    return [
+        ("The paper says", f"{claim.text}. Here: {_result(claim, bbq, opinions)}.") for claim in claims(opinions.own)
+    ]
 
 
 def _result(claim: Claim, bbq: Arms, opinions: Arms) -> str:
