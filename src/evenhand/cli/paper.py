@@ -101,7 +101,7 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
             "--trained",
             multiple=True,
             metavar="ARM=SPEC",
-            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
+            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, verifiable or rldf:TEACHER.",
         ),
     ),
     "pairs": (

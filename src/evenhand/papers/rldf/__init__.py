@@ -9,7 +9,7 @@ from pathlib import Path
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
-from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, TITLES, UNSAID, Arms, Training, read_arms
+from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, UNSAID, Arms, Training, read_arms
 from evenhand.papers.rldf.claims import claim_notes
 from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
 from evenhand.papers.rldf.ratings import FILE, read_ratings
@@ -167,8 +167,11 @@ def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     rated = [each for name, each in studies.items() if _is_opinions(name)]
     if rated and not all(map(_held_out, rated)) and len(opinions.alone) > len(METHODS):
         found.append("Opinions include topics that trained models may have seen. Name the pairs folder with --pairs.")
-    shown = {**TITLES, opinions.own: "RLDF"}
-    silent = [f"{title}: {fault}" for arm, title in shown.items() if arm in opinions and (fault := opinions.fault(arm))]
+    silent = [
+        f"{title}: {fault}"
+        for arm, title in opinions.titles.items()
+        if arm in opinions and (fault := opinions.fault(arm))
+    ]
     if silent:
         found.append(f"Too short, too long or too often silent to be called less biased: {'; '.join(silent)}.")
     return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]

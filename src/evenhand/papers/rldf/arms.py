@@ -29,9 +29,12 @@ BASE = "base"
 DEFAULT = "default"
 METHODS = (DEFAULT, "cot", "fairthinking")
 SELF, TEACHER = "rldf_sr", "rldf_ts"
-TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER)
+VERIFIABLE = "verifiable"
+TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER, VERIFIABLE)
 TITLES = {DEFAULT: "Default", "cot": "CoT", "sft": "SFT", "fairthinking": "FairThinking", "rlaif": "RLAIF"}
 """The paper's rows except its own method, in its order."""
+OURS = {VERIFIABLE: "Verifiable (not in the paper)"}
+"""Rows that the paper does not have; shown where they were run."""
 LENGTH = "length"
 """The metric of opinions that counts words."""
 LENGTH_RATIO = "length_ratio"
@@ -131,6 +134,11 @@ class Arms:
     @property
     def own(self) -> str:
         return own_arm(self.alone)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The rows of a table: the paper's, its own method last, and ours that were run."""
+        return {**TITLES, self.own: "RLDF", **{arm: title for arm, title in OURS.items() if arm in self}}
 
     @property
     def teachers(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, TITLES, Arms
+from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, Arms
 from evenhand.scorers.opinion import opinion_scales
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
@@ -204,9 +204,9 @@ def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
 
 
 def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
-    """Returns the paper's six rows in its order; its own method names the mode."""
+    """Returns the paper's six rows in its order, then ours; its own method names the mode."""
     rows: list[Row] = []
-    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+    for arm, title in arms.titles.items():
         mode = f"{title} ({MODES[arm]})" if arm in MODES else title
         ours = arm in arms
         cells = [read(arm, group) if ours else Cell() for group in groups]
@@ -217,7 +217,7 @@ def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
 def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
     """Returns the paired differences to Default of the existing arms."""
     rows: list[Row] = []
-    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+    for arm, title in arms.titles.items():
         if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
             continue
         found = [arms.difference(DEFAULT, arm, metric, column.name) for column in columns]

@@ -282,8 +282,10 @@ def debates_run(
 def write_held_out(making: Making, out: Path) -> Path:
     """Writes the held-out topics; topics of an earlier command must be the same."""
     file, content = out / HELD_OUT_FILE, making.held_out_topics()
-    if file.is_file() and file.read_bytes() != content:
-        raise PlanError(f"{file} has other held-out topics than these options. Choose another --out.")
+    if file.is_file():
+        if file.read_bytes() != content:
+            raise PlanError(f"{file} has other held-out topics than these options. Choose another --out.")
+        return file
     out.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
