@@ -9,6 +9,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import isfinite
 from pathlib import Path
 from statistics import stdev
 
@@ -155,9 +156,11 @@ class Arms:
         """Returns the standard deviation over training seeds; None with fewer than two."""
         chosen, key = self.metrics.get(metric), (metric, group)
         tables = [tally.table(key) for tally in self.by_seed.get(arm, {}).values() if key in tally.sums]
-        if chosen is None or len(tables) < 2:
+        if chosen is None:
             return None
-        return stdev(float(chosen.statistic(table.sum(axis=0))) * chosen.scale for table in tables)
+        values = [float(chosen.statistic(table.sum(axis=0))) * chosen.scale for table in tables]
+        defined = [value for value in values if isfinite(value)]
+        return stdev(defined) if len(defined) > 1 else None
 
     def length_ratio(self, arm: str, group: str = ALL) -> Estimate | None:
         """Returns the words of an arm's answers in per cent of Default's, over questions that both answer."""
