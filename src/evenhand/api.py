@@ -306,6 +306,7 @@ def debate(
     topics: int | None = None,
     roles: int | None = None,
     rounds: int | None = None,
+    words: int | None = None,
     teacher: AnyModel | None = None,
     referee: AnyModel | None = None,
     data: str | Path | None = None,
@@ -331,7 +332,7 @@ def debate(
         referee: The model that scores; by default the one that debates.
         data: A YAML file with roles and topics of your own.
         generate: Have the debating model write the topics that are missing, into `topics_file`.
-        temperature, max_tokens: Of the statements (0.7 and 160).
+        temperature, max_tokens, words: Of the statements (0.7, 160 and about 80).
         referee_tokens, scoring: The length of the referee's replies, and `numbers` (default) or `odds`.
         plan: More fields of the plan, e.g. `seeds`.
     """
@@ -344,6 +345,7 @@ def debate(
         "roles": roles,
         "data": None if data is None else str(data),
         "rounds": rounds,
+        "words": words,
         "temperature": temperature,
         "max_tokens": max_tokens,
         "referee_tokens": referee_tokens,

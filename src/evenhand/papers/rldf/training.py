@@ -41,7 +41,7 @@ HELD_OUT = 12
 """Number of held-out topics per type of bias."""
 ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
-_OF_METHOD = ("rounds", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
+_OF_METHOD = ("rounds", "words", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
 _PLACES = {"model", "data", "out", "reward"}
 
 
