@@ -129,7 +129,7 @@ def test_an_arm_that_says_almost_nothing_is_not_less_biased(once: Any, stubs: An
     lengths = values(tmp_path / "p/table3.csv", "BS", "length_ratio")
     assert (lengths["Default"], lengths["SFT"], lengths["RLDF (S-R)"]) == (100.0, 100.0, 12.5)
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
-    fault = "its answers have 12 % of Default&#x27;s words (comparable: 60 % to 160 %)"
+    fault = "its answers have 12 % of Default&#x27;s words (comparable: 60 to 160 %)"
     claim = "RLDF&#x27;s answers are less biased than those of every other method, over all types. Here: "
     assert f"{claim}cannot be said, since RLDF (S-R) says too little or too much to be compared: {fault}." in html
     assert (
@@ -143,7 +143,7 @@ def test_an_arm_that_gives_empty_answers_is_not_less_biased(cli: Any, stubs: Any
     cli(*SMALL, "--trained", "rldf_sr=stub/empty", "--out", "p")
 
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
-    assert "RLDF: 100% of its answers are empty, refused or cut (Default: 0%)" in html
+    assert "RLDF: 100 % of its answers are empty, refused or cut (Default: 0 %)" in html
 
 
 def test_trainings_with_several_seeds_are_shown_as_mean_and_spread(cli: Any, stubs: Any, tmp_path: Path):

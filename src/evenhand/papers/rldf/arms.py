@@ -180,12 +180,12 @@ class Arms:
         if unsaid is not None and usual is not None:
             share, before = unsaid[0] / unsaid[1], usual[0] / usual[1]
             if share > before + MANY_UNSAID:
-                return f"{share:.0%} of its answers are empty, refused or cut (Default: {before:.0%})"
+                return f"{100 * share:.0f} % of its answers are empty, refused or cut (Default: {100 * before:.0f} %)"
         ratio = self.length_ratio(arm)
         band = self.metrics[LENGTH].comparable if LENGTH in self.metrics else None
         if ratio is None or ratio.value is None or band is None or band[0] <= ratio.value / 100 <= band[1]:
             return None
-        limits = f"{band[0]:.0%} to {band[1]:.0%}".replace("%", " %")
+        limits = f"{100 * band[0]:.0f} to {100 * band[1]:.0f} %"
         return f"its answers have {ratio.value:.0f} % of Default's words (comparable: {limits})"
 
     def _has(self, arm: str, metric: str) -> bool:
