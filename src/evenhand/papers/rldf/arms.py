@@ -175,12 +175,9 @@ class Arms:
 
     def fault(self, arm: str) -> str | None:
         """Says why a low bias score of an arm means nothing: it says far less or more than Default, or nothing."""
-        unsaid = self.alone[arm].table((UNSAID.name, ALL)).sum(axis=0) if self._has(arm, UNSAID.name) else None
-        usual = self.alone[DEFAULT].table((UNSAID.name, ALL)).sum(axis=0) if self._has(DEFAULT, UNSAID.name) else None
-        if unsaid is not None and usual is not None:
-            share, before = unsaid[0] / unsaid[1], usual[0] / usual[1]
-            if share > before + MANY_UNSAID:
-                return f"{100 * share:.0f} % of its answers are empty, refused or cut (Default: {100 * before:.0f} %)"
+        unsaid, usual = self._unsaid(arm), self._unsaid(DEFAULT)
+        if unsaid is not None and usual is not None and unsaid > usual + MANY_UNSAID:
+            return f"{100 * unsaid:.0f} % of its answers are empty, refused or cut (Default: {100 * usual:.0f} %)"
         ratio = self.length_ratio(arm)
         band = self.metrics[LENGTH].comparable if LENGTH in self.metrics else None
         if ratio is None or ratio.value is None or band is None or band[0] <= ratio.value / 100 <= band[1]:
@@ -188,8 +185,12 @@ class Arms:
         limits = f"{100 * band[0]:.0f} to {100 * band[1]:.0f} %"
         return f"its answers have {ratio.value:.0f} % of Default's words (comparable: {limits})"
 
-    def _has(self, arm: str, metric: str) -> bool:
-        return arm in self and (metric, ALL) in self.alone[arm].sums
+    def _unsaid(self, arm: str) -> float | None:
+        key = (UNSAID.name, ALL)
+        if arm not in self or key not in self.alone[arm].sums:
+            return None
+        silent, asked = self.alone[arm].table(key).sum(axis=0)
+        return float(silent / asked)
 
     def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
         """Returns the paired difference; None if no sample counts in both arms."""
