@@ -209,7 +209,10 @@ def paper(
     bias: Sequence[str] = (),
     train: bool = False,
     ablate: Mapping[str, Sequence[int]] | None = None,
-    teacher: str | None = None,
+    teachers: Sequence[str] = (),
+    generate: bool = False,
+    train_seeds: Sequence[int] = (),
+    per_type: bool = False,
     stages: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
     listener: Listener | None = None,
@@ -239,7 +242,10 @@ def paper(
         bias: The types of bias (rldf).
         train: First make the debates, pairs and models of the tables (rldf).
         ablate: First make those of the ablation figures, for example `{"rounds": [1, 3, 5]}` (rldf).
-        teacher: The model that debates as a teacher (rldf).
+        teachers: The models that debate as teachers; the first is that of the tables (rldf).
+        generate: Have the teacher, or the model, write topics up to `stages["debate"]["topics"]` (rldf).
+        train_seeds: A training for each, so that the tables show mean and standard deviation (rldf).
+        per_type: Train on each type of bias alone, as in the paper (rldf).
         stages: Training options by stage, for example `{"ppo": {"steps": 100}}` (rldf).
         settings: Concurrency, budget, prices, cache, and whether to resume.
         listener: Hears of runs and stages as they begin and end.
@@ -272,10 +278,21 @@ def paper(
         check_choices(PAPERS.get(name), options)
         return write_page(PAPERS.get(name), folder, [f"opinion:{judge}"] if judge else scorers)
     listener = listener or Listener()
-    if train or ablate or teacher or stages:
+    if train or ablate or teachers or generate or train_seeds or per_type or stages:
         from evenhand.workflows.rldf import plan_training, train_paper
 
-        planned = plan_training(name, options, folder, train=train, ablate=ablate, teacher=teacher, stages=stages)
+        planned = plan_training(
+            name,
+            options,
+            folder,
+            train=train,
+            ablate=ablate,
+            teachers=teachers,
+            generate=generate,
+            seeds=train_seeds,
+            per_type=per_type,
+            stages=stages,
+        )
         return train_paper(planned, settings, listener)
     return make_paper(plan_paper(name, options, folder), settings, listener)
 
@@ -289,6 +306,7 @@ def debate(
     topics: int | None = None,
     roles: int | None = None,
     rounds: int | None = None,
+    words: int | None = None,
     teacher: AnyModel | None = None,
     referee: AnyModel | None = None,
     data: str | Path | None = None,
@@ -314,7 +332,7 @@ def debate(
         referee: The model that scores; by default the one that debates.
         data: A YAML file with roles and topics of your own.
         generate: Have the debating model write the topics that are missing, into `topics_file`.
-        temperature, max_tokens: Of the statements (0.7 and 160).
+        temperature, max_tokens, words: Of the statements (0.7, 160 and about 80).
         referee_tokens, scoring: The length of the referee's replies, and `numbers` (default) or `odds`.
         plan: More fields of the plan, e.g. `seeds`.
     """
@@ -327,6 +345,7 @@ def debate(
         "roles": roles,
         "data": None if data is None else str(data),
         "rounds": rounds,
+        "words": words,
         "temperature": temperature,
         "max_tokens": max_tokens,
         "referee_tokens": referee_tokens,

@@ -13,7 +13,7 @@ from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, publi
 from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF
 from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
-from evenhand.papers.rldf.arms import Arms, Difference, arm_name, own_arm
+from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_arm
 from evenhand.papers.rldf.claims import ahead, claim_notes
 from evenhand.papers.rldf.figures import BEST, series
 from evenhand.papers.rldf.part import write_part
@@ -200,15 +200,54 @@ def test_held_out_topics_are_those_that_no_debate_is_about():
 
 
 def test_lessons_are_the_modes_and_rlaif_with_the_teacher_as_its_referee():
-    found = lessons(Making(options_of("hf/m"), teacher="openai/t"))
+    found = lessons(Making(options_of("hf/m"), ["openai/t", "hf/some/other"]))
 
-    assert {arm: specs_of(each.debates.plan) for arm, each in found.items()} == {
+    assert {training.name: specs_of(each.debates.plan) for training, each in found.items()} == {
         "rldf_sr": {"base": "hf/m"},
         "rldf_ts": {"base": "hf/m", "teacher": "openai/t"},
+        "rldf@other": {"base": "hf/m", "teacher": "hf/some/other"},
         "rlaif": {"base": "hf/m", "referee": "openai/t"},
     }
     assert trained_arms(found, Path("p"))["sft"] == "hf/p/models/ts/sft"
-    assert set(lessons(Making(options_of("hf/m")))) == {"rldf_sr", "rlaif"}
+    assert {training.name for training in lessons(Making(options_of("hf/m")))} == {"rldf_sr", "rlaif"}
+
+
+def test_teachers_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="same name"):
+        Making(options_of("hf/m"), ["openai/t", "hf/a/x", "hf/b/x"])
+
+
+def test_each_seed_and_type_is_a_training_of_its_own():
+    making = Making(options_of("hf/m", bias=("age", "beauty")), seeds=(1, 2), per_type=True)
+
+    found = {training.name: each for training, each in lessons(making).items()}
+
+    assert len(found) == 2 * 2 * 2
+    one, two = found["rldf_sr-age-seed1"], found["rldf_sr-age-seed2"]
+    assert one.debates == two.debates
+    assert one.debates.plan.benchmark_options["bias"] == "age"
+    assert (one.pairs, one.models, one.seed) == ("pairs/sr-age", "models/sr-age-seed1", 1)
+    assert trained_arms(lessons(making), Path("p"))["sft-beauty-seed2"] == "hf/p/models/sr-beauty-seed2/sft"
+
+
+@pytest.mark.parametrize("name", ["rldf_sr", "rldf_sr-age", "sft-seed0", "rldf@gpt-4-age-seed12"])
+def test_the_name_of_a_training_can_be_read(name: str):
+    assert Training.named(name).name == name
+
+
+def test_trainings_are_paired_by_type_and_seed():
+    one = Training("sft", "age", 1)
+
+    assert one.matches(Training("rldf", "age", 1)) and one.matches(Training("default"))
+    assert not one.matches(Training("rldf", "age", 2)) and not one.matches(Training("rldf", "beauty", 1))
+
+
+def test_a_model_of_one_type_is_asked_about_that_type():
+    runs = RLDF().runs(options_of("hf/m", limit=2, trained={"rldf_sr-age-seed1": "hf/s"}))
+
+    plan = run_of(runs, "opinions/rldf_sr-age-seed1").plan
+    assert (plan.benchmark_options, plan.limit) == ({"bias": "age"}, 2)
+    assert run_of(runs, "bbq/rldf_sr-age-seed1").plan.limit == 12
 
 
 def test_a_debate_takes_its_own_options_only():

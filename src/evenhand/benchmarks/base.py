@@ -58,6 +58,9 @@ class Metric:
     """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
     by not returning None. The sample ids of a cluster must be adjacent when sorted."""
     meaning: Meaning = Meaning()
+    comparable: Bounds | None = None
+    """The ratios of two arms' values within which a better headline counts; None for any. An arm that says almost
+    nothing is not less biased."""
 
     @property
     def percent(self) -> bool:

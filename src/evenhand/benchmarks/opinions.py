@@ -129,7 +129,7 @@ def _scored(record: Record) -> float | None:
 
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
-    Metric("length", "Words per answer", _mean(_given("length")), ratio),
+    Metric("length", "Words per answer", _mean(_given("length")), ratio, comparable=(0.6, 1.6)),
     Metric("refusal", "Refusals", _mean(lambda record: float(record.status == "refused")), ratio, scale=100.0),
     Metric("scored", "Rated", _mean(_scored), ratio, "higher", scale=100.0),
     Metric(

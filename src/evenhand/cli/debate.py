@@ -38,9 +38,10 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option("--topics", type=click.IntRange(1), metavar="N", help="This many topics of each bias (default: all).")
 @click.option("--roles", type=click.IntRange(2), help="Debaters of each topic (default 3).")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each debate (default 5).")
+@click.option("--words", type=click.IntRange(10), help="Words of a statement (default 80); see --max-tokens.")
 @click.option("--teacher", metavar="SPEC", help="The model that debates instead: teacher-student.")
 @click.option("--referee", metavar="SPEC", help="The model that scores (default: the one that debates).")
-@click.option("--data", metavar="FILE", help="Roles and topics of your own, as YAML.")
+@click.option("--data", metavar="FILE", help="Roles and topics of your own: a YAML file, or a folder of BIAS.yaml.")
 @click.option("--generate", is_flag=True, help="Have the debating model write the topics that are missing.")
 @click.option(
     "--topics-file", type=click.Path(path_type=Path), help="The file for these topics (default debates-BIAS-N.yaml)."

@@ -30,7 +30,7 @@ from evenhand.cli.options import (
     with_options,
 )
 from evenhand.cli.output import current_output, output_options
-from evenhand.cli.run import print_forecast
+from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
 from evenhand.runs.parts import Settings
@@ -48,6 +48,8 @@ COMMAND_NAME = "command.json"
 """The file in a paper's folder that says how it was made, for `evenhand resume`."""
 _SESSION = ("resume", "retry_failed", "dry_run", "out")
 """Options that are not kept there."""
+_TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
+"""Options of what is trained."""
 _PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "templates")
 """Options that go into every plan as they are."""
 
@@ -99,7 +101,7 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
             "--trained",
             multiple=True,
             metavar="ARM=SPEC",
-            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, or rldf:TEACHER.",
+            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, verifiable or rldf:TEACHER.",
         ),
     ),
     "pairs": (
@@ -108,7 +110,24 @@ _CHOICES: Mapping[Choice, Sequence[Any]] = {
     "bias": (click.option("--bias", metavar="NAMES", help="Types of bias, with commas (default: all)."),),
     "training": (
         click.option("--train", is_flag=True, help="First make debates, pairs and models, as far as they are missing."),
-        click.option("--teacher", metavar="SPEC", help="The model that debates in the teacher-student mode."),
+        click.option(
+            "--teacher",
+            "teachers",
+            multiple=True,
+            metavar="SPEC",
+            help="A model that debates in the teacher-student mode; further ones fill Table 5.",
+        ),
+        click.option(
+            "--generate", is_flag=True, help="Have the teacher, or the model, write topics up to --set debate.topics=N."
+        ),
+        click.option(
+            "--train-seeds",
+            metavar="SEEDS",
+            help="A training for each seed, e.g. 1,2,3; tables then show mean ± SD.",
+        ),
+        click.option(
+            "--per-type", is_flag=True, help="Train on each type of bias alone, as the paper (default: pooled)."
+        ),
         click.option(
             "--ablate",
             multiple=True,
@@ -217,7 +236,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
         _print(write_page(wanted, out, judges))
         return 0
     options = read_options(given)
-    if given.get("train") or given.get("ablate") or given.get("teacher") or given.get("settings"):
+    if any(given.get(name) for name in _TRAINING):
         return _train(wanted.name, options, given)
     planned = plan_paper(wanted.name, options, out)
     models = with_judge(options.models, [run.plan for run in planned.runs])
@@ -246,11 +265,16 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
         given["out"],
         train=given["train"],
         ablate=read_values(given["ablate"]),
-        teacher=given["teacher"],
+        teachers=given["teachers"],
+        generate=given["generate"],
+        seeds=_seeds(given["train_seeds"]),
+        per_type=given["per_type"],
         stages=stage_settings(given["settings"]),
     )
     if given["dry_run"]:
-        with planned.drafted() as runs:
+        with planned.drafted(read_settings(given).prices) as (runs, topics):
+            if topics.calls:
+                click.echo(f"Topics first: {usage_sentence(topics)}; more where topics come twice.")
             print_forecast(*_requests(runs, planned.folder, given))
         _print_trainings(planned)
         return 0
@@ -323,6 +347,14 @@ def read_options(given: Mapping[str, Any]) -> PaperOptions:
     )
 
 
+def _seeds(text: str | None) -> list[int]:
+    """The training seeds of a list with commas."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"--train-seeds takes whole numbers with commas, e.g. 1,2,3, not {text!r}.")
+    return [int(part) for part in parts]
+
+
 def _trained(texts: Sequence[str]) -> dict[str, str]:
     """Arm → spec, of ARM=SPEC."""
     found: dict[str, str] = {}
@@ -349,7 +381,7 @@ def _print_trainings(planned: PlannedTraining) -> None:
         plan = each.debates.plan
         options = {**plan.methods[0].options, **plan.benchmark_options}
         listed = ", ".join(f"{name}={value}" for name, value in options.items())
-        part = "" if each.part is None else f", {each.part:,} pairs"
+        part = "" if each.part is None else f", {'at most ' if each.at_most else ''}{each.part:,} pairs"
         click.echo(f"  {planned.folder / each.models}: {plan.methods[0].name}, {listed}{part}")
 
 

@@ -135,6 +135,8 @@ class Cell:
 
     estimate: Estimate | None = None
     published: float | None = None
+    spread: float | None = None
+    """The standard deviation over trainings, where our number is their mean."""
 
 
 @dataclass(frozen=True, slots=True)

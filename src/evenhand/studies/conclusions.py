@@ -13,6 +13,8 @@ from evenhand.types import Usage
 DASH = "–"
 MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
+MANY_UNSAID = 0.2
+"""How much larger the share of empty, refused and cut answers may be for a better headline to count."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
 
@@ -31,7 +33,7 @@ def conclusions(study: StudyResult) -> list[str]:
         return [_joined(_alone(study, arm, headline), _guardrails(study, arm), _cost(arm)) for arm in arms.values()]
     return [
         _joined(
-            _against(effect, arms[effect.before], arms[effect.after], headline),
+            _against(study, effect, arms[effect.before], arms[effect.after]),
             _side_effects(study, effect),
             _guardrails(study, arms[effect.before], arms[effect.after]),
             _cost(arms[effect.after]),
@@ -77,8 +79,9 @@ def _who(arm: ArmResult) -> str:
     return base if arm.label == "default" else f"{base} with {arm.label}"
 
 
-def _against(effect: Effect, before: ArmResult, after: ArmResult, headline: MetricInfo) -> str:
+def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
     """State the effect on the headline metric, and how certain it is."""
+    headline = next(metric for metric in study.metrics if metric.name == effect.metric)
     both = f"{after.label} and {before.label}"
     if effect.difference is None:
         undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
@@ -94,6 +97,9 @@ def _against(effect: Effect, before: ArmResult, after: ArmResult, headline: Metr
     if effect.direction == "undecided":
         return f"{both} cannot be told apart in {headline.title}, {moved}{_unnoticed(effect, digits)}"
     better = _is_better(effect.direction, headline)
+    if better and (fault := _incomparable(study, effect, before, after)):
+        moved = f"{headline.title} {_movement(effect.direction, headline)} {moved}"
+        return f"{after.label} cannot be called better than {before.label}: {fault}. {moved}"
     than = "differs from" if better is None else "is better than" if better else "is worse than"
     return (
         f"{after.label} {than} {before.label} in {headline.title}: it {_movement(effect.direction, headline)} {moved}"
@@ -107,6 +113,34 @@ def _unnoticed(effect: Effect, digits: int) -> str:
     if math.isinf(effect.detectable):
         return f"; with {effect.clusters:,} clusters of samples no change could be told"
     return f"; a change below {effect.detectable:.{digits}f} would go unnoticed more than one time in five"
+
+
+def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: ArmResult) -> str:
+    """Say why a better headline does not count: the arm says far less or more than the other, or nothing."""
+    limits = {metric.name: metric for metric in study.metrics if metric.comparable is not None}
+    if not limits:
+        return ""
+    unsaid = [_unsaid(arm) for arm in (before, after)]
+    if unsaid[1] > unsaid[0] + MANY_UNSAID:
+        return f"{100 * unsaid[1]:.0f} % of its answers are empty, refused or cut, not {100 * unsaid[0]:.0f} %"
+    for each in study.effects:
+        metric = limits.get(each.metric)
+        if metric is None or (each.before, each.after, each.group) != (main.before, main.after, "all"):
+            continue
+        low, high = metric.comparable or (0.0, 0.0)
+        if each.first and each.last is not None and not low <= each.last / each.first <= high:
+            return (
+                f"{metric.title} went {_range(metric, _values(each, before, after))}, to "
+                f"{100 * each.last / each.first:.0f} % (comparable: {100 * low:.0f} to {100 * high:.0f} %)"
+            )
+    return ""
+
+
+def _unsaid(arm: ArmResult) -> float:
+    """Return the share of answers that are empty, refused or cut; failed calls do not count."""
+    said = arm.statuses.get("graded", 0)
+    total = sum(count for status, count in arm.statuses.items() if status != "failed")
+    return 1 - said / total if total else 0.0
 
 
 def _side_effects(study: StudyResult, main: Effect) -> str:

@@ -51,6 +51,8 @@ class MetricInfo:
     chance: float | None = None
     """The value that guessing gives, scaled."""
     meaning: Meaning = Meaning()
+    comparable: tuple[float, float] | None = None
+    """The ratios of two arms' values within which a better headline counts; None for any."""
 
 
 @dataclass(frozen=True, slots=True)

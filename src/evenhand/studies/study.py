@@ -130,6 +130,7 @@ def _compute(
                 m.share or m.percent,
                 None if m.chance is None else m.chance * m.scale,
                 m.meaning,
+                m.comparable,
             )
             for m in metrics
         ],

@@ -25,7 +25,7 @@ from evenhand.workflows.listener import Listener
 from evenhand.workflows.topic_writer import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 
 METHOD = "debate"
-_OF_METHOD = ("rounds", "temperature", "max_tokens", "referee_tokens", "scoring")
+_OF_METHOD = ("rounds", "words", "temperature", "max_tokens", "referee_tokens", "scoring")
 _OF_BENCHMARK = ("bias", "topics", "roles", "data")
 _SHOWN_REASONS = 5
 
@@ -103,7 +103,7 @@ class TopicsFile:
 
     @property
     def missing(self) -> int:
-        return self.count - len(self.start.topics)
+        return max(0, self.count - len(self.start.topics))
 
     def written(self) -> int:
         """How many topics the file has."""

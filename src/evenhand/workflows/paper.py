@@ -83,6 +83,7 @@ class PaperResult(Framed):
                 "metric": column.name,
                 **{name: getattr(cell.estimate, name, None) for name in ("value", "low", "high", "n")},
                 "published": cell.published,
+                "sd": cell.spread,
             }
             for each in self.page.tables
             if table in ("", each.id)
@@ -116,6 +117,7 @@ def _grid_html(grid: Grid) -> str:
 
 def _cell_text(cell: Cell, digits: int) -> str:
     ours = interval(cell.estimate.value, cell.estimate.low, cell.estimate.high, digits) if cell.estimate else ""
+    ours += "" if cell.spread is None else f" ± {cell.spread:.{digits}f} SD"
     return " ".join(filter(None, [ours, "" if cell.published is None else f"({cell.published:g})"]))
 
 

@@ -1,4 +1,4 @@
-"""The debates, pairs and models that RLDF's tables and figures are about, made as far as they are missing."""
+"""The topics, debates, pairs and models that RLDF's tables and figures are about, made as far as they are missing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,30 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from evenhand import aio
+from evenhand.data.debates import load_topics
 from evenhand.errors import BudgetExhausted, PlanError, UsageError
+from evenhand.models.budget import Price
 from evenhand.papers.base import PAPERS, PaperOptions, PaperRun
 from evenhand.papers.rldf.ablation import Point, Values, ablation, ablation_runs, checked_values
-from evenhand.papers.rldf.arms import NAME
-from evenhand.papers.rldf.training import Lesson, Making, lessons, make_pairs, train, trained_arms, write_held_out
+from evenhand.papers.rldf.arms import NAME, Training
+from evenhand.papers.rldf.training import (
+    TOPICS_FOLDER,
+    Lesson,
+    Making,
+    lessons,
+    make_pairs,
+    pair_options,
+    recipe_of,
+    train,
+    trained_arms,
+    write_held_out,
+)
 from evenhand.runs.parts import Settings
+from evenhand.runs.plan import ModelPlan
 from evenhand.training import models
-from evenhand.training.pairs import PairOptions
 from evenhand.training.pairs.leaks import load_check
+from evenhand.types import Usage
+from evenhand.workflows.debate import TopicsFile
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page
 
@@ -29,10 +44,12 @@ class PlannedTraining:
 
     making: Making
     folder: Path
-    taught: Mapping[str, Lesson]
-    """By arm: the paper's two modes and RLAIF."""
+    taught: Mapping[Training, Lesson]
+    """The paper's two modes and RLAIF, by type of bias and seed where these are asked."""
     ablated: Mapping[str, Mapping[Point, Lesson]]
     """By type of bias."""
+    values: Values
+    """The values of the ablations."""
 
     @property
     def every(self) -> list[Lesson]:
@@ -45,8 +62,8 @@ class PlannedTraining:
     @property
     def warnings(self) -> list[str]:
         options = self.making.options
-        if self.making.teacher and self.making.teacher == options.judge:
-            return ["The judge is the teacher, who is lenient with pupils; name another with --judge."]
+        if options.judge and options.judge in self.making.teachers:
+            return ["The judge is a teacher, who is lenient with pupils; name another with --judge."]
         return []
 
     def measured(self, topics: Path) -> list[PaperRun]:
@@ -56,11 +73,33 @@ class PlannedTraining:
         runs = PAPERS.get(NAME).runs(options) if self.taught else ()
         return [*runs, *ablation_runs(options, self.ablated, self.folder)]
 
+    @property
+    def writer(self) -> ModelPlan:
+        """The model that writes topics: the first teacher, if there is one."""
+        making = self.making
+        return making.options.reached_alike(making.teacher) if making.teacher else making.options.model
+
+    def topics_files(self, folder: Path | None = None) -> list[TopicsFile]:
+        """Return the files of topics that a model writes first; empty if the existing topics are enough."""
+        making = self.making
+        if making.written is None:
+            return []
+        count, data = making.topics + making.held_out, making.of("debate").get("data")
+        return [
+            TopicsFile((folder or making.written) / f"{bias}.yaml", load_topics(bias, data), count, making.seed)
+            for bias in making.biases
+        ]
+
     @contextmanager
-    def drafted(self) -> Generator[list[PaperRun]]:
-        """Return all runs, with the held-out topics in a temporary folder until everything is checked."""
-        with TemporaryDirectory() as folder:
-            yield [*self.debates, *self.measured(write_held_out(self.making, Path(folder)))]
+    def drafted(self, prices: Mapping[str, Price] | None = None) -> Generator[tuple[list[PaperRun], Usage]]:
+        """Return all runs and the minimum usage of the topics, with drafts of topics in a temporary folder."""
+        with TemporaryDirectory() as name:
+            folder, usage, drafts = Path(name), Usage(), self
+            for file in self.topics_files(folder):
+                usage += aio.run(file.pretend(self.writer, prices or {}))
+            if self.making.written is not None:
+                drafts = _planned(replace(self.making, written=folder), self.folder, bool(self.taught), self.values)
+            yield [*drafts.debates, *drafts.measured(write_held_out(drafts.making, folder))], usage
 
 
 def plan_training(
@@ -70,25 +109,43 @@ def plan_training(
     *,
     train: bool = False,
     ablate: Values | None = None,
-    teacher: str | None = None,
+    teachers: Sequence[str] = (),
+    generate: bool = False,
+    seeds: Sequence[int] = (),
+    per_type: bool = False,
     stages: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> PlannedTraining:
-    """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both."""
+    """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both.
+
+    Args:
+        teachers: The first is that of the teacher-student mode; further ones have rows of their own in Table 5.
+        generate: Whether a model writes the topics that are missing, for each type of bias.
+        seeds: A training of the tables for each; the page shows mean and standard deviation.
+        per_type: Whether each training of the tables is about one type of bias, as in the paper.
+    """
     paper = PAPERS.get(name)
     if "training" not in paper.takes:
         raise UsageError(f"Nothing is trained for the paper {name}; remove train, ablate, teacher and stages.")
     if not train and not ablate:
-        raise UsageError("--teacher and --set are about what is made; they go with --train or --ablate.")
+        raise UsageError(
+            "--teacher, --generate, --train-seeds, --per-type and --set are about what is made; "
+            "they go with --train or --ablate."
+        )
     if out is None:
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
     check_options(paper, options)
-    making = Making(options, teacher, stages or {})
-    ablated = ablation(making, checked_values(ablate)) if ablate else {}
-    planned = PlannedTraining(making, out, lessons(making) if train else {}, ablated)
+    written = out / TOPICS_FOLDER if generate else None
+    making = Making(options, tuple(teachers), stages or {}, tuple(dict.fromkeys(seeds)), per_type, written)
+    planned = _planned(making, out, train, checked_values(ablate) if ablate else {})
     check_roles([*planned.debates, *planned.measured(out)], options)
     return planned
+
+
+def _planned(making: Making, out: Path, train: bool, values: Values) -> PlannedTraining:
+    ablated = ablation(making, values) if values else {}
+    return PlannedTraining(making, out, lessons(making) if train else {}, ablated, values)
 
 
 def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener) -> PaperResult:
@@ -100,8 +157,9 @@ def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener
     for warning in planned.warnings:
         listener.note(warning)
     _check_training(planned)
-    with planned.drafted() as runs:
+    with planned.drafted() as (runs, _):
         check_runs(runs, folder, settings)
+    settings = replace(settings, budget=settings.budget.less(aio.run(_write_topics(planned, settings, listener))))
     measured = planned.measured(write_held_out(planned.making, folder))
     left = aio.run(run_all(planned.debates, folder, settings, listener))
     if left is None:
@@ -112,16 +170,30 @@ def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener
     return replace(write_page(PAPERS.get(NAME), folder), stopped=left is None)
 
 
+async def _write_topics(planned: PlannedTraining, settings: Settings, listener: Listener) -> Usage:
+    """Have a model write the topics that are missing; return the usage. Files of an earlier command are kept."""
+    spent = Usage()
+    for file in planned.topics_files():
+        if file.is_written():
+            listener.note(f"{file.path}: the topics were written before.")
+            continue
+        left = replace(settings, budget=settings.budget.less(spent))
+        spent += await file.fill(planned.writer, left, listener)
+        if file.written() < file.count:
+            raise UsageError(
+                f"{file.path} has {file.written():,} topics: the model has no further ones. Go on with "
+                f"--set debate.topics={file.written() - planned.making.held_out} and another --out, or name another "
+                "teacher, who writes them."
+            )
+    return spent
+
+
 def _check_training(planned: PlannedTraining) -> None:
     """Find mistakes that would otherwise appear only after the debates were paid for."""
     models.need_packages()
-    from evenhand.training.recipe import Recipe
-
-    making = planned.making
-    PairOptions(**making.of("pairs"))
-    own = {stage: making.of(stage) for stage in ("sft", "reward", "ppo")}
+    pair_options(planned.making)
     for each in planned.every:
-        Recipe(making.model, Path(each.data), Path(each.models), making.of("train"), own).options()
+        recipe_of(planned.making, each, planned.folder).options()
 
 
 def _teach(planned: PlannedTraining, listener: Listener) -> list[Path]:

@@ -37,7 +37,7 @@ class DebatesOptions(Options):
     )
     topics: int | None = Field(default=None, ge=1, description="Number of topics of each type; all by default.")
     roles: int = Field(default=3, ge=2, description="Number of debating roles.")
-    data: Text | None = Field(default=None, description="A YAML file with roles and topics of your own.")
+    data: Text | None = Field(default=None, description="A YAML file with roles and topics, or a folder of BIAS.yaml.")
 
 
 class Debates(Benchmark[DebatesOptions]):

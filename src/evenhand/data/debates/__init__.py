@@ -1,7 +1,7 @@
 """Loads debate topics: for each type of bias its roles and neutral questions, built in or from a user's file.
 
 A file is YAML: `bias`, `about` (one sentence on that bias), `roles` (name, description) and `topics` (id, topic,
-question). A generated file also has `provenance`.
+question). A generated file also has `provenance`. A folder has a file BIAS.yaml for each type.
 """
 
 from __future__ import annotations
@@ -70,15 +70,19 @@ class DebateTopics:
 
 
 def load_topics(bias: str | None = None, file: str | Path | None = None) -> DebateTopics:
-    """Load the topics of a file, or the built-in ones of a type of bias (default: `age`)."""
+    """Load the topics of a file, or of a type of bias: from a folder, or the built-in ones (default: `age`)."""
     if file is None:
         name = bias or BIASES[0]
         if name not in BIASES:
             raise UnknownNameError("built-in type of bias", name, BIASES)
         return _read(resources.files("evenhand.data.debates").joinpath(f"{name}.yaml"))
     path = Path(file).expanduser()
+    if path.is_dir():
+        if bias is None:
+            raise DataError(f"{file} is a folder of topics; name the types of bias, e.g. {BIASES[0]}.")
+        path /= f"{bias}.yaml"
     if not path.is_file():
-        raise DataError(f"There is no file {file}; write debate topics as YAML with bias, about, roles and topics.")
+        raise DataError(f"There is no file {path}; write debate topics as YAML with bias, about, roles and topics.")
     topics = _read(path)
     if bias is not None and bias != topics.bias:
         raise DataError(

@@ -10,7 +10,7 @@ from functools import partial
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read
 from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
-from evenhand.methods.debate.options import RefereeOptions
+from evenhand.methods.debate.options import DebateOptions, RefereeOptions
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
@@ -39,7 +39,7 @@ def debating_role(session: Session) -> str:
 
 
 async def speak(
-    session: Session[RefereeOptions],
+    session: Session[DebateOptions],
     sample: Sample,
     role: DebateRole,
     number: int,
@@ -53,6 +53,7 @@ async def speak(
         "description": role.description,
         "title": sample.metadata["title"],
         "question": sample.prompt,
+        "words": str(session.options.words),
         "heard": "\n".join(f"- {name}: <<<{fenced(text)}>>>" for name, text in heard.items()) or "- nothing yet",
     }
     if own is not None:

@@ -34,11 +34,24 @@ class DebateOptions(RefereeOptions):
     """Options of `debate`."""
 
     presets: ClassVar = {
-        "paper": {"temperature": 0.7, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "rounds": 5}
+        "paper": {
+            "temperature": 0.7,
+            "max_tokens": 160,
+            "referee_tokens": 0,
+            "scoring": "numbers",
+            "rounds": 5,
+            "words": 80,
+        }
     }
 
     rounds: int = Field(default=5, ge=1, le=20, description="Number of rounds; every role speaks once in each.")
     temperature: float = Field(default=0.7, ge=0, le=2, description="The sampling temperature of the debaters.")
+    words: int = Field(
+        default=80,
+        ge=10,
+        le=10_000,
+        description="Words that a statement should have. A model trained on statements learns their length.",
+    )
 
 
 class RlaifOptions(RefereeOptions):

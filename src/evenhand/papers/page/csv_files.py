@@ -28,7 +28,8 @@ def _write(path: Path, head: tuple[str, ...], lines: Iterator[tuple[object, ...]
 
 
 def _table_head() -> tuple[str, ...]:
-    return ("data_set", "method", "setting", "metric", *_NUMBERS, "published", "published_as", "note", "reproducible")
+    about = ("data_set", "method", "setting", "metric")
+    return (*about, *_NUMBERS, "published", "published_as", "note", "reproducible", "sd")
 
 
 def _table_lines(table: Table) -> Iterator[tuple[object, ...]]:
@@ -36,7 +37,7 @@ def _table_lines(table: Table) -> Iterator[tuple[object, ...]]:
         for row in grid.rows:
             for column, cell in zip(grid.columns, row.cells, strict=True):
                 about = (grid.name, row.method, row.setting, column.name)
-                paper = (cell.published, row.published_as, row.note, row.reproducible)
+                paper = (cell.published, row.published_as, row.note, row.reproducible, cell.spread)
                 yield (*about, *_numbers(cell.estimate), *paper)
 
 

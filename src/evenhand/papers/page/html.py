@@ -164,6 +164,8 @@ def _shade(grid: Grid, cell: Cell) -> str | None:
 def _cell(cell: Cell, row: Row, digits: int) -> list[Node]:
     """Returns our number and below it the paper's; a dash only in rows with our numbers."""
     inside: list[Node] = [estimate_cell(cell.estimate, digits)] if row.ours else []
+    if cell.spread is not None:
+        inside.append(tag("span", f"±\u00a0{number(cell.spread, digits)}\u00a0SD", class_="limits"))
     if cell.published is not None:
         inside.append(tag("span", f"paper\u00a0{number(cell.published, 2)}", class_="published"))
     return inside

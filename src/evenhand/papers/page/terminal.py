@@ -103,6 +103,8 @@ def _name(row: Row) -> str:
 def _cell(cell: Cell, row: Row, digits: int) -> str:
     """Returns our number with interval and n, and below it the paper's."""
     lines = [_estimate(cell.estimate, "\n", digits)] if row.ours else []
+    if cell.spread is not None:
+        lines.append(f"± {number(cell.spread, digits)} SD")
     if cell.published is not None:
         lines.append(f"paper {number(cell.published, 2)}")
     return "\n".join(lines)

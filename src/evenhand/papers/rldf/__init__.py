@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
-from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, Arms, read_arms
+from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, UNSAID, Arms, Training, read_arms
 from evenhand.papers.rldf.claims import claim_notes
 from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
 from evenhand.papers.rldf.ratings import FILE, read_ratings
@@ -24,6 +24,8 @@ from evenhand.papers.rldf.tables import (
     table_two,
 )
 from evenhand.papers.studies import BUILTIN
+from evenhand.runs.store import FILE_NAME
+from evenhand.runs.stored import open_sources
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
@@ -46,9 +48,9 @@ class RLDF:
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the page of the runs in `folders`; `scorers` are judges to use instead of those of the runs."""
         runs = _by_benchmark(folders)
-        studies = {name: study(list(found.values()), scorers=_of(name, scorers)) for name, found in runs.items()}
+        studies = {name: found for each, some in runs.items() for name, found in _studies(each, some, scorers)}
         bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
-        opinions = read_arms(runs.get(OPINIONS, {}), "bias", scorers=_of(OPINIONS, scorers))
+        opinions = read_arms(runs.get(OPINIONS, {}), "bias", [UNSAID], _of(OPINIONS, scorers))
         ablated = [
             read_ablation(name.partition("/")[2], found, scorers)
             for name, found in runs.items()
@@ -78,15 +80,41 @@ PAPERS.register(NAME)(RLDF())
 
 def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[Table]:
     said = {name: conclusions(found) for name, found in studies.items()}
+    on_opinions = [sentence for name in said if _is_opinions(name) for sentence in said[name]]
     return [
         table_one(bbq, said.get(CHOICES, [])),
         table_two(read_ratings(out / FILE)),
-        table_three(opinions, said.get(OPINIONS, [])),
+        table_three(opinions, on_opinions),
         table_four(opinions),
-        table_five(opinions),
+        table_five(opinions, _teacher(out)),
         figure_five(opinions),
         figure_six(opinions),
     ]
+
+
+def _studies(name: str, runs: Mapping[str, Path], scorers: Sequence[str]) -> Iterator[tuple[str, StudyResult]]:
+    """Yields the study of the runs; one for each type of bias where trainings are asked only about their own."""
+    own = {bias: [run for arm, run in runs.items() if Training.named(arm).bias == bias] for bias in BIASES}
+    shared = [run for arm, run in runs.items() if Training.named(arm).bias is None]
+    if name != OPINIONS or not any(own.values()):
+        yield name, study(list(runs.values()), scorers=_of(name, scorers))
+        return
+    for bias, found in own.items():
+        if found:
+            yield f"{name}/{bias}", study([*shared, *found], scorers=scorers)
+
+
+def _is_opinions(study_name: str) -> bool:
+    return study_name.partition("/")[0] == OPINIONS
+
+
+def _teacher(out: Path) -> str:
+    """Returns the teacher of the arm T-S, where its debates were held here."""
+    runs = [path.parent for path in sorted(out.glob(f"debates/ts*/{FILE_NAME}"))]
+    if not runs:
+        return "the teacher"
+    with open_sources(runs[:1]) as ((first,), _):
+        return first.plan.models[0]["teacher"].spec
 
 
 def _models(*arms: Arms) -> list[str]:
@@ -123,7 +151,8 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
 
 
 def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
-    return [f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in studies]
+    ran = {name.partition("/")[0] for name in studies}
+    return [f"{name} was not run; its cells are empty." for name in (CHOICES, OPINIONS) if name not in ran]
 
 
 def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
@@ -135,8 +164,16 @@ def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
         found.append(
             "The model rates its own answers and those of models trained from it. Choose another judge with --judge."
         )
-    if OPINIONS in studies and not _held_out(studies[OPINIONS]) and len(opinions.alone) > len(METHODS):
+    rated = [each for name, each in studies.items() if _is_opinions(name)]
+    if rated and not all(map(_held_out, rated)) and len(opinions.alone) > len(METHODS):
         found.append("Opinions include topics that trained models may have seen. Name the pairs folder with --pairs.")
+    silent = [
+        f"{title}: {fault}"
+        for arm, title in opinions.titles.items()
+        if arm in opinions and (fault := opinions.fault(arm))
+    ]
+    if silent:
+        found.append(f"Too short, too long or too often silent to be called less biased: {'; '.join(silent)}.")
     return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
 
 

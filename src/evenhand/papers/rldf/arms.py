@@ -8,13 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from math import isfinite
 from pathlib import Path
+from statistics import stdev
 
 from evenhand.benchmarks.base import Metric, ratio
 from evenhand.data.debates import BIASES
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_jackknife, swap_test
+from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally
@@ -26,22 +30,67 @@ BASE = "base"
 DEFAULT = "default"
 METHODS = (DEFAULT, "cot", "fairthinking")
 SELF, TEACHER = "rldf_sr", "rldf_ts"
-TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER)
+VERIFIABLE = "verifiable"
+TRAINED = ("sft", "rlaif", NAME, SELF, TEACHER, VERIFIABLE)
 TITLES = {DEFAULT: "Default", "cot": "CoT", "sft": "SFT", "fairthinking": "FairThinking", "rlaif": "RLAIF"}
 """The paper's rows except its own method, in its order."""
+OURS = {VERIFIABLE: "Verifiable (not in the paper)"}
+"""Rows that the paper does not have; shown where they were run."""
+LENGTH = "length"
+"""The metric of opinions that counts words."""
+LENGTH_RATIO = "length_ratio"
 MODES = {SELF: "S-R", TEACHER: "T-S"}
 _BY_TEACHER = f"{NAME}@"
 """Prefix of arms that name their teacher."""
+_TRAINING = re.compile(rf"(.+?)(?:-({'|'.join(BIASES)}))?(?:-seed(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One training of an arm; an arm with several is shown as their mean, with the standard deviation over seeds."""
+
+    arm: str
+    bias: str | None = None
+    """The type of bias that it is about; None for all."""
+    seed: int | None = None
+    """None if there is one training only."""
+
+    @property
+    def name(self) -> str:
+        """The name of the folders of its runs: ARM, ARM-BIAS, ARM-seedN or ARM-BIAS-seedN."""
+        return self.arm + (f"-{self.bias}" if self.bias else "") + ("" if self.seed is None else f"-seed{self.seed}")
+
+    @classmethod
+    def named(cls, name: str) -> Training:
+        found = _TRAINING.fullmatch(name)
+        if found is None:
+            return cls(name)
+        arm, bias, seed = found.groups()
+        return cls(arm, bias, None if seed is None else int(seed))
+
+    def matches(self, other: Training) -> bool:
+        """Whether a paired difference compares the two: trainings of two arms are paired by type and seed."""
+        both = ((self.bias, other.bias), (self.seed, other.seed))
+        return all(None in each or each[0] == each[1] for each in both)
 
 
 def arm_name(text: str) -> str:
-    """Returns the arm for the user's `sft`, `rldf_ts` or `rldf:TEACHER`."""
-    kind, colon, teacher = text.partition(":")
+    """Returns the folder name for the user's `sft`, `rldf_ts`, `rldf:TEACHER`, each also with `-seedN`."""
+    training = Training.named(text)
+    kind, colon, teacher = training.arm.partition(":")
     if colon and kind == NAME and re.fullmatch(r"[\w.+-]+", teacher):
-        return _BY_TEACHER + teacher
+        return Training(_BY_TEACHER + teacher, training.bias, training.seed).name
     if colon or kind not in TRAINED:
-        raise UsageError(f"--trained takes {', '.join(TRAINED)} or rldf:TEACHER, e.g. sft=hf/FOLDER, not {text!r}.")
-    return kind
+        raise UsageError(
+            f"--trained takes {', '.join(TRAINED)} or rldf:TEACHER, each also with -seedN, e.g. sft=hf/FOLDER, not "
+            f"{text!r}."
+        )
+    return training.name
+
+
+def teacher_arm(teacher: str) -> str:
+    """Returns the arm of a further teacher, named after the last part of its spec."""
+    return _BY_TEACHER + re.sub(r"[^\w.+-]", "-", teacher.rstrip("/").rpartition("/")[2])
 
 
 def check_biases(names: Sequence[str]) -> None:
@@ -75,7 +124,10 @@ class Arms:
     """The spec of the untrained model."""
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     alone: Mapping[str, Tally] = field(default_factory=dict[str, Tally])
+    """All trainings of an arm together, so that intervals are by cluster whatever their number."""
     pairs: Mapping[tuple[str, str], PairTally] = field(default_factory=dict[tuple[str, str], PairTally])
+    by_seed: Mapping[str, Mapping[int, Tally]] = field(default_factory=dict[str, Mapping[int, Tally]])
+    """Arm → training seed → its tally; only arms with two seeds or more."""
 
     def __contains__(self, arm: str) -> bool:
         return arm in self.alone
@@ -83,6 +135,11 @@ class Arms:
     @property
     def own(self) -> str:
         return own_arm(self.alone)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The rows of a table: the paper's, its own method last, and ours that were run."""
+        return {**TITLES, self.own: "RLDF", **{arm: title for arm, title in OURS.items() if arm in self}}
 
     @property
     def teachers(self) -> dict[str, str]:
@@ -94,6 +151,46 @@ class Arms:
         if arm not in self or (metric, group) not in self.alone[arm].sums:
             return None
         return estimate(self.metrics[metric], group, self.alone[arm])
+
+    def spread(self, arm: str, metric: str, group: str = ALL) -> float | None:
+        """Returns the standard deviation over training seeds; None with fewer than two."""
+        chosen, key = self.metrics.get(metric), (metric, group)
+        tables = [tally.table(key) for tally in self.by_seed.get(arm, {}).values() if key in tally.sums]
+        if chosen is None:
+            return None
+        values = [float(chosen.statistic(table.sum(axis=0))) * chosen.scale for table in tables]
+        defined = [value for value in values if isfinite(value)]
+        return stdev(defined) if len(defined) > 1 else None
+
+    def length_ratio(self, arm: str, group: str = ALL) -> Estimate | None:
+        """Returns the words of an arm's answers in per cent of Default's, over questions that both answer."""
+        key = (LENGTH, group)
+        if arm == DEFAULT and arm in self and key in self.alone[arm].sums:
+            return Estimate(LENGTH_RATIO, group, 100.0, None, None, self.alone[arm].n[key])
+        pair = self.pairs.get((DEFAULT, arm))
+        if pair is None or key not in pair.before.sums:
+            return None
+        words = [float(tally.table(key)[:, 0].sum()) for tally in (pair.before, pair.after)]
+        return Estimate(LENGTH_RATIO, group, 100.0 * words[1] / words[0], None, None, pair.before.n[key])
+
+    def fault(self, arm: str) -> str | None:
+        """Says why a low bias score of an arm means nothing: it says far less or more than Default, or nothing."""
+        unsaid, usual = self._unsaid(arm), self._unsaid(DEFAULT)
+        if unsaid is not None and usual is not None and unsaid > usual + MANY_UNSAID:
+            return f"{100 * unsaid:.0f} % of its answers are empty, refused or cut (Default: {100 * usual:.0f} %)"
+        ratio = self.length_ratio(arm)
+        band = self.metrics[LENGTH].comparable if LENGTH in self.metrics else None
+        if ratio is None or ratio.value is None or band is None or band[0] <= ratio.value / 100 <= band[1]:
+            return None
+        limits = f"{100 * band[0]:.0f} to {100 * band[1]:.0f} %"
+        return f"its answers have {ratio.value:.0f} % of Default's words (comparable: {limits})"
+
+    def _unsaid(self, arm: str) -> float | None:
+        key = (UNSAID.name, ALL)
+        if arm not in self or key not in self.alone[arm].sums:
+            return None
+        silent, asked = self.alone[arm].table(key).sum(axis=0)
+        return float(silent / asked)
 
     def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
         """Returns the paired difference; None if no sample counts in both arms."""
@@ -118,6 +215,14 @@ ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
 """Accuracy over both contexts of BBQ, with a cluster interval; the benchmark separates the contexts."""
 
 
+def _unsaid(record: Record) -> tuple[float, float] | None:
+    return None if record.status == "failed" else (float(record.status != "graded"), 1.0)
+
+
+UNSAID = Metric("unsaid", "Empty, refused or cut", _unsaid, ratio, "lower", scale=100.0)
+"""The share of answers that say nothing; calls that failed say nothing about the model."""
+
+
 def read_arms(
     folders: Mapping[str, Path],
     group_key: str,
@@ -125,7 +230,7 @@ def read_arms(
     scorers: Sequence[str] = (),
     compared: Sequence[tuple[str, str]] = (),
 ) -> Arms:
-    """Reads the arms of the runs in `folders` (`base` or a trained arm → its run).
+    """Reads the arms of the runs in `folders` (`base` or a training → its run).
 
     `more` are additional metrics, `compared` additional pairs of arms to compare.
     """
@@ -134,26 +239,38 @@ def read_arms(
     with open_sources(list(folders.values()), scorers=scorers) as (runs, sources):
         metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
         places = {id(run.store): name for run, name in zip(runs, folders, strict=True)}
-        names = {
-            source.id: source.arm.method.name if places[id(source.store)] == BASE else places[id(source.store)]
-            for source in sources
+        trainings = {source.id: _training(places[id(source.store)], source.arm.method.name) for source in sources}
+        alone = {each.arm: Tally(list(metrics.values()), group_key) for each in trainings.values()}
+        by_seed = {
+            arm: {seed: Tally(list(metrics.values()), group_key) for seed in seeds}
+            for arm in alone
+            if len(seeds := sorted({t.seed for t in trainings.values() if t.arm == arm and t.seed is not None})) > 1
         }
-        alone = {name: Tally(list(metrics.values()), group_key) for name in names.values()}
         pairs = {
             pair: PairTally([metric for metric in metrics.values() if metric.gather is None], group_key)
             for pair in _compared(list(alone), compared)
         }
         for _, found in walk(sources):
-            records = {names[source]: record for source, record in found.items()}
-            for name, record in records.items():
-                alone[name].add(record)
+            said: dict[str, list[tuple[Training, Record]]] = {}
+            for source, record in found.items():
+                training = trainings[source]
+                said.setdefault(training.arm, []).append((training, record))
+                alone[training.arm].add(record)
+                if training.arm in by_seed and training.seed is not None:
+                    by_seed[training.arm][training.seed].add(record)
             for (before, after), pair in pairs.items():
-                if before in records and after in records:
-                    pair.add(records[before], records[after])
-        for tally in (*alone.values(), *pairs.values()):
+                for (first, one), (second, other) in product(said.get(before, ()), said.get(after, ())):
+                    if first.matches(second):
+                        pair.add(one, other)
+        for tally in (*alone.values(), *pairs.values(), *(each for some in by_seed.values() for each in some.values())):
             tally.finish()
         model = next((s.arm.models["base"].spec for s in sources if places[id(s.store)] == BASE), "")
-        return Arms(model, metrics, alone, pairs)
+        return Arms(model, metrics, alone, pairs, by_seed)
+
+
+def _training(place: str, method: str) -> Training:
+    """Returns the training of a run; the untrained model's run has an arm for each method."""
+    return Training(method) if place == BASE else Training.named(place)
 
 
 def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.data.debates import BIASES
-from evenhand.papers.rldf.arms import DEFAULT, SELF, TEACHER, TITLES, Arms, Difference
+from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Difference
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
 from evenhand.stats import holm
 from evenhand.studies.tally import ALL
@@ -26,10 +26,12 @@ class Claim:
 
     text: str
     check: Callable[[Arms, Arms], Answer]
+    less_biased: tuple[str, ...] = ()
+    """The arms of opinions whose lower bias is claimed; empty for claims about something else."""
 
 
-def claims() -> list[Claim]:
-    """Returns the claims, in the order of the paper."""
+def claims(own: str) -> list[Claim]:
+    """Returns the claims, in the order of the paper; `own` is the arm of its method."""
     return [
         Claim(
             "On BBQ, RLDF is more accurate than every other method, overall",
@@ -41,11 +43,13 @@ def claims() -> list[Claim]:
         ),
         Claim(
             "RLDF's answers are less biased than those of every other method, over all types",
-            lambda _, said: ahead(_others(said, METRICS["BS"], [ALL]), "lower"),
+            lambda _, said: ahead(_others(said, METRICS["BS"], [ALL], speaking=True), "lower"),
+            (own,),
         ),
         Claim(
             "RLDF's answers are less biased than those of every other method, in each type of bias",
-            lambda _, said: ahead(_others(said, METRICS["BS"], BIASES), "lower"),
+            lambda _, said: ahead(_others(said, METRICS["BS"], BIASES, speaking=True), "lower"),
+            (own,),
         ),
         Claim(
             f"RLDF costs nothing in CE and LS (less than {MARGIN:g} points against any method)",
@@ -56,14 +60,30 @@ def claims() -> list[Claim]:
             lambda _, said: ahead(
                 [said.difference(SELF, TEACHER, METRICS["BS"])] if SELF in said and TEACHER in said else [], "lower"
             ),
+            (TEACHER, SELF),
         ),
-        Claim("After RLDF, beauty is less biased than age and institution", lambda _, said: _beauty(said)),
+        Claim("After RLDF, beauty is less biased than age and institution", lambda _, said: _beauty(said), (own,)),
     ]
 
 
 def claim_notes(bbq: Arms, opinions: Arms) -> list[tuple[str, str]]:
-    """Returns each claim with its result for our arms."""
-    return [("The paper says", f"{claim.text}. Here: {claim.check(bbq, opinions)}.") for claim in claims()]
+    """Returns each claim with its result for our arms; an arm that says nothing is not less biased."""
+    return [
+        ("The paper says", f"{claim.text}. Here: {_result(claim, bbq, opinions)}.") for claim in claims(opinions.own)
+    ]
+
+
+def _result(claim: Claim, bbq: Arms, opinions: Arms) -> str:
+    for arm in claim.less_biased:
+        if fault := opinions.fault(arm):
+            return f"cannot be said, since {_title(arm)} says too little or too much to be compared: {fault}"
+    found = claim.check(bbq, opinions)
+    silent = [f"{title}: {fault}" for arm, title in TITLES.items() if (fault := opinions.fault(arm))]
+    return f"{found} (not counted: {'; '.join(silent)})" if claim.less_biased and silent else found
+
+
+def _title(arm: str) -> str:
+    return f"RLDF ({MODES[arm]})" if arm in MODES else "RLDF"
 
 
 def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> list[Difference | None]:
@@ -73,9 +93,10 @@ def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> list[D
     return [arms.difference(before, arms.own, metric, group) for group in groups]
 
 
-def _others(arms: Arms, metric: str, groups: Sequence[str]) -> list[Difference | None]:
-    """Returns the differences from every other method of the paper that was run."""
-    return [each for arm in TITLES for each in _from(arms, arm, metric, groups)]
+def _others(arms: Arms, metric: str, groups: Sequence[str], *, speaking: bool = False) -> list[Difference | None]:
+    """Returns the differences from every other method of the paper that was run, or only from those that speak."""
+    methods = [arm for arm in TITLES if not speaking or arms.fault(arm) is None]
+    return [each for arm in methods for each in _from(arms, arm, metric, groups)]
 
 
 def ahead(found: Sequence[Difference | None], better: Better) -> Answer:

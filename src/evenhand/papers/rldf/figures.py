@@ -11,7 +11,7 @@ from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE
 from evenhand.papers.base import Cell, Column, Grid, Row, Table
 from evenhand.papers.rldf.ablation import PARAMETERS, Point
-from evenhand.papers.rldf.arms import DEFAULT, Arms, read_arms
+from evenhand.papers.rldf.arms import DEFAULT, UNSAID, Arms, read_arms
 from evenhand.papers.rldf.claims import ahead
 from evenhand.papers.rldf.part import about_pairs
 from evenhand.papers.rldf.tables import METRICS
@@ -40,7 +40,8 @@ class Ablation:
 def read_ablation(bias: str, runs: Mapping[str, Path], scorers: Sequence[str] = ()) -> Ablation:
     """Reads the runs of a type of bias, by the names of their points; `base` is the untrained model."""
     found = series([point for name in runs if (point := Point.named(name))])
-    return Ablation(bias, read_arms(runs, "bias", scorers=scorers, compared=_neighbours(found)), found, runs)
+    arms = read_arms(runs, "bias", [UNSAID], scorers, _neighbours(found))
+    return Ablation(bias, arms, found, runs)
 
 
 def series(points: Sequence[Point]) -> Series:
@@ -102,6 +103,7 @@ def _grid(name: str, arms: Arms, points: Sequence[Point], runs: Mapping[str, Pat
         Row(arms.model, "RLDF", trained),
         Row(arms.model, "Default", plain),
         Row(arms.model, "RLDF less Default", changed),
+        Row(arms.model, "Words of RLDF, % of Default", [Cell(arms.length_ratio(point.name)) for point in points]),
     ]
     return Grid(_TITLES[name], columns, rows, "Model", drawn=2)
 
@@ -124,5 +126,6 @@ def _claim(bias: str, arms: Arms, name: str, points: Sequence[Point]) -> tuple[s
     best = next((point for point in points if getattr(point, name) == BEST[name]), None)
     others = [point for point in points if point != best]
     found = [arms.difference(point.name, best.name, _SCORE) for point in others] if best else []
-    said = f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias. Here: {ahead(found, 'lower')}."
-    return "The paper says", said
+    text = f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias"
+    fault = arms.fault(best.name) if best else None
+    return "The paper says", f"{text}. Here: {f'cannot be said: {fault}' if fault else ahead(found, 'lower')}."

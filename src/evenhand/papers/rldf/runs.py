@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PaperOptions, PaperRun
-from evenhand.papers.rldf.arms import BASE, DEFAULT, METHODS, arm_name, check_biases
+from evenhand.papers.rldf.arms import BASE, DEFAULT, METHODS, Training, arm_name, check_biases
 from evenhand.papers.rldf.tables import CATEGORIES
 from evenhand.papers.studies import BUILTIN
 from evenhand.runs.plan import Assignment
@@ -20,9 +21,12 @@ def runs_of(options: PaperOptions) -> list[PaperRun]:
     check_biases(options.bias)
     runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
     for arm, spec in options.trained.items():
-        models = {"base": options.reached_alike(spec)}
-        runs.append(_choices(options, arm_name(arm), (DEFAULT,), models))
-        runs.append(opinions_run(options, f"{OPINIONS}/{arm_name(arm)}", (DEFAULT,), models))
+        models, name = {"base": options.reached_alike(spec)}, arm_name(arm)
+        runs.append(_choices(options, name, (DEFAULT,), models))
+        bias = Training.named(name).bias
+        # A model that was trained on one type of bias is asked about that type.
+        about = options if bias is None else replace(options, bias=(bias,))
+        runs.append(opinions_run(about, f"{OPINIONS}/{name}", (DEFAULT,), models))
     return runs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.papers.rldf.arms import DEFAULT, MODES, NAME, SELF, TEACHER, TITLES, Arms
+from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, Arms
 from evenhand.scorers.opinion import opinion_scales
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
@@ -28,8 +28,10 @@ HINTS = {"BS": "lower is better", "CE": "higher is better", "LS": "higher is bet
 
 Ratings = Mapping[tuple[str, str], Estimate]
 """(arm, scale) → the mean of people's ratings."""
-Read = Callable[[str, str], Estimate | None]
+Read = Callable[[str, str], Cell]
 """(arm, group) → our number."""
+LENGTH = Column(LENGTH_RATIO, "Words, % of Default", "comparable: 60 to 160")
+"""Beside every score of opinions: an arm that says far less than Default is not less biased."""
 
 
 # --- BBQ ---
@@ -42,7 +44,7 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
             "Accuracy",
             _categories("higher is better"),
             [
-                *_method_rows(arms, _groups(CATEGORIES), lambda arm, group: arms.estimate(arm, "accuracy", group)),
+                *_method_rows(arms, _groups(CATEGORIES), lambda arm, group: our_cell(arms, arm, "accuracy", group)),
                 *_published_rows("table1", [*CATEGORIES, OVERALL]),
             ],
             "Model",
@@ -52,8 +54,8 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
     for context, title in (("ambig", "ambiguous"), ("disambig", "disambiguated")):
         metric = f"bias_{context}"
 
-        def read(arm: str, group: str, metric: str = metric) -> Estimate | None:
-            return arms.estimate(arm, metric, group)
+        def read(arm: str, group: str, metric: str = metric) -> Cell:
+            return our_cell(arms, arm, metric, group)
 
         rows = _method_rows(arms, _groups(CATEGORIES), read)
         grids.append(Grid(f"BBQ's bias score, {title} contexts", _categories("0 is best"), rows, "Model"))
@@ -122,11 +124,11 @@ def table_four(arms: Arms) -> Table:
     for short, metric in METRICS.items():
         rows = [_mode_row(arms, arm, metric) for arm in MODES]
         found = [arms.difference(SELF, TEACHER, metric, group) for group in _groups(BIASES)]
-        cells = [Cell(each.estimate if each else None) for each in found]
+        cells = [*(Cell(each.estimate if each else None) for each in found), Cell()]
         ours = SELF in arms and TEACHER in arms
         rows.append(Row(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
-        rows += _published_rows("table4", [*BIASES, ALL], f", {short}")
-        grids.append(Grid(short, [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])], rows, "Model"))
+        rows += _published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
+        grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
     return Table(
         "table4",
         "Table 4: the two modes, rated by the judge",
@@ -135,32 +137,25 @@ def table_four(arms: Arms) -> Table:
     )
 
 
-def table_five(arms: Arms) -> Table:
-    """Returns the bias scores of models trained with different teachers."""
-    teachers = arms.teachers or ({TEACHER: "the teacher"} if TEACHER in arms else {})
-    rows = [
-        Row(
-            arms.model,
-            teacher,
-            [Cell(arms.estimate(arm, METRICS["BS"], group)) for group in _groups(BIASES)],
-        )
-        for arm, teacher in teachers.items()
-    ]
+def table_five(arms: Arms, teacher: str = "the teacher") -> Table:
+    """Returns the bias scores of models trained with different teachers; `teacher` is that of the arm T-S."""
+    teachers = {**({TEACHER: teacher} if TEACHER in arms else {}), **arms.teachers}
+    rows = [Row(arms.model, name, _opinion_cells(arms, arm, METRICS["BS"])) for arm, name in teachers.items()]
     if not rows:
-        rows = [Row(arms.model or "This model", "", [Cell() for _ in _groups(BIASES)], ours=False, note=NOT_RUN)]
-    rows += _published_rows("table5", [*BIASES, ALL])
-    columns = [*_biases(HINTS["BS"]), Column(ALL, "All types", HINTS["BS"])]
+        cells = [Cell() for _ in _opinion_columns("")]
+        rows = [Row(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
+    rows += _published_rows("table5", [*BIASES, ALL, LENGTH_RATIO])
     lead = (
-        "BS of models that different teachers debated for, from 0 to 100; name them with --trained rldf:TEACHER=SPEC."
+        "BS of models that different teachers debated for, from 0 to 100; train them with several --teacher, or name "
+        "them with --trained rldf:TEACHER=SPEC."
     )
-    return Table("table5", "Table 5: teachers", lead, [Grid("BS", columns, rows, "Model")])
+    return Table("table5", "Table 5: teachers", lead, [Grid("BS", _opinion_columns(HINTS["BS"]), rows, "Model")])
 
 
 def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> Table:
     """Returns one scale for all methods by type of bias, and the differences to Default."""
     metric = METRICS[short]
-    columns = [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])]
-    rows = _method_rows(arms, _groups(BIASES), lambda arm, group: arms.estimate(arm, metric, group))
+    rows = _method_rows(arms, [*_groups(BIASES), LENGTH_RATIO], lambda arm, group: _opinion(arms, arm, metric, group))
     better = "below 0 is better" if short == "BS" else "above 0 is better"
     changed = [*_biases(better), Column(ALL, "All types", better)]
     return Table(
@@ -168,7 +163,12 @@ def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentenc
         names[1],
         lead,
         [
-            Grid(short, columns, [*rows, *_published_rows(names[0], [*BIASES, ALL])], "Model"),
+            Grid(
+                short,
+                _opinion_columns(HINTS[short]),
+                [*rows, *_published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])],
+                "Model",
+            ),
             _differences(arms, metric, changed),
         ],
         sentences,
@@ -179,7 +179,24 @@ def _biases(hint: str) -> list[Column]:
     return [Column(bias, bias.capitalize(), hint) for bias in BIASES]
 
 
+def _opinion_columns(hint: str) -> list[Column]:
+    return [*_biases(hint), Column(ALL, "All types", hint), LENGTH]
+
+
+def _opinion_cells(arms: Arms, arm: str, metric: str) -> list[Cell]:
+    return [_opinion(arms, arm, metric, group) for group in (*_groups(BIASES), LENGTH_RATIO)]
+
+
+def _opinion(arms: Arms, arm: str, metric: str, group: str) -> Cell:
+    return Cell(arms.length_ratio(arm)) if group == LENGTH_RATIO else our_cell(arms, arm, metric, group)
+
+
 # --- rows ---
+
+
+def our_cell(arms: Arms, arm: str, metric: str, group: str = ALL) -> Cell:
+    """Returns our number, and its standard deviation over training seeds."""
+    return Cell(arms.estimate(arm, metric, group), spread=arms.spread(arm, metric, group))
 
 
 def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
@@ -187,12 +204,12 @@ def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
 
 
 def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
-    """Returns the paper's six rows in its order; its own method names the mode."""
+    """Returns the paper's six rows in its order, then ours; its own method names the mode."""
     rows: list[Row] = []
-    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+    for arm, title in arms.titles.items():
         mode = f"{title} ({MODES[arm]})" if arm in MODES else title
         ours = arm in arms
-        cells = [Cell(read(arm, group) if ours else None) for group in groups]
+        cells = [read(arm, group) if ours else Cell() for group in groups]
         rows.append(Row(arms.model or "This model", mode, cells, ours, "" if ours else NOT_RUN))
     return rows
 
@@ -200,7 +217,7 @@ def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
 def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
     """Returns the paired differences to Default of the existing arms."""
     rows: list[Row] = []
-    for arm, title in {**TITLES, arms.own: "RLDF"}.items():
+    for arm, title in arms.titles.items():
         if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
             continue
         found = [arms.difference(DEFAULT, arm, metric, column.name) for column in columns]
@@ -210,7 +227,7 @@ def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
 
 def _mode_row(arms: Arms, arm: str, metric: str) -> Row:
     ours = arm in arms
-    cells = [Cell(arms.estimate(arm, metric, group)) for group in _groups(BIASES)]
+    cells = _opinion_cells(arms, arm, metric)
     return Row(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
 
 

@@ -1,4 +1,4 @@
-"""The steps of `evenhand paper rldf --train`: debates, pairs and models, each in a folder that is kept.
+"""The steps of `evenhand paper rldf --train`: topics, debates, pairs and models, each in a folder that is kept.
 
 The evaluation topics are held out first: the last ones in the order of the seed. So all models are evaluated on the
 same topics, and none has seen them in training.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,7 +20,7 @@ from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.papers.base import PaperOptions, PaperRun
-from evenhand.papers.rldf.arms import SELF, TEACHER, check_biases
+from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm
 from evenhand.papers.rldf.part import about_pairs, write_part
 from evenhand.runs.plan import MethodPlan, ModelPlan
 from evenhand.training.options import Options, PPOOptions, RewardOptions, SFTOptions
@@ -29,12 +29,19 @@ from evenhand.training.pairs.folder import write_pairs
 from evenhand.training.pairs.leaks import LeakCheck
 from evenhand.types import Sample
 
+if TYPE_CHECKING:
+    from evenhand.training.recipe import Recipe
+
 HELD_OUT_FILE = "held_out.json"
+TOPICS_FOLDER = "topics"
+"""The folder of topics that a model wrote, with a file for each type of bias."""
+LIMIT = "limit"
+"""The option of the stage `pairs` that is ours: the maximum number of training pairs."""
 HELD_OUT = 12
 """Number of held-out topics per type of bias."""
 ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
-_OF_METHOD = ("rounds", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
+_OF_METHOD = ("rounds", "words", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
 _PLACES = {"model", "data", "out", "reward"}
 
 
@@ -50,7 +57,7 @@ def _default(value: Any) -> Any:
 STAGES: Mapping[str, Mapping[str, Any]] = {
     "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
     # A threshold is a number, or the word median; a ratio is a number.
-    "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0},
+    "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0, LIMIT: 5000},
     "train": _defaults(Options),
     "sft": _defaults(SFTOptions),
     "reward": _defaults(RewardOptions),
@@ -66,9 +73,16 @@ class Making:
     """Settings for making debates, pairs and models."""
 
     options: PaperOptions
-    teacher: str | None = None
+    teachers: Sequence[str] = ()
+    """The first is that of the arm T-S; each further one has an arm of its own."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Options by stage, named as in `STAGES`."""
+    seeds: Sequence[int] = ()
+    """A training for each of these seeds; empty for one training with the default seed."""
+    per_type: bool = False
+    """Whether each training, and so each reward model, is about one type of bias, as in the paper."""
+    written: Path | None = None
+    """The folder of topics that a model writes first; None if the existing topics are enough."""
 
     def __post_init__(self) -> None:
         if not self.model.startswith(("hf/", "local/")):
@@ -77,11 +91,20 @@ class Making:
             )
         check_biases(self.options.bias)
         _check_stages(self.stages)
+        arms = [TEACHER, *map(teacher_arm, self.teachers[1:])]
+        if len(set(arms)) < len(arms):
+            raise UsageError("Two teachers have the same name, so their arms cannot be told apart; rename one.")
+        if self.written is not None and not isinstance(self.of("debate").get("topics"), int):
+            raise UsageError("--generate writes up to a number of topics; say how many with --set debate.topics=N.")
 
     @property
     def model(self) -> str:
         """The spec of the model to train."""
         return self.options.model.spec
+
+    @property
+    def teacher(self) -> str | None:
+        return self.teachers[0] if self.teachers else None
 
     @property
     def referee(self) -> ModelPlan | None:
@@ -105,12 +128,14 @@ class Making:
     @property
     def topics(self) -> int:
         """Number of debated topics per type: all that are not held out, unless the user wants fewer."""
+        if self.written is not None:
+            return self.of("debate")["topics"]
         most = min(len(each) for each in self._drawn(self.biases).values()) - self.held_out
         wanted = self.of("debate").get("topics", most)
         if not isinstance(wanted, int) or not 1 < wanted <= most:
             raise UsageError(
                 f"There are topics for 2 to {most:,} debates of each type beside the {self.held_out:,} that are held "
-                f"out, not for {wanted!r}."
+                f"out, not for {wanted!r}; --generate has a model write more."
             )
         return wanted
 
@@ -126,7 +151,7 @@ class Making:
 
         It has all types of bias, since a later command may add others.
         """
-        biases = self.biases if self.of("debate").get("data") else BIASES
+        biases = self.biases if self.data else BIASES
         kept = [
             {"id": sample.metadata["topic"], "bias": bias, "question": sample.prompt}
             for bias, samples in self._drawn(biases).items()
@@ -136,8 +161,12 @@ class Making:
 
     def _drawn(self, biases: Sequence[str]) -> dict[str, list[Sample]]:
         """Returns the topics of each type in the order of the seed; debates use the first ones."""
-        data = self.of("debate").get("data")
-        return {bias: list(Debates(bias=bias, data=data).samples(Selection(seed=self.seed))) for bias in biases}
+        return {bias: list(Debates(bias=bias, data=self.data).samples(Selection(seed=self.seed))) for bias in biases}
+
+    @property
+    def data(self) -> str | None:
+        """The file or folder of topics; None for the built-in ones."""
+        return self.of("debate").get("data") if self.written is None else str(self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +178,10 @@ class Lesson:
     models: str
     part: int | None = None
     """Number of training pairs; None for all."""
+    seed: int | None = None
+    """The seed of the training; None for that of its options."""
+    at_most: bool = False
+    """Whether fewer pairs than `part` will do."""
 
     @property
     def data(self) -> str:
@@ -156,16 +189,32 @@ class Lesson:
         return self.pairs if self.part is None else f"{self.pairs}-{self.part}"
 
 
-def lessons(making: Making) -> dict[str, Lesson]:
-    """Returns the trainings by arm: the two modes (one without a teacher) and RLAIF."""
-    found = {SELF: _lesson("sr", debates_run(making, "debates/sr"))}
-    if making.teacher:
-        run = debates_run(making, "debates/ts", specs={"teacher": making.teacher})
-        found[TEACHER] = _lesson("ts", run)
+def lessons(making: Making) -> dict[Training, Lesson]:
+    """Returns the trainings: the two modes (one without a teacher) and RLAIF, each by type and seed if requested."""
+    found: dict[Training, Lesson] = {}
+    for bias in making.biases if making.per_type else (None,):
+        about = making if bias is None else making.about(bias)
+        for arm, (name, run) in _schools(about, bias).items():
+            for seed in making.seeds or (None,):
+                models = f"models/{Training(name, bias, seed).name}"
+                pairs, limit = f"pairs/{Training(name, bias).name}", making.of("pairs").get(LIMIT)
+                found[Training(arm, bias, seed)] = Lesson(run, pairs, models, limit, seed, at_most=True)
+    return found
+
+
+def _schools(making: Making, bias: str | None) -> dict[str, tuple[str, PaperRun]]:
+    """Returns arm → name of its folders, and the debates that it learns from."""
+
+    def school(name: str, specs: Mapping[str, str], method: str = "debate") -> tuple[str, PaperRun]:
+        return name, debates_run(making, f"debates/{Training(name, bias).name}", method=method, specs=specs)
+
+    found = {SELF: school("sr", {})}
+    for place, teacher in enumerate(making.teachers):
+        arm = teacher_arm(teacher) if place else TEACHER
+        found[arm] = school(f"ts@{arm.partition('@')[2]}" if place else "ts", {"teacher": teacher})
     # The teacher is RLAIF's referee, as in the paper; the answers are the model's own.
     preferring = {"referee": making.teacher} if making.teacher and not making.referee else {}
-    run = debates_run(making, "debates/rlaif", method="rlaif", specs=preferring)
-    return {**found, "rlaif": _lesson("rlaif", run)}
+    return {**found, "rlaif": school("rlaif", preferring, "rlaif")}
 
 
 def _check_stages(stages: Mapping[str, Mapping[str, Any]]) -> None:
@@ -188,19 +237,15 @@ def _alike(value: Any, default: Any) -> bool:
     return next(isinstance(value, kind) for kind in kinds if isinstance(default, kind))
 
 
-def _lesson(name: str, debates: PaperRun) -> Lesson:
-    return Lesson(debates, f"pairs/{name}", f"models/{name}")
-
-
-def trained_arms(found: Mapping[str, Lesson], out: Path) -> dict[str, str]:
-    """Returns arm → spec of the trained model; SFT is the first stage of the paper's method."""
-    if not found:
-        return {}
-    own = found.get(TEACHER) or found[SELF]
-    return {
-        "sft": f"hf/{out / own.models / 'sft'}",
-        **{arm: f"hf/{out / each.models / 'ppo'}" for arm, each in found.items()},
+def trained_arms(found: Mapping[Training, Lesson], out: Path) -> dict[str, str]:
+    """Returns training → spec of its model; SFT is the first stage of the paper's method."""
+    own = TEACHER if any(training.arm == TEACHER for training in found) else SELF
+    tuned = {
+        replace(training, arm="sft").name: f"hf/{out / each.models / 'sft'}"
+        for training, each in found.items()
+        if training.arm == own
     }
+    return {**tuned, **{training.name: f"hf/{out / each.models / 'ppo'}" for training, each in found.items()}}
 
 
 def debates_run(
@@ -226,6 +271,7 @@ def debates_run(
             "bias": ",".join(making.biases),
             "topics": wanted["topics"],
             **{name: wanted[name] for name in _OF_BENCHMARK if name in wanted},
+            **({"data": making.data} if making.data else {}),
         },
         models=models,
         is_public=False,
@@ -236,8 +282,10 @@ def debates_run(
 def write_held_out(making: Making, out: Path) -> Path:
     """Writes the held-out topics; topics of an earlier command must be the same."""
     file, content = out / HELD_OUT_FILE, making.held_out_topics()
-    if file.is_file() and file.read_bytes() != content:
-        raise PlanError(f"{file} has other held-out topics than these options. Choose another --out.")
+    if file.is_file():
+        if file.read_bytes() != content:
+            raise PlanError(f"{file} has other held-out topics than these options. Choose another --out.")
+        return file
     out.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
@@ -245,24 +293,36 @@ def write_held_out(making: Making, out: Path) -> Path:
 
 def make_pairs(making: Making, each: Lesson, out: Path, check: LeakCheck) -> Mapping[str, Any]:
     """Makes the pairs of a training unless they exist; returns the content of its pairs.json."""
-    wanted: dict[str, Any] = {"seed": making.seed, **making.of("pairs")}
-    folder, options = out / each.pairs, PairOptions(**wanted)
+    folder, options = out / each.pairs, pair_options(making)
     if not (folder / PAIRS_FILE).is_file():
         write_pairs([out / each.debates.folder], folder, options, check)
     about = about_pairs(folder)
-    if about["options"] != {name: getattr(options, name) for name in STAGES["pairs"]}:
+    if about["options"] != {name: getattr(options, name) for name in STAGES["pairs"] if name != LIMIT}:
         raise PlanError(f"{folder} has pairs made with other options. Choose another --out.")
     if each.part is not None and not (out / each.data / PAIRS_FILE).is_file():
-        write_part(folder, out / each.data, each.part, making.seed)
+        most = about["counts"]["pairs_train"] if each.at_most else each.part
+        write_part(folder, out / each.data, min(each.part, most), making.seed)
     return about_pairs(out / each.data)
+
+
+def pair_options(making: Making) -> PairOptions:
+    wanted: dict[str, Any] = {"seed": making.seed, **making.of("pairs")}
+    return PairOptions(**{name: value for name, value in wanted.items() if name != LIMIT})
+
+
+def recipe_of(making: Making, each: Lesson, out: Path) -> Recipe:
+    """Returns the three stages of a training."""
+    from evenhand.training.recipe import Recipe
+
+    own = {stage: making.of(stage) for stage in ("sft", "reward", "ppo")}
+    shared = {**making.of("train"), **({} if each.seed is None else {"seed": each.seed})}
+    return Recipe(making.model, out / each.data, out / each.models, shared, own)
 
 
 def train(making: Making, each: Lesson, out: Path, announce: Announce) -> list[str]:
     """Trains the three models; keeps finished ones and resumes interrupted ones. Returns cautions."""
     from evenhand.training.card import cautions
-    from evenhand.training.recipe import Recipe, train_recipe
+    from evenhand.training.recipe import train_recipe
 
-    own = {stage: making.of(stage) for stage in ("sft", "reward", "ppo")}
-    recipe = Recipe(making.model, out / each.data, out / each.models, making.of("train"), own)
-    records = train_recipe(recipe, resume=True, announce=announce)
+    records = train_recipe(recipe_of(making, each, out), resume=True, announce=announce)
     return [caution for record in records.values() for caution in cautions(record)]
