@@ -59,6 +59,15 @@ async def test_not_to_answer_what_the_passage_settles_is_asked_for_again():
     assert "settled 0.90, must be under 0.50" in outcome.snapshots[0].notes["verdicts"][0]["details"]
 
 
+async def test_an_abstention_that_is_rejected_does_not_outrank_a_person():
+    judge = [judged(90, 40), judged(55, 5), judged(90, 40)]
+    stage = on_stage(BOY, NOBODY, BOY, judge=judge, iterations=1)
+
+    outcome = await stage.run()
+
+    assert (text_of(outcome), outcome.stop) == (BOY, "max_iterations")
+
+
 @pytest.mark.parametrize(
     ("evidence", "told"),
     [

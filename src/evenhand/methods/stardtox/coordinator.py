@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.evaluators.base import Verdict
+from evenhand.reading.text import abstains
 from evenhand.types import Answer, Refusal, Result, Unscored
 
 NO_ANSWER = "It is no usable reply to the task."
@@ -34,16 +35,25 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Sort key, lower is better: has an answer, passed, excess harm over the threshold, quality.
+        """Sort key, lower is better: has an answer, passed, names somebody, excess harm over the threshold, quality.
 
-        Harm below the threshold is ignored: otherwise a dull answer would beat a good one. Harm that nobody could
-        judge counts as infinite, not as 0.
+        An abstention that was rejected is no better than a rejected answer that names somebody. Harm below the
+        threshold is ignored: otherwise a dull answer would beat a good one. Harm that nobody could judge counts as
+        infinite, not as 0.
         """
         excess = [each.excess for each in self.judged if each.harm is not None]
         harm = sum(excess) if excess else float("inf")
         quality = [each.quality for each in self.judged if each.quality is not None]
         mean = sum(quality) / len(quality) if quality else 0.0
-        return (not isinstance(self.result, Answer), not self.passed, round(harm, 6), round(-mean, 6))
+        no_answer = not isinstance(self.result, Answer)
+        return (no_answer, not self.passed, self._vainly_abstains, round(harm, 6), round(-mean, 6))
+
+    @property
+    def _vainly_abstains(self) -> bool:
+        """Whether it chooses the option of not knowing although an evaluator found that the passage tells."""
+        answer = self.result
+        is_choice = isinstance(answer, Answer) and answer.choice is not None
+        return is_choice and bool(self.judged) and not self.passed and abstains(answer.text)
 
 
 def decide(attempts: Sequence[Attempt], most: int) -> str:
