@@ -1,7 +1,8 @@
 """Roll-outs, training and the `hf/` engine in tokens per second, next to the limits of the device they run on.
 
 `python bench/training.py MODEL [--answer TOKENS] [--rows N,N] [--engine N,N]`; meant for a GPU that does nothing else.
-MODEL is `hf/NAME`, or `random` for random weights in the shape of a 1.5B model, which needs no files and has no engine.
+MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the shape of a 1.5B model, which needs no files
+(`small` for a CPU). The engine is measured with `hf/NAME` only.
 
 Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it copies memory. The
 bound of a roll-out is the time to read all weights once for each token, and the keys and values of all answers so far.
@@ -51,7 +52,7 @@ SMALL = SHAPE | {"hidden_size": 96, "intermediate_size": 192, "vocab_size": 4000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="hf/NAME, random, or small (random as well, for a CPU)")
+    parser.add_argument("model", help="hf/NAME, local/builtin, random or small")
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer")
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
@@ -65,7 +66,8 @@ def main() -> None:
         return
     multiplies, copies = limits(machine.device)
     say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
-    plain_roll_out(policy, chat, questions[:4], machine, max_new_tokens=4)
+    before, after = calls(policy, chat, questions[:4], machine)
+    say(f"operations for each next token: {before:,} before, {after:,} after")
     for rows in chosen.rows:
         say(f"\n{rows} answers of up to {chosen.answer} tokens")
         compare(policy, chat, questions[:rows], machine, chosen.answer, copies)
@@ -73,7 +75,7 @@ def main() -> None:
     say(f"\n{rows} answers, {GROUP} to each prompt")
     grouped = [each for each in questions[: rows // GROUP] for _ in range(GROUP)]
     compare(policy, chat, grouped, machine, chosen.answer, copies)
-    if not chosen.model.startswith("hf/"):
+    if chosen.model in ("random", "small"):
         ends = Chat(chat.tokenizer, frozenset(range(1, policy.config.vocab_size, 50)), chat.max_length)
         rows = chosen.rows[-1]
         say(f"\n{rows} answers that end after 50 tokens on average, with one end token in 50")
@@ -90,7 +92,7 @@ def main() -> None:
 
 def load(name: str, machine: models.Machine) -> tuple[Any, Chat]:
     """A policy with adapters that change its answers, and its tokenizer."""
-    if name.startswith("hf/"):
+    if name not in ("random", "small"):
         options = PPOOptions(model=name, data=Path(), out=Path(), reward="", lora=16)
         policy = models.load_policy(options, machine)
         chat = models.chat_of(options, policy)
@@ -206,6 +208,36 @@ def plain_roll_out(
     kept = torch.stack(answer, 1).float()
     texts = [chat.text(row[:n]) for row, n in zip(ids[:, width:].tolist(), kept.sum(1).long().tolist(), strict=True)]
     return Rollout(ids, mask, kept, texts, [not each for each in running.tolist()])
+
+
+def calls(policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine) -> tuple[int, int]:
+    """How many operations a next token takes before and after; a GPU takes a kernel or more for each.
+
+    Counted on the CPU's side: views are left out, and so are the steps that a CUDA graph repeats.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counter(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found = func(*args, **(kwargs or {}))
+            memory = isinstance(found, torch.Tensor) and found.numel() > 0
+            own = {each.untyped_storage().data_ptr() for each in args if isinstance(each, torch.Tensor)}
+            in_place = func._schema.is_mutable
+            self.count += bool(memory and (in_place or found.untyped_storage().data_ptr() not in own))
+            return found
+
+    def counted(roll: Callable[..., Rollout]) -> int:
+        counts: list[int] = []
+        for tokens in (2, 3):  # with two tokens, one step follows the prompt; with three, two of them
+            forget()
+            with Counter() as counter:
+                roll(policy, chat, prompts, machine, max_new_tokens=tokens)
+            counts.append(counter.count)
+        return counts[1] - counts[0]
+
+    return counted(plain_roll_out), counted(roll_out)
 
 
 def forget() -> None:

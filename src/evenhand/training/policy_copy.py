@@ -180,9 +180,11 @@ class PolicyCopy:
 
     def _shared(self, old: Any, weight: Any) -> Any:
         """Return a frozen weight itself, and a copy of a trained one."""
-        if weight.dtype == self._dtype and not weight.requires_grad:
-            return weight.data
-        return self._stored(old, weight)
+        if weight.dtype != self._dtype or weight.requires_grad:
+            return self._stored(old, weight)
+        if old is not None and old.data_ptr() != weight.data_ptr():
+            self.decoding = None  # its CUDA graphs read the weight where it was
+        return weight.data
 
     def _stored(self, old: Any, new: Any) -> Any:
         """Return the weight, in the memory of the old one if there is one, since CUDA graphs read it there."""

@@ -81,7 +81,7 @@ def roll_out(
         if team.any(not bool(torch.isfinite(logits).all())):
             raise UsageError("The policy's probabilities are not numbers; a lower --lr may help.")
         start = (prefill.past_key_values, mask, positions)
-        if copy is not None and copy.decoding is not None and copy.decoding[0].matches(sampler):
+        if copy is not None and copy.decoding is not None and copy.decoding[0].settings == sampler.settings:
             sampler, decode = copy.decoding
             sampler.restart()
             decode.restart(*start, sequences, max_new_tokens=max_new_tokens)
@@ -109,21 +109,13 @@ class _Sampler:
     """Draws the next token of each answer from its logits, as part of a decoding step; finished answers get padding."""
 
     def __init__(self, total: int, own: Sequence[int], eos_ids: Any, pad: int, temperature: float) -> None:
-        self._total, self._own, self._eos_ids, self._temperature = total, list(own), eos_ids, temperature
+        self.settings = (total, tuple(own), pad, temperature, eos_ids.tolist())
+        """Batches with equal settings can have one sampler."""
         self.pad = pad
+        self._total, self._own, self._eos_ids, self._temperature = total, own, eos_ids, temperature
         self._rows = eos_ids.new_tensor(own)
         self._running = torch.ones(len(own), dtype=torch.bool, device=eos_ids.device)
         self._count = len(own)
-
-    def matches(self, other: _Sampler) -> bool:
-        """Whether both draw for equal batches in the same way."""
-        return (self._total, self._own, self.pad, self._temperature, self._eos_ids.tolist()) == (
-            other._total,
-            other._own,
-            other.pad,
-            other._temperature,
-            other._eos_ids.tolist(),
-        )
 
     def restart(self) -> None:
         """Begin another batch."""
@@ -144,9 +136,8 @@ class _Sampler:
             # As torch.multinomial draws, which would wait for the device. Random numbers are drawn for all rows, so
             # that they do not depend on the number of processes and on the answers that are finished.
             drawn = logits.new_empty(self._total, logits.shape[1]).exponential_()
-            token = ((logits / self._temperature).softmax(-1) / drawn[self._rows[: self._count]]).argmax(
-                -1, keepdim=True
-            )
+            probabilities = (logits / self._temperature).softmax(-1)
+            token = (probabilities / drawn[self._rows[: self._count]]).argmax(-1, keepdim=True)
         token = token.masked_fill(~self.running[:, None], self.pad)
         self.running.logical_and_((token != self._eos_ids).all(1))
         return token
