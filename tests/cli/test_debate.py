@@ -265,7 +265,7 @@ def test_thoughts_get_neither_into_statements_nor_into_pairs(cli: Any, tmp_path:
                    "--out", "made")  # fmt: skip
 
     assert made.code == 0, made.err
-    paired = cli("pairs", "made", "--out", "pairs", "--threshold", "5")
+    paired = cli("pairs", "made", "--out", "pairs", "--threshold", "5", "--length-ratio", "0")
     assert paired.code == 0, paired.err
     written = b"".join(path.read_bytes() for path in (tmp_path / "pairs").iterdir())
     assert b"All of them are slow" in written

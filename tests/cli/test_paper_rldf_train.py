@@ -128,6 +128,7 @@ CASES = {
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
     "topics without a number": (asked("hf/x", "--train", "--generate"), "say how many with --set debate.topics=N"),
     "seeds that are none": (asked("hf/x", "--train", "--train-seeds", "1,b"), "whole numbers with commas"),
+    "seeds of an ablation": (asked("hf/x", "--ablate", "rounds=1,3", "--train-seeds", "1"), "trains once on each type"),
     "a teacher without a school": (asked("hf/x", "--teacher", "stub/t"), "they go with --train or --ablate"),
     "a type that is none": (("paper", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),
     "a parameter that is none": (asked("hf/x", "--ablate", "steps=1,2"), "--ablate takes roles, rounds"),

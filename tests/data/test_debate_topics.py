@@ -106,6 +106,16 @@ def test_what_is_wrong_with_a_file_is_said_in_a_sentence(tmp_path: Path, changes
     assert "own.yaml" in str(error.value)
 
 
+def test_a_folder_has_a_file_for_each_type(tmp_path: Path):
+    (tmp_path / "beauty.yaml").write_text(topics_yaml(load_topics("beauty"), {}))
+
+    assert load_topics("beauty", tmp_path) == load_topics("beauty")
+    with pytest.raises(DataError, match=r"age\.yaml"):
+        load_topics("age", tmp_path)
+    with pytest.raises(DataError, match="name the types of bias"):
+        load_topics(None, tmp_path)
+
+
 def test_files_that_are_not_there_or_no_yaml_are_refused(tmp_path: Path):
     with pytest.raises(DataError, match="There is no file"):
         load_topics(file=tmp_path / "none.yaml")

@@ -106,6 +106,14 @@ async def test_debaters_hear_the_latest_of_each_other():
     assert "young says 1." not in heard[1]
 
 
+async def test_debaters_are_asked_for_as_many_words_as_the_option_says():
+    talk = Round()
+
+    await hold(talk, words=150)
+
+    assert all("about 150 words" in text for who, text in talk.asked if who in NAMES)
+
+
 async def test_in_later_rounds_debaters_see_their_own_words_score_and_what_was_objected_to():
     asked: list[Sequence[Message]] = []
     talk = Round()

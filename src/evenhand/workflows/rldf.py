@@ -131,6 +131,8 @@ def plan_training(
             "--teacher, --generate, --train-seeds, --per-type and --set are about what is made; "
             "they go with --train or --ablate."
         )
+    if (seeds or per_type) and not train:
+        raise UsageError("--train-seeds and --per-type are about the tables; an ablation trains once on each type.")
     if out is None:
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
     if options.pairs:
