@@ -512,7 +512,7 @@ async def test_few_clusters_are_named_wherever_an_interval_is_shown(workshop: Wo
     assert estimate is not None
     assert (estimate.clusters, estimate.few_clusters) == (5, True)
     assert ", n = 30, only 5 clusters" in result.verdicts[0]
-    assert any("Few clusters" in each and "Accuracy, ambiguous 5" in each for each in result.warnings)
+    assert any("Few clusters" in each and "from 5 templates" in each for each in result.warnings)
     assert {row["few_clusters"] for row in table_rows(result, [], "metrics")} == {True}
 
 
