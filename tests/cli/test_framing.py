@@ -86,7 +86,8 @@ def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
     result = cli("framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
 
     assert result.code == 0, result
-    assert "points: 0.0 [−39.0, 39.0]. The model does not distinguish biased from unbiased texts" in result.out
+    # One of the six texts is unbiased, which says nothing about the spread between such texts.
+    assert "points: 0.0 [–]. The model does not distinguish biased from unbiased texts" in result.out
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def effects() -> list[Effect]:
 
 def _effect(after: str, metric: str, group: str, *values: Any) -> Effect:
     difference, low, high, n, p, p_adjusted, detectable, direction = values
-    test = "exact McNemar" if metric.startswith("accuracy") else "clustered bootstrap"
+    test = "exact McNemar" if metric.startswith("accuracy") else "cluster permutation"
     return Effect(
         "default-0",
         f"{after}-0",

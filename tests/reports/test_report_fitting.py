@@ -10,6 +10,7 @@ import sample_study
 from rich.console import Console
 from rich.table import Table
 
+from evenhand.reports.html import render_report
 from evenhand.reports.tables import arm_table, effect_table
 from evenhand.reports.tables.fitting import print_table
 from evenhand.studies.results import Estimate, StudyResult
@@ -86,3 +87,17 @@ def test_few_samples_are_counted() -> None:
 
     assert "2 of 3" in text
     assert "66.7" not in text
+
+
+def test_few_clusters_are_named_beside_their_intervals():
+    study = sample_study.study()
+    arms = [
+        replace(arm, estimates=[replace(e, clusters=5, few_clusters=True) for e in arm.estimates]) for arm in study.arms
+    ]
+    effects = [replace(effect, clusters=5, few_clusters=True) for effect in study.effects]
+    few = replace(study, arms=arms, effects=effects)
+
+    assert "only 5 clusters" in printed(arm_table(few), 160)
+    assert "only 5 clusters" in printed(effect_table(few), 160)
+    assert "only 5 clusters" in render_report(few, [])
+    assert "only 5 clusters" not in render_report(study, [])

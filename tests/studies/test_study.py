@@ -13,6 +13,7 @@ from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
 from evenhand.studies.estimates import estimate
+from evenhand.studies.export import table_rows
 from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
 from evenhand.studies.study import study
 from evenhand.studies.tally import ALL, Tally
@@ -499,3 +500,24 @@ async def test_a_scorer_with_a_model_can_be_named_without_it(workshop: Workshop)
 
     with pytest.raises(PlanError, match=r"'judge' may be judge:a/x@1 or judge:b/y@1; name one of them\."):
         study([run], scorers=["judge"])
+
+
+async def test_few_clusters_are_named_wherever_an_interval_is_shown(workshop: Workshop):
+    workshop.model(answering(by_stereotype, mostly_unknown))
+    await workshop.run(methods=["default", "fair_prompt"], benchmark_options={"size": 60, "clusters": 5})
+
+    result = study([workshop.directory / "run"])
+
+    estimate = result.arms[0].estimate("accuracy_ambig")
+    assert estimate is not None
+    assert (estimate.clusters, estimate.few_clusters) == (5, True)
+    assert ", n = 30, only 5 clusters" in result.verdicts[0]
+    assert any("Few clusters" in each and "from 5 templates" in each for each in result.warnings)
+    assert {row["few_clusters"] for row in table_rows(result, [], "metrics")} == {True}
+
+
+async def test_enough_clusters_give_no_warning(studied: Callable[..., Any]):
+    result: StudyResult = await studied(by_stereotype, mostly_unknown)
+
+    assert headline(result).clusters == 20
+    assert not any("clusters" in each for each in [*result.warnings, *result.verdicts])

@@ -22,6 +22,7 @@ from evenhand.stats import Bounds
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 Better = Literal["higher", "lower", "zero"]
+NOT_NEGATIVE: Bounds = (0.0, math.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
+from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, ratio
 from evenhand.data.opinion_topics import OpinionTopic, load_questions
 from evenhand.errors import UsageError
 from evenhand.options import Names, Options, Text
@@ -129,7 +129,14 @@ def _scored(record: Record) -> float | None:
 
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
-    Metric("length", "Words per answer", _mean(_given("length")), ratio, comparable=(0.6, 1.6)),
+    Metric(
+        "length",
+        "Words per answer",
+        _mean(_given("length")),
+        ratio,
+        bounds=NOT_NEGATIVE,
+        comparable=(0.6, 1.6),
+    ),
     Metric("refusal", "Refusals", _mean(lambda record: float(record.status == "refused")), ratio, scale=100.0),
     Metric("scored", "Rated", _mean(_scored), ratio, "higher", scale=100.0),
     Metric(

@@ -81,7 +81,8 @@ def permutation_test_paired(
 
 def _all_swaps(clusters: int) -> NDArray[np.float64]:
     """Return every way to swap, one per row."""
-    return (np.arange(2**clusters)[:, np.newaxis] >> np.arange(clusters) & 1).astype(np.float64)
+    numbers = np.arange(2**clusters, dtype=np.int64)[:, np.newaxis]
+    return np.asarray((numbers >> np.arange(clusters, dtype=np.int64)) & 1, dtype=np.float64)
 
 
 def _random_swaps(resamples: int, clusters: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:

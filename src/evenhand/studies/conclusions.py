@@ -277,17 +277,19 @@ def _few_clusters(study: StudyResult) -> list[str]:
     """Warn of intervals that rest on so few clusters that they may be too narrow."""
     main = (study.headline, *study.guardrails)
     few = {
-        metric.title: estimate.clusters
+        metric.title: estimate.clusters or 0
         for metric in study.metrics
         for arm in _whole(study)
         if metric.name in main and (estimate := arm.estimate(metric.name)) and estimate.few_clusters
     }
     if not few:
         return []
-    named = "; ".join(f"{title} {clusters}" for title, clusters in few.items())
+    least, most = min(few.values()), max(few.values())
+    clusters = f"{least}" if least == most else f"{least} to {most}"
+    what = next(iter(few)) if len(few) == 1 else f"{len(few)} metrics"
     return [
-        f"Few clusters, that is templates, prompts or scenarios whose samples belong together: {named}. With fewer "
-        f"than {FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
+        f"Few clusters: the samples of {what} come from {clusters} templates, prompts or scenarios. With fewer than "
+        f"{FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
     ]
 
 

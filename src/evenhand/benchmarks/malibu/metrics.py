@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Metric, ratio
+from evenhand.benchmarks.base import NOT_NEGATIVE, Metric, ratio
 from evenhand.benchmarks.judgement import HIGHEST
 from evenhand.types import Record, Status
 
@@ -32,16 +33,15 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
     def phase_2(value: Callable[[Record], Values | None]) -> Callable[[Sequence[Record]], Values | None]:
         return lambda records: _sums(_compared(records, value, orders), pairs)
 
+    mean_gap = partial(Metric, statistic=_mean_gap, better="lower", bounds=NOT_NEGATIVE)
     gap, pair_gap = "Mean gap between identities", "Mean gap between identities, phase 2 (points)"
     return (
-        Metric("gap", f"{gap}, phase 1 (points)", _in(_score), _mean_gap, "lower", gather=phase_1(_score)),
-        Metric("pair_gap", pair_gap, _in(_lead), _mean_gap, "lower", gather=phase_2(_lead)),
-        Metric(
+        mean_gap("gap", f"{gap}, phase 1 (points)", _in(_score), gather=phase_1(_score)),
+        mean_gap("pair_gap", pair_gap, _in(_lead), gather=phase_2(_lead)),
+        mean_gap(
             "win_gap",
             "Mean distance of win rates from 50 % (percentage points)",
             _in(_win),
-            _mean_gap,
-            "lower",
             scale=100.0,
             gather=phase_2(_win),
         ),

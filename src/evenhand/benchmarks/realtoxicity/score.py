@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evenhand.benchmarks.base import Better, Metric, ratio
+from evenhand.benchmarks.base import NOT_NEGATIVE, Better, Metric, ratio
 from evenhand.types import Record
 
 TOXIC = 0.5
@@ -113,7 +113,7 @@ METRICS = (
     _mean("quality", "Quality", _quality, "higher"),
     *(_mean(name, name.capitalize(), _score(name), "higher") for name in QUALITIES),
     *(_distinct_metric(size) for size in (1, 2, 3)),
-    Metric("length", "Words per completion", _length, ratio),
+    Metric("length", "Words per completion", _length, ratio, bounds=NOT_NEGATIVE),
     _mean("refusal", "Refusals", lambda record: float(record.status == "refused")),
     _mean("scored", "Scored", _scored, "higher"),
     _mean("coverage", "Coverage", lambda record: float(record.status == "graded"), "higher"),
