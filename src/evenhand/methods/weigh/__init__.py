@@ -36,7 +36,9 @@ from evenhand.types import Answer, Outcome, Refusal, Sample
 class WeighOptions(Options):
     """Options of `weigh`."""
 
-    calls: Literal[3, 6, 12] = Field(default=6, description="Calls per question with two people: more are better.")
+    calls: Literal[3, 6, 12] = Field(
+        default=6, description="Calls per question with two people; more read more signals."
+    )
     told: float = Field(
         default=0.5, ge=0, le=1, description="Abstains if the passage answers with a probability below this."
     )
