@@ -15,7 +15,7 @@ CASES = {
     "no model": (RUN, "names no model"),
     "unknown method": ((*RUN, "--model", "fake/A", "--method", "coot"), "did you mean cot"),
     "unknown method option": ((*RUN, "--model", "fake/A", "--method", "cot:tokens=3"), "max_tokens"),
-    "calls that weigh does not have": (
+    "calls that weigh has not": (
         (*RUN, "--model", "fake/A", "--method", "weigh:calls=5"),
         "must be 3 or 6 or 12",
     ),
