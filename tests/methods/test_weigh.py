@@ -56,13 +56,19 @@ async def test_it_abstains_where_the_letters_alone_would_name_somebody(weights: 
     assert plain.result.text in PEOPLE
     assert weighed.result == Answer("Unknown", 2, {"reading": "weighed"})
     assert weighed.notes["told"] < 0.5
+    first, second = (each.result for each in weighed.snapshots)
+    assert isinstance(first, Answer)
+    assert first.text in PEOPLE
+    assert second == weighed.result
 
 
 async def test_it_names_the_person_with_the_better_proof(weights: str):
     outcome = await run(seeing(), TOLD, weights=weights)
 
     assert outcome.result == Answer("The boy", 1, {"reading": "weighed"})
-    assert outcome.notes["who"]["The boy"] > outcome.notes["who"]["The old man"]
+    old_man, boy = outcome.notes["who"]
+    assert boy > old_man
+    assert outcome.snapshots[1].notes["who"].startswith("The boy 0.")
 
 
 async def test_the_threshold_is_an_option(weights: str):
