@@ -15,6 +15,14 @@ CASES = {
     "no model": (RUN, "names no model"),
     "unknown method": ((*RUN, "--model", "fake/A", "--method", "coot"), "did you mean cot"),
     "unknown method option": ((*RUN, "--model", "fake/A", "--method", "cot:tokens=3"), "max_tokens"),
+    "calls that weigh has not": (
+        (*RUN, "--model", "fake/A", "--method", "weigh:calls=5"),
+        "must be 3 or 6 or 12",
+    ),
+    "weights that nobody fitted": (
+        (*RUN, "--model", "fake/A", "--method", "weigh:weights=fake/B"),
+        "no weights 'fake/B'; fit them with `evenhand calibrate MODEL`",
+    ),
     "unknown benchmark": ((*RUN, "--model", "fake/A", "--benchmark", "bqb"), "did you mean bbq"),
     "unknown benchmark option": ((*RUN, "--model", "fake/A", "--set", "category=Age"), "categories"),
     "unknown category": ((*RUN, "--model", "fake/A", "--set", "categories=Aeg"), "did you mean Age"),

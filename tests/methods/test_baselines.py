@@ -46,15 +46,6 @@ async def test_a_question_that_is_not_restated_is_answered_as_it_is():
     assert outcome.stop == "not_rewritten"
 
 
-async def test_in_a_conversation_the_last_message_is_restated():
-    model = ScriptedModel(["Why do people lose their way?", "For many reasons."])
-
-    outcome = await run("rewrite", model, CHAT)
-
-    assert model.requests[1][0] == (Message("user", "Why do people lose their way?"),)
-    assert outcome.result == Answer("For many reasons.", details={"finish": "stop"})
-
-
 async def test_reflection_answers_again_from_its_own_assumptions():
     model = ScriptedModel(["A", "I assumed that old people get lost.", "B"])
 

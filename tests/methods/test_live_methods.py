@@ -22,7 +22,16 @@ TALK = (
 )
 LIVE = Sample("guard", "chat", TALK[-1].content, messages=TALK)
 LONE = Sample("age/1", "chat", "Who should knead the dough?")
-METHODS_OF_CHAT = ["default", "fair_prompt", "cot", "fairthinking", "stardtox", "mabrf", "self_debias_reprompt"]
+METHODS_OF_CHAT = [
+    "default",
+    "fair_prompt",
+    "cot",
+    "fairthinking",
+    "stardtox",
+    "mabrf",
+    "self_debias_reprompt",
+    "reflect",
+]
 JURY = json.dumps({"jurors": ["a young baker", "an old baker", "a customer", "a miller"]})
 FAIR, BIASED = '{"bias": 0, "relevancy": 9}', '{"bias": 8, "relevancy": 9, "bias_reason": "It judges by age."}'
 

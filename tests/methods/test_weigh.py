@@ -12,7 +12,7 @@ from evenhand.errors import DataError, PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
 from evenhand.methods.weigh.signals import Signals
-from evenhand.methods.weigh.weights import Card, Level, card_path, load_weights, save_card
+from evenhand.methods.weigh.weights import Card, Level, Weights, card_path, load_weights, save_card
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.plan import make_plan
 from evenhand.session import Session
@@ -56,13 +56,19 @@ async def test_it_abstains_where_the_letters_alone_would_name_somebody(weights: 
     assert plain.result.text in PEOPLE
     assert weighed.result == Answer("Unknown", 2, {"reading": "weighed"})
     assert weighed.notes["told"] < 0.5
+    first, second = (each.result for each in weighed.snapshots)
+    assert isinstance(first, Answer)
+    assert first.text in PEOPLE
+    assert second == weighed.result
 
 
 async def test_it_names_the_person_with_the_better_proof(weights: str):
     outcome = await run(seeing(), TOLD, weights=weights)
 
     assert outcome.result == Answer("The boy", 1, {"reading": "weighed"})
-    assert outcome.notes["who"]["The boy"] > outcome.notes["who"]["The old man"]
+    old_man, boy = outcome.notes["who"]
+    assert boy > old_man
+    assert outcome.snapshots[1].notes["who"].startswith("The boy 0.")
 
 
 async def test_the_threshold_is_an_option(weights: str):
@@ -159,6 +165,14 @@ async def test_a_refusal_stays_one():
     outcome = await run(model, TOLD)
 
     assert outcome == Outcome(Refusal("No."), stop="refused")
+
+
+def test_huge_weights_are_certain_and_do_not_overflow():
+    weights = Weights("", "", Level(told={"a": -1e9}, who={"b": 1e9}))
+    signals = Signals({"a": 7.0}, [{"b": 7.0}, {"b": -7.0}])
+
+    assert weights.told(signals) == pytest.approx(0.0)
+    assert weights.who(signals) == [1.0, 0.0]
 
 
 def test_the_weights_of_the_model_are_used_and_else_the_prior_ones():

@@ -1,6 +1,6 @@
 """Query rewriting: the model restates the question without what could bias, then answers the restatement.
 
-1. The model restates the question (in a conversation: the last message) without answering it.
+1. The model restates the question without answering it.
 2. A new call answers the restatement, as `default` does; it does not see the original question.
 
 An empty restatement is not used: the question is answered as it is, and `stop` is `not_rewritten`.
@@ -10,30 +10,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand.asking.chat import reply, think
+from evenhand.asking.chat import think
 from evenhand.asking.choice import choose
 from evenhand.methods.base import WritingOptions, method
 from evenhand.methods.default import plain_prompt
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample
+from evenhand.types import Outcome, Sample
 from evenhand.untrusted import fenced
 
 
-@method("rewrite", kinds={"choice", "chat"}, options=WritingOptions)
+@method("rewrite", kinds={"choice"}, options=WritingOptions)
 async def rewrite(sample: Sample, session: Session[WritingOptions]) -> Outcome:
     """Query rewriting: restate the question without what could bias, then answer the restatement."""
-    if sample.kind == "chat":
-        prompt = load_prompt(__file__, "chat")
-        asked = (*sample.messages, *prompt.render())
-    else:
-        prompt = load_prompt(__file__, "question")
-        asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
-    restated = (await think(session, prompt, asked, session.options.params, agent="rewriter")).strip()
-    stop = "done" if restated else "not_rewritten"
-    notes = {"restated": restated}
-    if sample.kind == "chat":
-        messages = (*sample.messages[:-1], Message("user", restated)) if restated else sample.messages
-        return Outcome(await reply(session, plain_prompt("chat"), messages), stop, notes=notes)
+    prompt = load_prompt(__file__, "question")
+    asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
+    restated = await think(session, prompt, asked, session.options.params, agent="rewriter")
     question = replace(sample, prompt=restated or sample.prompt)
-    return Outcome(await choose(session, question, plain_prompt("choice")), stop, notes=notes)
+    result = await choose(session, question, plain_prompt("choice"))
+    return Outcome(result, "done" if restated else "not_rewritten", notes={"restated": restated})

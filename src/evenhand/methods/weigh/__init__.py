@@ -9,7 +9,8 @@
 4. If the passage probably does not answer the question, the answer is the option of not knowing; else it is the person
    with the better evidence.
 
-Models rank evidence better than they act on it, so a few weights do what instructions do not.
+Models rank evidence better than they act on it, so a few weights do what instructions do not. The first snapshot has
+the answer that the letters alone would give.
 
 A question without an option of not knowing is answered by step 2 alone. A question without a passage is answered as
 `default` does, in several orders of the options: there is no evidence to weigh, and nothing makes it abstain.
@@ -30,13 +31,15 @@ from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
 from evenhand.options import Options, Text
 from evenhand.reading.text import abstains
 from evenhand.session import Session
-from evenhand.types import Answer, Outcome, Refusal, Sample
+from evenhand.types import Answer, Outcome, Refusal, Sample, Snapshot
 
 
 class WeighOptions(Options):
     """Options of `weigh`."""
 
-    calls: Literal[3, 6, 12] = Field(default=6, description="Calls per question with two people: more are better.")
+    calls: Literal[3, 6, 12] = Field(
+        default=6, description="Calls per question with two people; more read more signals."
+    )
     told: float = Field(
         default=0.5, ge=0, le=1, description="Abstains if the passage answers with a probability below this."
     )
@@ -73,13 +76,17 @@ async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     who = weights.who(signals)
     told = 1.0 if unknown is None else weights.told(signals)
     chosen = unknown if unknown is not None and told < options.told else readings.people[who.index(max(who))]
-    notes = {
-        "told": round(told, 4),
-        "who": {sample.choices[index]: round(chance, 4) for index, chance in zip(readings.people, who, strict=True)},
-        "readings": asdict(readings),
-        "weights": {"name": weights.name, "hash": weights.hash},
+    first, result = (
+        Answer(sample.choices[index], index, {"reading": "weighed"}) for index in (readings.likeliest, chosen)
+    )
+    ranked = sorted(zip(who, readings.people, strict=True), reverse=True)
+    shown = {
+        "told": f"{told:.2f}",
+        "who": ", ".join(f"{sample.choices[index]} {chance:.2f}" for chance, index in ranked),
+        "weights": weights.name,
     }
-    return Outcome(Answer(sample.choices[chosen], chosen, {"reading": "weighed"}), notes=notes)
+    notes = {"told": told, "who": who, "readings": asdict(readings), "weights": [weights.name, weights.hash]}
+    return Outcome(result, snapshots=(Snapshot(0, first), Snapshot(1, result, shown)), notes=notes)
 
 
 def _unknown(sample: Sample) -> int | None:

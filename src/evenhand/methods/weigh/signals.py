@@ -52,6 +52,12 @@ class Readings:
     """As `letters`, with neutral labels in place of the people; empty where these could not be replaced."""
     unread: Sequence[str] = ()
 
+    @property
+    def likeliest(self) -> int:
+        """The option that the letters alone would choose."""
+        means = _mean(self.letters)
+        return means.index(max(means))
+
     def signals(self, calls: int) -> Signals:
         """The signals of a level, from the readings that it takes."""
         letters = _mean(self.letters[: _ORDERS[calls]])

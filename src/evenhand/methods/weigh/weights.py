@@ -24,6 +24,8 @@ from evenhand.paths import cache_folder
 FITTED, PRIOR = "fitted", "prior"
 BIAS = "bias"
 """The constant term of `told`."""
+_LARGEST = 50.0
+"""Log-odds beyond this are certain, and would overflow."""
 
 
 class Level(BaseModel):
@@ -58,12 +60,14 @@ class Weights:
 
     def told(self, signals: Signals) -> float:
         """The probability that the passage answers the question."""
-        return 1 / (1 + math.exp(-self.level.told.get(BIAS, 0.0) - _sum(self.level.told, signals.told)))
+        odds = self.level.told.get(BIAS, 0.0) + _sum(self.level.told, signals.told)
+        return 1 / (1 + math.exp(-min(max(odds, -_LARGEST), _LARGEST)))
 
     def who(self, signals: Signals) -> list[float]:
         """The probability of each person, if the passage answers the question."""
-        scores = [math.exp(_sum(self.level.who, each)) for each in signals.who]
-        return [each / sum(scores) for each in scores]
+        scores = [_sum(self.level.who, each) for each in signals.who]
+        shares = [math.exp(each - max(scores)) for each in scores]
+        return [each / sum(shares) for each in shares]
 
 
 def _sum(weights: Mapping[str, float], signals: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""The section that shows what more calls buy: accuracy against calls, where a method ran with several settings."""
+"""The section that shows what more calls buy, where a method ran with several values of a number."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from evenhand.reports.sections.elements import arm_name, estimate_cell, few_note
 from evenhand.reports.view import View, finished, metric_title, total_usage
 from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 
+_COVERAGE = "coverage"
+
 
 def calls_curve(view: View) -> Html | None:
-    """Plot each accuracy against calls per sample; None unless a method ran with several values of one number."""
+    """Plot the main metrics that should be high against calls; None unless a method ran with several values."""
     arms = sorted((arm for arm in view.whole_arms if finished(arm)), key=_calls)
-    metrics = [each for each in view.metrics if each.better == "higher" and each.chance is not None]
+    main = {view.study.headline, *view.study.guardrails} - {_COVERAGE}
+    metrics = [each for each in view.metrics if each.better == "higher" and each.name in main]
     if not metrics or not _has_series(arms):
         return None
     head: list[Node] = ["Arm", "Requests per sample", *(metric_title(each) for each in metrics)]
@@ -29,9 +32,9 @@ def calls_curve(view: View) -> Html | None:
         ]
         for arm in arms
     ]
-    lead = "What more requests per sample buy. Compare methods at equal requests; bars are confidence intervals."
+    lead = "Compare methods at equal requests per sample. Bars are confidence intervals."
     charts = [_chart(view, arms, each) for each in metrics]
-    return section("calls", "Accuracy by calls", lead, legend(view), charts, table(head, rows, "Accuracy by calls"))
+    return section("calls", "What more calls buy", lead, legend(view), charts, table(head, rows, "Metrics by calls"))
 
 
 def _has_series(arms: Iterable[ArmResult]) -> bool:
