@@ -1,5 +1,7 @@
 """Roll-outs: the copy that samples is the policy, and no short cut changes an answer."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -215,6 +217,32 @@ def test_a_kept_batch_is_used_again(chat: Chat, monkeypatch: pytest.MonkeyPatch)
     other = model_of("Llama", COPIED["Llama"])
     torch.manual_seed(3)
     assert answers(found) == answers(roll_out(other, chat, PROMPTS, HERE, max_new_tokens=12))
+
+
+@pytest.mark.usefixtures("keeping")
+def test_moved_weights_are_read_where_they_are(chat: Chat):
+    policy = adapted(model_of("Llama", COPIED["Llama"]))
+    roll_out(policy, chat, PROMPTS, HERE, max_new_tokens=2)
+    copy = policy_copy.kept_copies[policy]
+    assert copy.decoding is not None
+
+    for weight in policy.parameters():
+        weight.data = weight.data.clone()
+    copy.refresh(policy)
+
+    assert copy.decoding is None
+
+
+@pytest.mark.usefixtures("keeping")
+def test_a_kept_copy_goes_with_its_policy(chat: Chat):
+    policy = model_of("Llama", COPIED["Llama"])
+    roll_out(policy, chat, PROMPTS, HERE, max_new_tokens=2)
+    alive = weakref.ref(policy)
+
+    del policy
+    gc.collect()
+
+    assert alive() is None
 
 
 def test_a_seed_repeats_answers_also_when_finished_ones_stay(policy: Any, chat: Chat, monkeypatch: pytest.MonkeyPatch):
