@@ -29,7 +29,7 @@ def draw(kind: str, number: int, random: np.random.Generator) -> list[str]:
 
 def random_string(random: np.random.Generator) -> str:
     """A random token such as a key, a checksum or encoded data."""
-    data = random.bytes(int(random.integers(4, 120)))
+    data = b"\xab" + random.bytes(int(random.integers(4, 120)))  # so that there is a letter
     return data.hex() if random.random() < 0.4 else base64.b64encode(data).decode()
 
 

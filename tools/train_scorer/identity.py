@@ -37,7 +37,7 @@ class Sentence:
     group: Group | None
 
 
-KINDS = ("neutral", "grave", "unkind", "threatening")
+KINDS = ("neutral", "odd", "grave", "unkind", "threatening")
 _SMALL = (
     *("a", "an", "the", "is", "are", "was", "am", "be", "been", "to", "of", "in", "on", "at", "and", "or", "that"),
     *("this", "it", "he", "she", "they", "i", "we", "my", "me"),

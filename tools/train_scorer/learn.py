@@ -1,4 +1,4 @@
-"""The training loop: scored texts and templated sentences, disguised words, soft labels, logistic loss."""
+"""The training loop: scored texts, templated sentences and clean texts, disguised words, soft labels, logistic loss."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tools.train_scorer.identity import training_sentences
 from tools.train_scorer.network import Lexicon, Network, Noise, Shape, logits_of
 from tools.train_scorer.vectors import Vectors
 
-SHARES = {"neutral": 0.07, "grave": 0.05, "unkind": 0.07, "threatening": 0.02}
+SHARES = {"neutral": 0.10, "odd": 0.08, "grave": 0.06, "unkind": 0.12, "threatening": 0.02}
 """Templated sentences of a kind per text of an epoch, drawn anew each time; contrasting ones are all seen."""
-CROSSED = {"neutral": 0.08, "unkind": 0.04}
+CROSSED = {"neutral": 0.10, "odd": 0.08, "unkind": 0.06}
 """The same for sentences with one or two groups in one phrase."""
 EVERYDAY = {"people": 0.06, "people_unkind": 0.01, "replies": 0.03, "terms": 0.01, "plain": 0.02, "strings": 0.01}
 """The same for everyday text."""
 CLEAN = 0.15
 """The same for parts and joins of clean texts; a text is clean if its toxicity is below CLEAN_BELOW."""
-CLEAN_BELOW = 0.15
+CLEAN_BELOW, HARMLESS_BELOW = 0.15, 0.3
 BROKEN = 0.3
 """Share of the templated sentences that are brought into broken grammar."""
 
-HARMLESS = ("neutral", "people", "replies", "terms", "plain")
+HARMLESS = ("neutral", "odd", "people", "replies", "terms", "plain")
 
 Words = list[str]
 Labels = NDArray[np.float64]
@@ -47,50 +47,19 @@ class Settings:
     decay: float = 0.01
     disguised: float = 0.03
     """Share of words that are misspelled on purpose, so that letters alone must do."""
-    teachers: int = 2
-    splices: int = 10_000
 
 
 def learn(
     scored: Texts, shape: Shape, vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[Network, Lexicon]:
-    """Train several teachers, then one network on their mean opinion; it depends on nothing but the arguments.
-
-    The teachers learn Perspective's scores. The student learns the mean of those and of the teachers' opinion, and the
-    teachers' opinion alone on texts that are spliced from two training texts.
-    """
+    """Train one network; it depends on nothing but the arguments."""
     texts, labels = readable(scored)
     counts = Counter(word for text in texts for word in set(text))
     lexicon = Lexicon(shape, vectors, sorted(word for word, count in counts.items() if count >= 2))
-    teachers: list[Network] = []
-    for number in range(settings.teachers):
-        progress(f"teacher {number + 1} of {settings.teachers}")
-        seed = shape.seed + 1 + number
-        teachers.append(_train(texts, labels, lexicon, vectors, Noise(0.2, 0.03), settings, seed, progress))
-    if not teachers:
-        return _train(texts, labels, lexicon, vectors, Noise(0.2, 0.03), settings, shape.seed, progress), lexicon
-    more = splice(texts, settings.splices, np.random.default_rng(shape.seed))
-    opinion = np.mean([logits_of(teacher, lexicon, texts + more) for teacher in teachers], axis=0)
-    opinion = 1 / (1 + np.exp(-opinion))
-    targets = np.concatenate([(labels + opinion[: len(texts)]) / 2, opinion[len(texts) :]])
-    progress("student")
-    return _train(texts + more, targets, lexicon, vectors, Noise(0.1, 0.03), settings, shape.seed, progress), lexicon
-
-
-def _train(
-    texts: list[Words],
-    labels: Labels,
-    lexicon: Lexicon,
-    vectors: Vectors,
-    noise: Noise,
-    settings: Settings,
-    seed: int,
-    progress: Progress,
-) -> Network:
-    torch.manual_seed(seed)
-    random = np.random.default_rng(seed)
+    torch.manual_seed(shape.seed)
+    random = np.random.default_rng(shape.seed)
     templates = _Templates(texts, labels, random)
-    network = Network(lexicon.shape, vectors, lexicon.learned, noise)
+    network = Network(lexicon.shape, vectors, lexicon.learned, Noise(units=0.2, known=0.03))
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(weights, settings.rate, weight_decay=settings.decay, fused=True)
     steps = settings.epochs * -(-(len(texts) + templates.size) // settings.batch)
@@ -110,7 +79,7 @@ def _train(
             schedule.step()
             total += loss.item() * len(chosen)
         progress(f"epoch {epoch + 1} of {settings.epochs}: loss {total / len(epoch_texts):.4f}")
-    return network
+    return network, lexicon
 
 
 def _batches(lengths: list[int], size: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -122,15 +91,6 @@ def _batches(lengths: list[int], size: int, random: np.random.Generator) -> list
     return [batches[place] for place in random.permutation(len(batches))]
 
 
-def splice(texts: list[Words], number: int, random: np.random.Generator) -> list[Words]:
-    """New texts: the beginning of one and the end of another."""
-    made: list[Words] = []
-    for first, second in random.integers(len(texts), size=(number, 2)):
-        head, tail = texts[first], texts[second]
-        made.append((head[: random.integers(1, len(head) + 1)] + tail[random.integers(len(tail)) :])[:WINDOW])
-    return made
-
-
 def readable(scored: Texts) -> tuple[list[Words], Labels]:
     """The texts that can be scored, as words, at most one window long."""
     read = [words_of(text) for text in scored.texts]
@@ -139,10 +99,10 @@ def readable(scored: Texts) -> tuple[list[Words], Labels]:
 
 
 def clean_texts(
-    texts: list[Words], labels: Labels, number: int, random: np.random.Generator
+    texts: list[Words], labels: Labels, number: int, random: np.random.Generator, below: float = CLEAN_BELOW
 ) -> tuple[list[Words], Labels]:
     """Parts of clean texts, from one word on, and joins of several of them, up to a window."""
-    clean = np.flatnonzero(labels[:, 0] < CLEAN_BELOW)
+    clean = np.flatnonzero(labels[:, 0] < below)
     made: list[Words] = []
     made_labels: list[Labels] = []
     for _ in range(number):
@@ -159,21 +119,21 @@ def clean_texts(
 
 
 def calibrate(network: Network, lexicon: Lexicon, scored: Texts) -> tuple[Labels, Labels, Labels]:
-    """Slope and shift of each attribute's logit (logistic loss, Newton steps), and its scale on clean text.
+    """Slope and shift of each attribute's logit (logistic loss, Newton steps), and its scale on harmless text.
 
-    Fitted on scored texts and a third as many clean ones. The scale is that of the upper tail: windows of clean text
-    exceed a high logit by this much on average, so the maximum of n windows grows by the scale times log n.
+    Slope and shift are fitted on scored texts and as many clean ones. The scale is the mean excess of a window's logit
+    over its 80 % quantile: the maximum of n windows grows by about the scale times log n.
     """
     random = np.random.default_rng(0)
     texts, labels = readable(scored)
-    clean, clean_labels = clean_texts(texts, labels, len(texts) // 3, random)
+    clean, clean_labels = clean_texts(texts, labels, len(texts), random)
     logits = logits_of(network, lexicon, texts + clean)
     targets = np.concatenate([labels, clean_labels])
     fits = [_fit(logits[:, column], targets[:, column]) for column in range(targets.shape[1])]
     slope, shift = np.array([slope for slope, _ in fits]), np.array([shift for _, shift in fits])
-    long = [text for text in clean_texts(texts, labels, 10 * len(texts), random)[0] if len(text) > WINDOW // 2]
-    tail = logits_of(network, lexicon, long) * slope
-    high = np.quantile(tail, 0.9, axis=0)
+    parts, _ = clean_texts(texts, labels, 10 * len(texts), random, HARMLESS_BELOW)
+    tail = logits_of(network, lexicon, [text for text in parts if len(text) > WINDOW // 2]) * slope
+    high = np.quantile(tail, 0.8, axis=0)
     scale = np.array([(column[column > bound] - bound).mean() for column, bound in zip(tail.T, high, strict=True)])
     return slope, shift, scale
 
