@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-KINDS = ("people", "people_unkind", "replies", "terms", "plain", "strings")
-
 
 def draw(kind: str, number: int, random: np.random.Generator) -> list[str]:
     """Texts of one kind, drawn with replacement; names are filled in at random."""

@@ -39,8 +39,8 @@ def not_english(text: str, odds: Table | None = None) -> str | None:
     """Return why `text` is not English by the table `odds`; None if it is, or if it is too short to tell."""
     if not text.isascii() and other_script(text):
         return OTHER_SCRIPT
-    words = plain_words(text)
-    if len(set(words)) < _FEWEST:
+    words = list(dict.fromkeys(plain_words(text)))
+    if len(words) < _FEWEST:
         return None
     known = sum(word in _common() for word in words)
     if known * 4 > len(words):
