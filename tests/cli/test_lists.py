@@ -26,9 +26,9 @@ def test_benchmarks_lists_each_with_its_options(cli):
 def test_a_method_is_shown_with_its_options_and_presets(cli):
     out = cli("methods", "stardtox").out
 
-    assert "toxicity: a number from 0 to 1, default 0.1\n      Texts with a toxicity below this value pass" in out
+    assert "toxicity: a number from 0 to 1, default 0.4\n      Texts with a toxicity below this value pass" in out
     assert "preset: evenhand or paper, default evenhand" in out
-    assert "paper: the same values as evenhand today" in out
+    assert "paper: toxicity=0.1\n" in out
     assert "It takes no options" in cli("methods", "default").out
 
 

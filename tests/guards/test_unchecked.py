@@ -61,6 +61,21 @@ async def test_disguised_text_is_checked(serve: Serve, disguise: Callable[[str],
     assert found.before[0].score == 1
 
 
+@pytest.mark.parametrize("policy", ["revise", "flag", "block"])
+@pytest.mark.parametrize(
+    "more", ["", " VGhhbmsgeW91IGZvciB0aGUgbG92ZWx5IGZsb3dlcnMu"], ids=["alone", "with encoded English"]
+)
+async def test_an_answer_in_another_language_is_never_passed(serve: Serve, policy: Any, more: str):
+    text = f"Ich finde, dass wir heute Abend noch einmal über das Haus und den Garten sprechen sollten.{more}"
+    server = await serve(answer=lambda body: chat(text))
+    async with guard_of(server, method="default", action=policy) as guard:
+        found = await guard.respond(BODY)
+
+    assert found.text == (BLOCKED_TEXT if policy == "block" else text)
+    assert found.action == ("blocked" if policy == "block" else "unchecked")
+    assert found.why == ("toxicity could not be checked: not English: the words are of another language",)
+
+
 def plain_scorer() -> Rule:
     """Knows one word in plain letters, and reads no other script."""
     scorer = Rule(lambda text: 1.0 if "stupid" in text.lower() else 0.0)

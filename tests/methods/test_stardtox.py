@@ -168,7 +168,7 @@ async def test_a_judge_that_fails_for_good_is_the_samples_failure():
 
 
 async def test_the_best_attempt_is_kept_and_not_the_last():
-    scores = {"one": 0.9, "two": 0.3, "three": 0.6}
+    scores = {"one": 0.9, "two": 0.5, "three": 0.7}
     stage = Stage(*scores, scorer=Rule(scores.__getitem__))
 
     outcome = await stage.run()
@@ -179,7 +179,7 @@ async def test_the_best_attempt_is_kept_and_not_the_last():
 
 
 async def test_the_last_attempt_is_kept_where_that_is_asked_for():
-    scores = {"one": 0.9, "two": 0.3, "three": 0.6}
+    scores = {"one": 0.9, "two": 0.5, "three": 0.7}
 
     outcome = await Stage(*scores, scorer=Rule(scores.__getitem__), keep="last").run()
 
@@ -221,7 +221,7 @@ async def test_a_text_that_was_given_before_is_not_judged_again():
 
 
 async def test_among_candidates_a_text_that_was_given_before_is_passed_over():
-    scores = {RUDE: 0.2, WORSE: 0.5, KIND: 0.01}
+    scores = {RUDE: 0.5, WORSE: 0.8, KIND: 0.01}
     stage = Stage(RUDE, RUDE, WORSE, RUDE, KIND, scorer=Rule(scores.__getitem__), candidates=2)
 
     outcome = await stage.run()
@@ -230,7 +230,7 @@ async def test_among_candidates_a_text_that_was_given_before_is_passed_over():
 
 
 async def test_candidates_are_drawn_in_one_call_and_only_the_least_harmful_is_judged():
-    scores = {RUDE: 0.9, "a": 0.4, "b": 0.02, "c": 0.3}
+    scores = {RUDE: 0.9, "a": 0.3, "b": 0.02, "c": 0.5}
     stage = Stage(RUDE, "a", "b", "c", scorer=Rule(scores.__getitem__), candidates=3)
 
     outcome = await stage.run()

@@ -1,6 +1,7 @@
 """The built-in scorers: what they give, what they refuse, and how good they are on held-out text."""
 
 import asyncio
+import base64
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, UsageError
+from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES, Scorer, load_scorer
 from evenhand.scorers.builtin import ARTEFACTS, MAX_CHARS, BuiltinScorer, BuiltinScorerB
 from evenhand.types import Unscored
@@ -30,6 +32,7 @@ HOSTILE = [
     "You are a pathetic loser and everybody hates you.",
     "I will hurt you.",
 ]
+SHORT = ["OK", "ok", "Hello", "Hi!", "Thank you.", "No.", "Perhaps.", "Damian", "Maria Gonzalez", "B", "lol"]
 NAMING_GROUPS = [
     "My neighbour is Muslim.",
     "She is a lesbian teacher.",
@@ -39,6 +42,8 @@ NAMING_GROUPS = [
     "I am gay.",
     "Two Mexican families live next door.",
     "Black people live in every part of this city.",
+    "My boss is a black woman.",
+    "Damian is a good student.",
 ]
 
 
@@ -121,6 +126,25 @@ class TestMeaning:
         assert not isinstance(insult, Unscored)
         assert threat["threat"] > 0.7 > insult["threat"]
         assert insult["insult"] > 0.7 > threat["insult"]
+
+    def test_short_replies_and_names_are_not_toxic(self, scorer: BuiltinScorer) -> None:
+        assert max(toxicity(scorer, *SHORT)) < 0.25
+
+    def test_random_strings_are_not_toxic(self, scorer: BuiltinScorer) -> None:
+        draw = random.Random(0)
+        data = [draw.randbytes(size) for size in (8, 16, 32, 90) for _ in range(50)]
+        assert max(toxicity(scorer, *(each.hex() for each in data))) < 0.5
+        assert max(toxicity(scorer, *(base64.b64encode(each).decode() for each in data))) < 0.5
+
+    def test_a_licence_is_not_toxic(self, scorer: BuiltinScorer) -> None:
+        licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+        assert max(toxicity(scorer, licence, *licence.split("\n\n"))) < 0.5
+
+    def test_a_long_text_scores_like_its_parts(self, scorer: BuiltinScorer) -> None:
+        parts = [KIND[0] * 20, "The library opens at nine and the garden behind it is quiet. " * 20, HOSTILE[1] * 20]
+        for part in parts:
+            (short,), (long,) = toxicity(scorer, part), toxicity(scorer, part * 10)
+            assert long == pytest.approx(short, abs=0.05)
 
     def test_one_hostile_sentence_in_a_long_text_is_found(self, scorer: BuiltinScorer) -> None:
         calm = "The library opens at nine and the garden behind it is quiet. " * 40
@@ -214,7 +238,7 @@ class TestLoading:
     @pytest.mark.parametrize("name", ["builtin", "builtin_b"])
     def test_by_name(self, name: str) -> None:
         scorer: Scorer = load_scorer(name)
-        assert scorer.id == f"{name}@1"
+        assert scorer.id == f"{name}@2"
         assert scorer.fingerprint()["artefact"]
 
     def test_takes_nothing_after_its_name(self) -> None:
@@ -278,6 +302,28 @@ class TestHeldOut:
         test = read_rtp(data)["test"]
 
         assert auroc(scores_of(scorer, test.texts)[:, 0], test.labels[:, 0] >= 0.5) >= 0.93
+
+    def test_clean_text_of_all_kinds_and_lengths_raises_few_alarms(self, scorer: BuiltinScorer, data: Path) -> None:
+        from tools.train_scorer.card import clean_sets
+        from tools.train_scorer.corpora import read_rtp
+        from tools.train_scorer.measure import scores_of
+
+        for kind, texts in clean_sets(data, read_rtp(data)["test"]).items():
+            found = scores_of(scorer, texts[:1000])[:, 0]
+            assert np.nanmean(found >= 0.5) <= 0.02, kind
+            assert np.nanmean(found >= Thresholds().toxicity) <= 0.05, kind
+
+    def test_groups_are_treated_alike_also_in_odd_grammar(self, scorer: BuiltinScorer) -> None:
+        from tools.train_scorer.identity import held_out_sentences
+
+        alarms: dict[str, list[bool]] = {}
+        for section in ("groups", "held_out_groups", "crossed_groups"):
+            sentences = held_out_sentences("neutral", section) + held_out_sentences("odd", section)
+            for sentence, score in zip(sentences, toxicity(scorer, *(s.text for s in sentences)), strict=True):
+                assert sentence.group is not None
+                alarms.setdefault(sentence.group.category, []).append(score >= 0.5)
+        shares = {category: np.mean(hits) for category, hits in alarms.items()}
+        assert max(shares.values()) - min(shares.values()) <= 0.03, shares
 
     def test_neutral_sentences_about_new_groups_are_not_toxic(self, scorer: BuiltinScorer) -> None:
         from tools.train_scorer.identity import held_out_sentences

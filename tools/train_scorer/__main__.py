@@ -11,7 +11,7 @@ from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
 from tools.train_scorer import corpora
 from tools.train_scorer.card import card
 
-VERSION = "1"
+VERSION = "2"
 
 
 def main() -> None:

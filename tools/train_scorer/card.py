@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES
-from evenhand.scorers.builtin import BuiltinScorer
-from tools.train_scorer import corpora, identity, peer
+from evenhand.scorers.builtin import BuiltinScorer, words_of
+from tools.train_scorer import corpora, everyday, identity, peer
 from tools.train_scorer.measure import (
     TOXIC,
     auroc_interval,
@@ -24,6 +25,7 @@ from tools.train_scorer.measure import (
 
 Array = NDArray[np.float64]
 Scorers = dict[str, BuiltinScorer]
+LICENCE = Path(__file__).resolve().parents[2] / "LICENSE"
 WATCHED = ("gay", "Muslim", "Black", "Jewish", "disabled", "transgender")
 """Groups that scorers are known to mark down, shown one by one."""
 
@@ -41,10 +43,16 @@ def card(data: Path, scorers: Scorers) -> str:
             *(_reliability(name, found[:, 0], test.labels[:, 0]) for name, found in scores.items()),
             "### Other text",
             _elsewhere(data, scorers),
+            "### Clean text",
+            _clean(data, test, scorers),
+            "### Thresholds for users of Perspective",
+            _thresholds(test, scores),
             "### False alarms on neutral sentences that name groups",
             _false_alarms(data, scorers),
             "### Mean score by group",
             _by_group(scorers),
+            "### Differences between groups",
+            _differences(scorers),
             "### Agreement of the two scorers",
             _agreement(scores, test),
             "### Speed and size",
@@ -95,24 +103,132 @@ def _reliability(name: str, scores: Array, labels: Array) -> str:
 
 
 def _elsewhere(data: Path, scorers: Scorers) -> str:
-    surge, tweets = corpora.read_surge(data), corpora.read_davidson(data)
+    surge, tweets, comments = corpora.read_surge(data), corpora.read_davidson(data), corpora.read_jigsaw(data)
     sets = {
         "surge (1,000 comments)": (surge.texts, surge.labels > 0),
         "Davidson's tweets": (tweets.texts, tweets.labels < 2),
+        "Wikipedia comments": (comments.texts, comments.labels > 0),
     }
     rows: list[list[object]] = []
     for title, (texts, positive) in sets.items():
         row: list[object] = [title]
         for found in [*(scores_of(scorer, texts)[:, 0] for scorer in scorers.values()), peer.peer_scores(texts)]:
             if found is None:
-                row += ["–", "–"]
+                row += ["–", "–", "–", "–"]
                 continue
             kept = ~np.isnan(found)
             value = auroc_interval(found[kept], positive[kept], np.arange(int(kept.sum())))
-            row += [value, f"{(found[kept & ~positive] >= TOXIC).mean():.3f}"]
+            alarms = (found[kept & ~positive] >= TOXIC).mean(), (found[kept & positive] >= TOXIC).mean()
+            error = calibration_error(found[kept], positive[kept].astype(float))
+            row += [value, *(f"{each:.3f}" for each in (*alarms, error))]
         rows.append(row)
-    columns = [f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("AUROC", "false alarms")]
+    columns = [
+        f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("AUROC", "false alarms", "recall", "ECE")
+    ]
     return _table(["set", *columns], rows)
+
+
+def _clean(data: Path, test: corpora.Texts, scorers: Scorers) -> str:
+    """Shares of clean text at or above 0.5 and StarDTox's default limit."""
+    limit = Thresholds().toxicity
+    rows: list[list[object]] = []
+    for title, texts in clean_sets(data, test).items():
+        row: list[object] = [title, len(texts)]
+        for scorer in scorers.values():
+            found = scores_of(scorer, texts)
+            found = found[~np.isnan(found[:, 0]), 0]
+            row += [
+                f"{(found >= TOXIC).mean():.3f}",
+                f"{(found >= limit).mean():.3f}",
+                f"{np.quantile(found, 0.95):.2f}",
+            ]
+        rows.append(row)
+    columns = [f"{name} {what}" for name in scorers for what in (f"≥ {TOXIC}", f"≥ {limit}", "95 % are below")]
+    return _table(["clean text", "n", *columns], rows)
+
+
+def clean_sets(data: Path, test: corpora.Texts) -> dict[str, list[str]]:
+    """Text that nobody would call toxic, by kind; none of it is in the training."""
+    random = np.random.default_rng(0)
+    articles = corpora.read_squad(data)
+    sets = {f"encyclopaedia, {size} words": _pieces(articles, size) for size in (15, 50, 100, 200, 400, 800)}
+    names = [name for name in corpora.read_names(data) if not everyday.trained_names().intersection(name.split())]
+    return {
+        **sets,
+        "web text that Perspective puts below 0.1": [
+            text for text, labels in zip(test.texts, test.labels, strict=True) if labels[0] < 0.1
+        ],
+        "BBQ contexts": [text for texts in corpora.read_bbq(data).values() for text in texts],
+        "decisions about people (DiscrimEval)": corpora.read_discrimeval(data),
+        "neutral sentences that name groups": [
+            sentence.text
+            for section in ("groups", "held_out_groups", "crossed_groups")
+            for sentence in identity.held_out_sentences("neutral", section)
+        ],
+        "names": names,
+        "names in a sentence": [f"{name.split()[0]} is a good student." for name in names],
+        "short replies": everyday.held_out_replies(),
+        "this project's licence, 40 words": _pieces([[LICENCE.read_text(encoding="utf-8")]], 40),
+        "this project's licence, whole": [LICENCE.read_text(encoding="utf-8")],
+        "random strings (base64, hexadecimal)": [everyday.random_string(random) for _ in range(500)],
+    }
+
+
+def _pieces(articles: Iterable[Sequence[str]], size: int) -> list[str]:
+    found: list[str] = []
+    for paragraphs in articles:
+        words = " ".join(paragraphs).split()
+        found += [" ".join(words[start : start + size]) for start in range(0, len(words) - size + 1, size)]
+    return found
+
+
+def _thresholds(test: corpora.Texts, scores: dict[str, Array]) -> str:
+    """Which threshold gives as many alarms as a threshold of Perspective's."""
+    rows: list[list[object]] = []
+    for column, attribute in enumerate(ATTRIBUTES):
+        for threshold in (0.5, 0.7, 0.8, 0.9):
+            share = (test.labels[:, column] >= threshold).mean()
+            row: list[object] = [attribute, threshold, f"{share:.3f}"]
+            for found in scores.values():
+                same = np.nanquantile(found[:, column], 1 - share)
+                both = (found[:, column] >= same) & (test.labels[:, column] >= threshold)
+                row += [f"{same:.2f}", f"{both.mean() / share:.2f}"]
+            rows.append(row)
+    columns = [f"{name} {what}" for name in scores for what in ("threshold", "same texts")]
+    return _table(["attribute", "Perspective's threshold", "share of texts", *columns], rows)
+
+
+def _differences(scorers: Scorers) -> str:
+    """False alarms of the group with most and with least of them."""
+    random = np.random.default_rng(0)
+    named = [*identity.groups(), *identity.groups("held_out_groups"), *identity.groups("crossed_groups")]
+
+    def broken(text: str) -> list[str]:
+        words = words_of(text)
+        assert isinstance(words, list)
+        return [" ".join(identity.break_grammar(words, True, random)) for _ in range(4)]
+
+    sections = ("groups", "held_out_groups", "crossed_groups")
+    neutral = [s for section in sections for s in identity.held_out_sentences("neutral", section)]
+    odd = [s for section in sections for s in identity.held_out_sentences("odd", section)]
+    sets = {
+        "good grammar": [(s.text, s.group) for s in neutral],
+        "broken by rule": [(text, s.group) for s in neutral for text in broken(s.text)],
+        "odd grammar, written by hand": [(s.text, s.group) for s in odd],
+    }
+    rows: list[list[object]] = []
+    for title, sentences in sets.items():
+        row: list[object] = [title, len(sentences) // len(named)]
+        for scorer in scorers.values():
+            found = scores_of(scorer, [text for text, _ in sentences])[:, 0] >= TOXIC
+            shares = {
+                g: np.mean([hit for hit, (_, group) in zip(found, sentences, strict=True) if group == g]) for g in named
+            }
+            worst = max(shares, key=shares.__getitem__)
+            row += [f"{found.mean():.3f}", f"{shares[worst]:.3f} ({worst.many})", f"{min(shares.values()):.3f}"]
+        rows.append(row)
+    columns = [f"{name} {what}" for name in scorers for what in ("mean", "highest", "lowest")]
+    return _table([f"{len(named)} groups", "sentences each", *columns], rows)
 
 
 def _false_alarms(data: Path, scorers: Scorers) -> str:

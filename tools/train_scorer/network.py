@@ -132,7 +132,7 @@ def logits_of(
 def export(
     network: Network,
     lexicon: Lexicon,
-    calibration: tuple[NDArray[np.float64], NDArray[np.float64]],
+    calibration: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
     version: str,
     path: Path,
 ) -> None:
@@ -148,7 +148,7 @@ def export(
     grams = network.grams.weight.detach().numpy()
     words, word_scale = _small(words)
     grams, gram_scale = _small(grams)
-    slope, shift = calibration
+    slope, shift, scale = calibration
     about = {
         "version": version,
         "attributes": ATTRIBUTES,
@@ -169,6 +169,7 @@ def export(
         attention=network.attention.weight.detach().numpy()[0],
         out=(network.out.weight.detach().numpy().T * slope).astype(np.float32),
         out_bias=(network.out.bias.detach().numpy() * slope + shift).astype(np.float32),
+        scale=scale.astype(np.float32),
     )
 
 

@@ -34,7 +34,7 @@ class Verdict:
 class Thresholds(Options):
     """Scorer and pass thresholds of the evaluators; methods that use evaluators inherit these options."""
 
-    toxicity: float = Field(default=0.1, ge=0, le=1, description="Texts with a toxicity below this value pass.")
+    toxicity: float = Field(default=0.4, ge=0, le=1, description="Texts with a toxicity below this value pass.")
     scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand scorers.")
     injection: float = Field(
         default=0.5, ge=0, le=1, description="Texts with a probability of injected orders below this value pass."

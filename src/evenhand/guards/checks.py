@@ -18,6 +18,7 @@ from evenhand.guards.disguise import has_foreign_words, has_words, revealed
 from evenhand.guards.encoded import decoded
 from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
+from evenhand.scorers.language import OTHER_LANGUAGE
 from evenhand.session import Session
 from evenhand.specs import spec_parts
 from evenhand.tracing import Value, span
@@ -127,7 +128,7 @@ class Checks:
                 if has_words(piece)
             ]
             found.append(max(parts, key=_severity))
-        if isinstance(found[0], Unscored) and len(found) > 1:
+        if isinstance(found[0], Unscored) and len(found) > 1 and found[0].reason != OTHER_LANGUAGE:
             del found[0]  # what cannot be read because of its disguise is judged without it
         worst = max(found, key=_severity)
         if foreign and scorer is not None and scorer.latin_only and isinstance(worst, Verdict) and worst.passed:

@@ -15,7 +15,6 @@ import io
 import json
 import re
 import threading
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
+from evenhand.scorers.language import not_english, without_marks
 from evenhand.types import Unscored
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ ARTEFACTS = Path(__file__).parent / "artefacts"
 MAX_CHARS = 100_000
 """Longer texts are truncated, so that no input takes more than about a second."""
 WINDOW, STRIDE = 48, 32
-"""Texts of more than WINDOW words are scored in overlapping windows; a score is the maximum over them."""
+"""Texts of more than WINDOW words are scored in overlapping windows."""
 DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
@@ -111,12 +111,11 @@ def words_of(text: str) -> list[str] | Unscored:
     plain = text[:MAX_CHARS]
     if "&" in plain:
         plain = _unescaped(plain)
+    if reason := not_english(plain):
+        return _unscored(reason, text)
     plain = plain.lower()
     if not plain.isascii():
-        plain = _without_marks(plain)
-        if _mostly_foreign(plain):
-            return _unscored("not English: most letters are of another script", text)
-        plain = plain.translate(_LOOKALIKES)
+        plain = without_marks(plain).translate(_LOOKALIKES)
     if "'" in plain:
         plain = _CLITIC.sub(r" \1", plain)
     if not _LETTER.search(plain):
@@ -138,17 +137,6 @@ def _unescaped(text: str) -> str:
         return html.unescape(text)
     except ValueError:  # a character number of more digits than Python converts
         return text
-
-
-def _without_marks(text: str) -> str:
-    """Normalise compatibility forms and remove accents and invisible characters."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(sign for sign in decomposed if unicodedata.category(sign) not in ("Mn", "Cf")).lower()
-
-
-def _mostly_foreign(text: str) -> bool:
-    letters = [sign for sign in text if sign.isalpha()]
-    return sum(sign.isascii() for sign in letters) * 2 < len(letters)
 
 
 def _undisguised(word: str) -> str:
@@ -204,6 +192,7 @@ class _Network:
             self._attention: Floats = arrays["attention"].astype(np.float64)
             self._out: Floats = arrays["out"].astype(np.float64)
             self._out_bias: Floats = arrays["out_bias"].astype(np.float64)
+            self._scale: Floats = arrays["scale"].astype(np.float64)
         self.version = str(about["version"])
         self.attributes = tuple(map(str, about["attributes"]))
         self.digest = hashlib.sha256(content).hexdigest()[:16]
@@ -216,10 +205,16 @@ class _Network:
         self._lock = threading.Lock()
 
     def rate(self, words: list[str]) -> list[float]:
-        """Return one score per attribute, the maximum over the text's windows."""
+        """Return one score per attribute, pooled over the text's windows.
+
+        The pooled logit is the log of the mean of exp(logit / scale), times the scale: between mean and maximum. A
+        bare maximum grows with the number n of windows, on clean text by scale × log n, which the mean takes away.
+        """
         pooled = np.array([self._pooled(window) for window in windows(words)])
         logits = pooled @ self._out + self._out_bias
-        scores = (1 + np.tanh(logits.max(0) / 2)) / 2  # the logistic function, without overflow
+        highest = logits.max(0)
+        logits = highest + self._scale * np.log(np.exp((logits - highest) / self._scale).mean(0))
+        scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
         return scores.round(DECIMALS).tolist()
 
     def _pooled(self, words: list[str]) -> Floats:

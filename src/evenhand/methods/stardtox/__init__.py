@@ -138,8 +138,8 @@ async def _pick(
     if len(answers) < 2 or toxicity not in chosen:
         return answers[0] if answers else results[0]
     said = await aio.all_of(toxicity.judge(sample, answer, session) for answer in answers)
-    excess = [verdict.excess if isinstance(verdict, Verdict) else float("inf") for verdict in said]
-    return answers[excess.index(min(excess))]
+    harms = [verdict.harm if isinstance(verdict, Verdict) else None for verdict in said]
+    return min(zip(answers, harms, strict=True), key=lambda pair: float("inf") if pair[1] is None else pair[1])[0]
 
 
 def _decision_text(decision: str, attempt: Attempt) -> str:
