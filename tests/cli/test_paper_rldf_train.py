@@ -203,7 +203,8 @@ def test_ablations_share_their_debates_and_ask_the_same_topics(cli: Any, stubs: 
         ("Rounds", "1"), ("Rounds", "2"), ("Pairs", "4"), ("Pairs", "8"), ("Pairs", "all"),
     }  # fmt: skip
     assert {row["n"] for row in rows} == {"3"}
-    assert {row["setting"] for row in rows} == {"RLDF", "Default", "RLDF less Default"}
+    settings = {"RLDF", "Default", "RLDF less Default", "Words of RLDF, % of Default"}
+    assert {row["setting"] for row in rows} == settings
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     assert html.count('class="scatter"') == 2
     assert "Age: 5 rounds give the least bias. Here: not run." in html
