@@ -113,7 +113,7 @@ TRAINING: dict[str, tuple[dict[str, Any], str]] = {
     "one value": ({"ablate": {"rounds": [3, 3]}}, "two or more values"),
     "no number": ({"ablate": {"rounds": [0, 3]}}, "two or more values"),
     "a parameter that is none": ({"ablate": {"steps": [1, 2]}}, "ablate takes roles, rounds"),
-    "a teacher alone": ({"teacher": "stub/t"}, "go with train or ablate"),
+    "a teacher alone": ({"teachers": ["stub/t"]}, "go with train or ablate"),
     "a type that is none": ({"train": True, "bias": ["agee"]}, "did you mean age"),
 }
 
