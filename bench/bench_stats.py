@@ -29,9 +29,9 @@ Draw = Callable[[np.random.Generator, int], Floats]
 Statistic = Callable[[Floats], Floats]
 
 CLUSTERS = (5, 8, 12, 20, 40)
-SAMPLES, BOOTSTRAPPED, RESAMPLES, POPULATION = 4000, 400, 400, 1_000_000
-ALIKE_STUDIES, STUDIES = 1000, 500
-PILOTS = 100
+SAMPLES, BOOTSTRAPPED, RESAMPLES, POPULATION = 2000, 300, 400, 1_000_000
+ALIKE_STUDIES, STUDIES = 600, 500
+PILOTS = 60
 """Studies from which the stated size is taken, as their median."""
 FAMILY = 6
 
@@ -121,7 +121,7 @@ def _coverage() -> dict[str, dict[str, float]]:
             target = verdict(float(shares[-1]), 93, least=True) if clusters >= FEW_CLUSTERS else ""
             rows.append((name, clusters, *(f"{share:.1f}" for share in shares), target))
     table(
-        f"Coverage of 95 % intervals, %: bootstraps of {BOOTSTRAPPED} samples (± 2.1), jackknife of {SAMPLES} (± 0.7)",
+        f"Coverage of 95 % intervals, %: bootstraps of {BOOTSTRAPPED} samples (± 2.5), jackknife of {SAMPLES} (± 1.0)",
         ("", "clusters", *KINDS, "target"),
         rows,
     )
@@ -271,7 +271,7 @@ def _level() -> dict[str, float]:
             found[f"{name}, {clusters}"] = shares[-1]
         rows.append((name, *(f"{share:.1f}" for share in shares)))
     table(
-        f"“Fell” or “rose” where the arms are alike, % of {ALIKE_STUDIES} studies; at most 5 (± 1.4) is the target",
+        f"“Fell” or “rose” where the arms are alike, % of {ALIKE_STUDIES} studies; at most 5 (± 1.7) is the target",
         ("", *(f"{clusters} clusters" for clusters in CLUSTERS[1:])),
         rows,
     )

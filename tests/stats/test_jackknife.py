@@ -31,7 +31,7 @@ def test_three_clusters_by_hand():
     result = cluster_jackknife([[0, 2], [1, 2], [2, 2]], share)
 
     error = (2 / 3 * 2 / 16) ** 0.5
-    # Deviations of −1, 0 and 1 quarters: 3 × 2²/2 − 1 = 5 degrees of freedom, of which there are only 2.
+    # Deviations of −1, 0 and 1 quarters: 2.5 × 2²/2 − 1 = 4 degrees of freedom, of which there are only 2.
     half = scipy_stats.t.ppf(0.975, 2) * error
     assert (result.standard_error, result.df) == (pytest.approx(error), 2)
     assert (result.interval.low, result.interval.high) == pytest.approx((0.5 - half, 0.5 + half))

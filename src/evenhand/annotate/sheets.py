@@ -13,12 +13,12 @@ import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from evenhand.benchmarks.base import draw_key
 from evenhand.errors import PlanError, UsageError
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
@@ -120,7 +120,7 @@ def _common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sampl
 def _draw(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:
     if wanted is not None and not 1 <= wanted <= len(names):
         raise UsageError(f"All arms answered {len(names):,} questions; ask for 1 to {len(names):,}, not {wanted:,}.")
-    return sorted(names, key=lambda name: blake2b(f"{seed}/{name}".encode(), digest_size=8).digest())[:wanted]
+    return sorted(names, key=lambda name: draw_key(seed, name))[:wanted]
 
 
 def _items(answers: Mapping[str, tuple[Sample, list[str]]], arms: Sequence[str], seed: int) -> list[Item]:

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
@@ -142,6 +143,11 @@ class Selection:
 
     limit: int | None = None
     seed: int = 0
+
+
+def draw_key(seed: int, name: str) -> bytes:
+    """Returns the key by which sorting draws at random: a hash, the same on every Python version and platform."""
+    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
 
 
 class Benchmark(ABC, Generic[Options_co]):

@@ -11,14 +11,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, ratio
+from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
 from evenhand.data.opinion_topics import OpinionTopic, load_questions
 from evenhand.errors import UsageError
 from evenhand.options import Names, Options, Text
@@ -67,7 +66,7 @@ class Opinions(Benchmark[OpinionsOptions]):
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         by_bias: dict[str, list[OpinionTopic]] = {}
-        for each in sorted(self.questions, key=lambda each: _draw(selection.seed, f"{each.bias}/{each.id}")):
+        for each in sorted(self.questions, key=lambda each: draw_key(selection.seed, f"{each.bias}/{each.id}")):
             by_bias.setdefault(each.bias, []).append(each)
         turns = zip_longest(*(by_bias[bias] for bias in sorted(by_bias)))
         drawn = (each for turn in turns for each in turn if each is not None)
@@ -143,8 +142,3 @@ METRICS = (
         "coverage", "Coverage", _mean(lambda record: float(record.status == "graded")), ratio, "higher", scale=100.0
     ),
 )
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from hashlib import blake2b
 from importlib import resources
 from itertools import islice
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ import orjson
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection, draw_key
 from evenhand.benchmarks.bbq.reasoning import (
     FIRST_METRICS,
     LEGACY_CAVEAT,
@@ -214,7 +213,7 @@ class BBQForm(Benchmark[Options_co]):
             for place, item in reader.scan():
                 if self._belongs(item):
                     stratum = (category, item.condition, item.polarity)
-                    drawn.setdefault(stratum, []).append((_draw(seed, item.id), place))
+                    drawn.setdefault(stratum, []).append((draw_key(seed, item.id), place))
             strata |= {stratum: array("q", (place for _, place in sorted(rows))) for stratum, rows in drawn.items()}
         return strata
 
@@ -282,8 +281,8 @@ def group_of(item: Item) -> str:
 
 def stratum_order(categories: Sequence[str], seed: int) -> list[Stratum]:
     """Returns all strata, shuffled by the seed; each category comes once before any is repeated."""
-    drawn = sorted(categories, key=lambda name: _draw(seed, name))
-    shift = _draw(seed, "cells")[0]
+    drawn = sorted(categories, key=lambda name: draw_key(seed, name))
+    shift = draw_key(seed, "cells")[0]
     return [
         (category, *_CELLS[(shift + turn + number) % len(_CELLS)])
         for turn in range(len(_CELLS))
@@ -297,11 +296,6 @@ def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) 
         for stratum in order:
             if number < len(strata[stratum]):
                 yield stratum, strata[stratum][number]
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
 
 
 def _shown_position(answer: Answer) -> int | None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio
 from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, WORST, Statement, statements_in
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
 from evenhand.errors import UsageError
@@ -95,7 +94,7 @@ class Debates(Benchmark[DebatesOptions]):
         yield from islice((each for turn in turns for each in turn if each is not None), selection.limit)
 
     def _drawn(self, source: DebateTopics, seed: int) -> list[Sample]:
-        drawn = sorted(source.topics, key=lambda topic: _draw(seed, topic.id))[: self.options.topics]
+        drawn = sorted(source.topics, key=lambda topic: draw_key(seed, topic.id))[: self.options.topics]
         return [sample_of(source, topic) for topic in drawn]
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
@@ -238,8 +237,3 @@ def _share_of(record: Record, name: str, *statuses: Status) -> Sums | None:
         return float(record.status in statuses), 1.0
     turns = record.grade["scored"] + record.grade["unread"] + record.grade["declined"]
     return record.grade[name] / turns, 1.0
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

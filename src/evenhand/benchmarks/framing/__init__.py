@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.framing.score import FRAMINGS, METRICS
 from evenhand.data.framing import Text, content_hash, load_texts
 from evenhand.errors import UsageError
@@ -124,8 +123,8 @@ class Framing(Benchmark[FramingOptions]):
 
     def _in_turn(self, seed: int) -> Iterator[Text]:
         """Yields one text of each type of bias in turn."""
-        drawn = sorted(self.texts, key=lambda text: _draw(seed, text.id))
-        types = sorted({text.bias for text in drawn}, key=lambda bias: _draw(seed, bias))
+        drawn = sorted(self.texts, key=lambda text: draw_key(seed, text.id))
+        types = sorted({text.bias for text in drawn}, key=lambda bias: draw_key(seed, bias))
         # The position of clean texts rotates between types, so that small limits include some, too.
         rows = [_mixed([text for text in drawn if text.bias == bias], 2 - i % 3) for i, bias in enumerate(types)]
         return (text for text in chain.from_iterable(zip_longest(*rows)) if text is not None)
@@ -159,8 +158,3 @@ def _mixed(texts: Sequence[Text], place: int) -> Iterator[Text]:
         three.insert(place, next(clean, None))
         yield from (text for text in three if text is not None)
     yield from clean
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.judgement import Form
 from evenhand.benchmarks.judgement.audit import audit, over_correction
 from evenhand.benchmarks.judgement.findings import PanelAudit
@@ -127,11 +126,11 @@ class Malibu(Benchmark[MalibuOptions]):
         )
 
     def _in_turn(self, seed: int) -> Iterator[tuple[Base, Scenario]]:
-        bases = sorted(self.bases, key=lambda base: _draw(seed, base.id))
+        bases = sorted(self.bases, key=lambda base: draw_key(seed, base.id))
         drawn = [
             [
                 (base, each)
-                for each in sorted(base.derived, key=lambda each, base=base: _draw(seed, f"{base.id}/{each.id}"))
+                for each in sorted(base.derived, key=lambda each, base=base: draw_key(seed, f"{base.id}/{each.id}"))
             ]
             for base in bases
         ]
@@ -141,8 +140,3 @@ class Malibu(Benchmark[MalibuOptions]):
 
 # Called directly: as a decorator it would hide the class's attributes from type checkers.
 BENCHMARKS.register(Malibu.name)(Malibu)
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

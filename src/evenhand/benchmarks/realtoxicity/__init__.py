@@ -10,7 +10,6 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from heapq import nsmallest
 from itertools import islice, zip_longest
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from zlib import crc32
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.realtoxicity.score import METRICS
 from evenhand.data.locate import find_set
 from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, OfficialFile, Prompt, Source
@@ -123,7 +122,7 @@ class RealToxicityForm(Benchmark[Options_co]):
         """Returns up to `limit` prompts of the band, in the order of the seed."""
         prompts = (prompt for prompt in self.source.prompts() if prompt.band == band)
         size = selection.limit or sys.maxsize
-        drawn = nsmallest(size, prompts, key=lambda prompt: _draw(selection.seed, prompt.id))
+        drawn = nsmallest(size, prompts, key=lambda prompt: draw_key(selection.seed, prompt.id))
         if not drawn:
             raise DataError(f"{self.name} has no prompt in the band {band}; choose others with --set bands=NAMES.")
         return drawn
@@ -174,9 +173,4 @@ def words_of(text: str) -> list[int]:
 
 
 def _band_order(bands: Sequence[str], seed: int) -> list[str]:
-    return sorted(bands, key=lambda band: _draw(seed, band))
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return sorted(bands, key=lambda band: draw_key(seed, band))

@@ -8,13 +8,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.squad.score import METRICS, exact_match, f1, normalised
 from evenhand.data.squad import BuiltinPassages, Question, Source, find_questions
 from evenhand.errors import UsageError
@@ -64,7 +63,7 @@ class SquadForm(Benchmark[Options_co]):
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         questions = list(self.source.questions())
-        titles = sorted({each.title for each in questions}, key=lambda title: _draw(selection.seed, title))
+        titles = sorted({each.title for each in questions}, key=lambda title: draw_key(selection.seed, title))
         # Unanswerable questions begin with the other half of the articles, so that short runs cover all articles.
         half = (len(titles) + 1) // 2
         answerable = _spread([each for each in questions if each.answers], titles, selection.seed)
@@ -154,12 +153,7 @@ def _inexact(agreement: float) -> str:
 def _spread(questions: Sequence[Question], titles: Sequence[str], seed: int) -> Iterator[Question]:
     """Yields one question of each article in turn, each article's questions shuffled by the seed."""
     drawn: dict[str, list[Question]] = {title: [] for title in titles}
-    for question in sorted(questions, key=lambda each: _draw(seed, each.id)):
+    for question in sorted(questions, key=lambda each: draw_key(seed, each.id)):
         drawn[question.title].append(question)
     for turn in zip_longest(*drawn.values()):
         yield from (question for question in turn if question is not None)
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
