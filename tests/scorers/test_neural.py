@@ -3,6 +3,7 @@
 import hashlib
 import json
 import zipfile
+from math import erf
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def tiny(seed: int, depth: int = 2, words: int = 50) -> dict[str, np.ndarray]:
     return found
 
 
-def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
+def by_hand(found: dict[str, np.ndarray], ids: list[int], activation: str) -> np.ndarray:
     """The same network in numpy, with nothing rounded on the way."""
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
@@ -89,6 +90,9 @@ def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         weight = found[f"{name}.weight"] * found[f"{name}.scale"][:, None]
         return x @ weight.T + found[f"{name}.bias"]
 
+    def active(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0) if activation == "Relu" else x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+
     x = norm(found["words"][ids] * found["word_scale"][ids] + found["places"][: len(ids)], "norm")
     for number in range(len([name for name in found if name.endswith("query.weight")])):
         query, key, value = (
@@ -98,19 +102,20 @@ def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         seen = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(SIZE / HEADS))
         mixed = (seen / seen.sum(-1, keepdims=True)) @ value
         x = norm(x + linear(mixed.swapaxes(0, 1).reshape(len(ids), SIZE), f"{number}.merge"), f"{number}.norm")
-        x = norm(x + linear(np.maximum(linear(x, f"{number}.up"), 0), f"{number}.down"), f"{number}.last")
+        x = norm(x + linear(active(linear(x, f"{number}.up")), f"{number}.down"), f"{number}.last")
     return np.concatenate([x.mean(0), x.max(0)]) @ found["out.weight"].T + found["out.bias"]
 
 
-def test_the_onnx_file_computes_the_network() -> None:
+@pytest.mark.parametrize("activation", ["Relu", "Gelu"])
+def test_the_onnx_file_computes_the_network(activation: str) -> None:
     runtime = pytest.importorskip("onnxruntime")
     found = tiny(3)
-    session = runtime.InferenceSession(graph.network(found, HEADS), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(graph.network(found, HEADS, activation), providers=["CPUExecutionProvider"])
 
     for ids in ([7], [1, 2, 3], list(range(40))):
         (logits,) = session.run(None, {"ids": np.array(ids, np.int64)})
 
-        assert np.abs(logits[0] - by_hand(found, ids)).max() < 0.05
+        assert np.abs(logits[0] - by_hand(found, ids, activation)).max() < 0.05
 
 
 def test_safetensors_are_read(tmp_path: Path) -> None:
@@ -227,7 +232,7 @@ def test_a_damaged_cache_is_one_sentence(cache: Path) -> None:
 
 
 def test_the_layers_are_small_and_fit_together() -> None:
-    layers = weights.tensors(weights._content())
+    layers = weights.layers()
 
     assert weights._LAYERS.stat().st_size < 6_000_000
     assert layers["out.weight"].shape == (len(ATTRIBUTES), 2 * SIZE)

@@ -2,7 +2,7 @@
 
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
-the layers (`layers.safetensors`), every figure (`metrics.json`) and the network's own logits of the training texts
+the layers (`layers.npz`), every figure (`metrics.json`) and the network's own logits of the training texts
 (`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base unless `--embeddings`
 is given, which only makes sense for a network that others learn from.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
@@ -168,8 +168,7 @@ def main() -> None:
     layers = packed(model)
     logits, slopes = scored(model, measured, device)
     options.out.mkdir(parents=True, exist_ok=True)
-    about = {"version": VERSION, "base": "all-MiniLM-L6-v2", "licence": "Apache-2.0"}
-    save_file({**layers, **calibrated(model, slopes)}, options.out / "layers.safetensors", about)
+    save({**layers, **calibrated(model, slopes)}, "Relu" if options.relu else "Gelu", options.out / "layers.npz")
     np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
     metrics = figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
     metrics["pooling"] = {str(each): _by_length(measured, logits, each) for each in (1.0, 2.0, 4.0, math.inf)}
@@ -378,6 +377,12 @@ def calibrated(model: Bert, slopes: np.ndarray) -> dict[str, torch.Tensor]:
     slope, shift = torch.from_numpy(slopes).float()
     weight, bias = (value.detach().float().cpu() for value in (model.out.weight, model.out.bias))
     return {"out.weight": weight * slope[:, None], "out.bias": bias * slope + shift}
+
+
+def save(layers: dict[str, torch.Tensor], activation: str, path: Path) -> None:
+    about = json.dumps({"version": VERSION, "activation": activation}).encode()
+    arrays = {name: value.numpy() for name, value in layers.items()}
+    np.savez_compressed(path, allow_pickle=False, about=np.frombuffer(about, np.uint8), **arrays)
 
 
 def _say(line: str) -> None:

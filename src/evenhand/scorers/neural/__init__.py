@@ -100,7 +100,7 @@ class Network:
         # Windows are too small to share among cores; texts of several batches run in parallel.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        file = network(weights.network_weights(), HEADS)
+        file = network(weights.network_weights(), HEADS, weights.about()["activation"])
         self._session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
     def logits(self, window: str) -> Logits:

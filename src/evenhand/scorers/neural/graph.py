@@ -22,7 +22,7 @@ _OPSET, _IR_VERSION = 17, 8
 _ATTENTION = ("query", "key", "value")
 
 
-def network(weights: Mapping[str, Array], heads: int) -> bytes:
+def network(weights: Mapping[str, Array], heads: int, activation: str) -> bytes:
     """Return the ONNX file of the network with these weights (`weights.network_weights` returns them)."""
     graph = _Graph()
     depth = len({name.partition(".")[0] for name in weights if name[0].isdigit()})
@@ -37,7 +37,13 @@ def network(weights: Mapping[str, Array], heads: int) -> bytes:
     x = graph.add("LayerNormalization", [x, *norm], initial=norm, axis=-1, epsilon=1e-12)
     x = graph.add("Unsqueeze", [x, "zero"])
     for number in range(depth):
-        x = _layer(graph, x, {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{number}.")}, heads)
+        x = _layer(
+            graph,
+            x,
+            {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{number}.")},
+            heads,
+            activation,
+        )
     mean = graph.add("ReduceMean", [x], axes=[1], keepdims=0)
     most = graph.add("ReduceMax", [x], axes=[1], keepdims=0)
     states = graph.add("Concat", [mean, most], axis=-1)
@@ -46,14 +52,15 @@ def network(weights: Mapping[str, Array], heads: int) -> bytes:
     return graph.file({"ids": ("int64", ["length"])}, {"logits": ("float32", [1, len(weights["out.bias"])])})
 
 
-def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int) -> str:
+def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int, activation: str) -> str:
     parts = ("weight", "scale", "bias")
     three = graph.linear(x, *(np.concatenate([weights[f"{name}.{part}"] for name in _ATTENTION]) for part in parts))
     query, key, value = graph.add_many("Split", [three], 3, axis=-1)
     seen = graph.add("MultiHeadAttention", [query, key, value], domain=_CONTRIB, num_heads=heads)
     merged = graph.linear(seen, *(weights[f"merge.{part}"] for part in parts))
     x = graph.norm(merged, x, weights["norm.weight"], weights["norm.bias"])
-    wide = graph.add("Relu", [graph.linear(x, *(weights[f"up.{part}"] for part in parts))])
+    wide = graph.linear(x, *(weights[f"up.{part}"] for part in parts))
+    wide = graph.add(activation, [wide], domain=_CONTRIB if activation == "Gelu" else "")
     narrow = graph.linear(wide, *(weights[f"down.{part}"] for part in parts))
     return graph.norm(narrow, x, weights["last.weight"], weights["last.bias"])
 

@@ -1,6 +1,6 @@
 """The weights of the scorer `neural`: word vectors of MiniLM-L6, downloaded once, and layers of our own.
 
-`layers.safetensors` in this folder is what `tools/train_scorer/neural.py` makes of the base model: its lower layers,
+`layers.npz` in this folder is what `tools/train_scorer/neural.py` makes of the base model: its lower layers,
 fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not part of this package.
 """
 
@@ -35,7 +35,7 @@ _SUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-_LAYERS = Path(__file__).with_name("layers.safetensors")
+_LAYERS = Path(__file__).with_name("layers.npz")
 _KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
 
 
@@ -97,7 +97,7 @@ def network_weights() -> dict[str, Array]:
             "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
             file=path,
         ) from None
-    return {**words, **_layers()}
+    return {**words, **layers()}
 
 
 def digest() -> str:
@@ -106,8 +106,9 @@ def digest() -> str:
 
 
 def about() -> Mapping[str, str]:
-    """Return the version and the settings that are stored with the layers."""
-    return json.loads(_header(_content())[0])["__metadata__"]
+    """Return the version and the activation that are stored with the layers."""
+    with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
+        return json.loads(bytes(arrays["about"]))
 
 
 @cache
@@ -120,22 +121,19 @@ def _content() -> bytes:
         ) from None
 
 
-def _layers() -> dict[str, Array]:
-    return tensors(_content())
+def layers() -> dict[str, Array]:
+    """Return the fine-tuned layers and the last one."""
+    with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays if name != "about"}
 
 
 def tensors(content: bytes) -> dict[str, Array]:
     """Read a safetensors file: the length of a JSON header, the header, and the tensors it describes."""
-    header, start = _header(content)
+    start = 8 + int.from_bytes(content[:8], "little")
     found: dict[str, Array] = {}
-    for name, entry in json.loads(header).items():
+    for name, entry in json.loads(content[8:start]).items():
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             data = np.frombuffer(content[start + first : start + last], _KINDS[entry["dtype"]])
             found[name] = data.reshape(entry["shape"])
     return found
-
-
-def _header(content: bytes) -> tuple[bytes, int]:
-    start = 8 + int.from_bytes(content[:8], "little")
-    return content[8:start], start
