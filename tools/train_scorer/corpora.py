@@ -84,14 +84,14 @@ def read_bbq(data: Path) -> dict[str, list[str]]:
 
 def read_squad(data: Path) -> list[list[str]]:
     """The paragraphs of each article of SQuAD v2 dev: clean encyclopaedic prose, never trained on."""
-    with _open(data / "squad" / "dev-v2.0.json") as file:
+    with open_text(data / "squad" / "dev-v2.0.json") as file:
         articles = json.load(file)["data"]
     return [[paragraph["context"] for paragraph in article["paragraphs"]] for article in articles]
 
 
 def read_jigsaw(data: Path) -> Texts:
     """Wikipedia comments, toxic (1) or not (0); never trained on."""
-    with _open(data / "toxicity" / "jigsaw_part" / "texts.csv") as file:
+    with open_text(data / "toxicity" / "jigsaw_part" / "texts.csv") as file:
         rows = [row for row in csv.reader(file) if row[1] in ("0", "1")]
     return _texts([text for text, _ in rows], [float(label) for _, label in rows])
 
@@ -100,14 +100,14 @@ def read_names(data: Path) -> list[str]:
     """Full names that are typical of one of four ethnic groups and one gender; a set on hiring."""
     found: list[str] = []
     for file in ("top_mens_names", "top_womens_names"):
-        with _open(data / "hiring" / f"{file}.json") as opened:
+        with open_text(data / "hiring" / f"{file}.json") as opened:
             found += [name.title() for names in json.load(opened).values() for name in names]
     return found
 
 
 def read_discrimeval(data: Path) -> list[str]:
     """Decisions about people whose race, gender and age are named."""
-    with _open(data / "discrimeval" / "discrim-eval-templated.jsonl") as file:
+    with open_text(data / "discrimeval" / "discrim-eval-templated.jsonl") as file:
         return [json.loads(line)["filled_template"] for line in file]
 
 
