@@ -69,6 +69,9 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."
     ),
     "data": click.option("--data", metavar="FOLDER", help="The folder with the benchmark's public data."),
+    "language": click.option(
+        "--language", metavar="CODE", help="The language of the benchmark, e.g. es: short for --set language=CODE."
+    ),
     "models": click.option(
         "--model",
         "-M",
@@ -188,7 +191,8 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
-    left_out = {*names, "allow_call"} if "config" in names else {*names}
+    with_them = {"config": "allow_call", "benchmark": "language"}
+    left_out = {*names, *(with_them[name] for name in names if name in with_them)}
     return with_options([option for name, option in _OPTIONS.items() if name not in left_out])
 
 
@@ -242,8 +246,9 @@ def read_request(
         **key_values(given["settings"], "--set"),
         **decided.get("benchmark_options", {}),
     }
-    if given["data"]:
-        options["data"] = given["data"]
+    for name in ("data", "language"):
+        if given.get(name):
+            options[name] = given[name]
     fields |= {**decided, "benchmark_options": options}
     if given["methods"]:
         fields["methods"] = list(given["methods"])

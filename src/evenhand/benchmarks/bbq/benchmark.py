@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from functools import cached_property
 from importlib import resources
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import orjson
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection, draw_key
@@ -29,10 +29,10 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_values,
     reasoning_warnings,
 )
-from evenhand.benchmarks.bbq.score import METRICS, answer_kind, position_counts
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, OfficialFiles, Polarity, Source
-from evenhand.data.locate import find_set
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, position_counts
+from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, Polarity, Source
+from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
+from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -68,18 +68,27 @@ class BBQOptions(Options):
     categories: Names | None = Field(default=None, description="Only these categories; all by default.")
     legacy: bool = Field(default=False, description="Add the bias formula of the MABRF paper.")
 
-    @field_validator("categories")
-    @classmethod
-    def _in_order(cls, categories: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for name in categories or ():
-            if name not in CATEGORIES:
-                raise UnknownNameError("BBQ category", name, CATEGORIES)
-        return None if categories is None else tuple(name for name in CATEGORIES if name in categories)
+    @property
+    def known_categories(self) -> tuple[str, ...]:
+        return CATEGORIES
+
+    @property
+    def chosen_categories(self) -> tuple[str, ...]:
+        """The categories in use, in the order of the set."""
+        return tuple(name for name in self.known_categories if self.categories is None or name in self.categories)
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Self:
+        for name in self.categories or ():
+            if name not in self.known_categories:
+                raise UnknownNameError("BBQ category", name, self.known_categories)
+        return self
 
 
 class OfficialOptions(BBQOptions):
-    """Options of the official data set."""
+    """Options of the official data sets."""
 
+    language: Language = Field(default="en", description="The language: es is EsBBQ, ca is CaBBQ, ko is KoBBQ.")
     data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
     subset: Text | None = Field(default=None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
 
@@ -89,6 +98,16 @@ class OfficialOptions(BBQOptions):
         if subset is not None and subset not in SUBSETS:
             raise UnknownNameError("BBQ subset", subset, SUBSETS)
         return subset
+
+    @property
+    def known_categories(self) -> tuple[str, ...]:
+        return LANGUAGE_CATEGORIES[self.language]
+
+    @model_validator(mode="after")
+    def _subset_is_english(self) -> Self:
+        if self.subset is not None and self.language != "en":
+            raise PlanError(f"The subset {self.subset} has questions in English only. Remove language={self.language}.")
+        return self
 
 
 Options_co = TypeVar("Options_co", bound=BBQOptions, default=BBQOptions, covariant=True)
@@ -115,7 +134,7 @@ class BBQForm(Benchmark[Options_co]):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        return CATEGORIES if self.options.categories is None else self.options.categories
+        return self.options.chosen_categories
 
     @property
     def subset(self) -> str | None:
@@ -219,7 +238,7 @@ class BBQForm(Benchmark[Options_co]):
 
 
 class BBQ(BBQForm[OfficialOptions]):
-    """The official questions, 58,492 in eleven categories."""
+    """The official questions, 58,492 in eleven categories; EsBBQ, CaBBQ and KoBBQ with language=es, ca and ko."""
 
     name: ClassVar[str] = "bbq"
     Options = OfficialOptions
@@ -229,7 +248,15 @@ class BBQ(BBQForm[OfficialOptions]):
         return self.options.subset
 
     def open_source(self) -> Source:
-        return OfficialFiles(find_set("bbq", self.options.data))
+        return open_language(self.options.language, self.options.data)
+
+    def metrics(self) -> Sequence[Metric]:
+        return super().metrics() if self.options.language == "en" else (*super().metrics(), DIFF_BIAS)
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        language = {} if self.options.language == "en" else {"language": self.options.language}
+        return {**super()._fingerprint, **language}
 
 
 class BuiltinBBQ(BBQForm):

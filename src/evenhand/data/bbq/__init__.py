@@ -26,7 +26,7 @@ from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
 from evenhand.data.locate import content_hash, find_file, json_object, lines, seekable
 from evenhand.errors import DataError
 
-__all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "OfficialFiles", "Source"]
+__all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles", "Source"]
 
 Condition = Literal["ambig", "disambig"]
 Polarity = Literal["neg", "nonneg"]
@@ -134,7 +134,7 @@ class BuiltinRows(Source):
     """The built-in set, kept in memory."""
 
     def reader(self, category: str) -> CategoryReader:
-        return _ListReader(self._items.get(category, []))
+        return ListReader(self._items.get(category, []))
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         digest = hashlib.sha256()
@@ -193,7 +193,7 @@ class _FileReader(CategoryReader):
         return read_item(row, self._category, self._path, number)
 
 
-class _ListReader(CategoryReader):
+class ListReader(CategoryReader):
     """Reads items in memory; positions are list indices."""
 
     def __init__(self, items: Sequence[Item]) -> None:
