@@ -83,7 +83,7 @@ async def option_chances(
 ) -> list[float] | Refusal | Unscored:
     """The probability of each option as shown: by logprobs, else by its share among `samples` sampled replies."""
     messages = render(_lettered(shown))
-    found: Sequence[Result] = ()
+    found: list[Result] = []
     if "logprobs" in session.model(role).features:
         read = partial(_read_choice, "logprobs", shown, range(len(shown)))
         params = _params("logprobs", len(shown))
@@ -92,10 +92,11 @@ async def option_chances(
         reading = "constrained" if "schema" in session.model(role).features else "text"
         params = session.sampled(replace(_params(reading, len(shown)), temperature=SAMPLING, n=samples))
         read = partial(_read_choice, reading, shown, range(len(shown)))
-        found = await ask_and_read_all(session, prompt, messages, params, read, agent=agent, role=role)
+        found = list(await ask_and_read_all(session, prompt, messages, params, read, agent=agent, role=role))
     answers = [each for each in found if isinstance(each, Answer)]
     if not answers:
-        return next((each for each in found if isinstance(each, Refusal)), found[0])
+        failed = [each for each in found if not isinstance(each, Answer)]
+        return next((each for each in failed if isinstance(each, Refusal)), failed[0])
     votes = [each.details.get("probabilities") or _vote(each, len(shown)) for each in answers]
     return [fmean(each) for each in zip(*votes, strict=True)]
 

@@ -52,8 +52,9 @@ class Attempt:
     def _vainly_abstains(self) -> bool:
         """Whether it chooses the option of not knowing although an evaluator found that the passage tells."""
         answer = self.result
-        is_choice = isinstance(answer, Answer) and answer.choice is not None
-        return is_choice and bool(self.judged) and not self.passed and abstains(answer.text)
+        if not isinstance(answer, Answer) or answer.choice is None:
+            return False
+        return bool(self.judged) and not self.passed and abstains(answer.text)
 
 
 def decide(attempts: Sequence[Attempt], most: int) -> str:
