@@ -23,8 +23,8 @@ demo: $(VENV)/.core  ## the built-in model's bias before and after training, its
 	$(BIN)/evenhand models pull builtin
 	rm -rf $(DEMO)
 	$(BIN)/evenhand compare --model local/builtin --model local/builtin-fair --method default --limit 44 --out $(DEMO)/bias
-	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set completions=2 --limit 12 \
-	  --scorer builtin_b --method default --method stardtox:performance=false --out $(DEMO)/toxicity
+	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set bands=high --set completions=2 \
+	  --limit 16 --scorer builtin_b --method default --method stardtox:performance=false,toxicity=0.1 --out $(DEMO)/toxicity
 
 test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin
