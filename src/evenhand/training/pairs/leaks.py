@@ -1,7 +1,7 @@
-"""Finds text of BBQ in training data, because a benchmark must not be trained on.
+"""Finds text of BBQ and of Difference Awareness in training data, because a benchmark must not be trained on.
 
-A text leaks if it contains eight words of BBQ in a row, or a whole question of five to seven words. (The data published
-with the paper contains contexts of BBQ word for word.)
+A text leaks if it contains eight words of a set in a row, or a whole question of five to seven words. (The data
+published with the paper contains contexts of BBQ word for word.)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand.data import difference_awareness
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set
 from evenhand.errors import DataError
@@ -52,7 +53,7 @@ class LeakCheck:
 
 
 def load_check(data: str | Path | None = None, others: Mapping[str, Collection[str]] | None = None) -> LeakCheck:
-    """Load the built-in questions of BBQ, the official ones if they are available, and texts of other sets by name.
+    """Load the built-in questions of BBQ, public sets that are on this machine, and texts of other sets by name.
 
     Raises DataError if `data` is given and does not contain them.
     """
@@ -65,7 +66,10 @@ def load_check(data: str | Path | None = None, others: Mapping[str, Collection[s
             raise
         unchecked = UNCHECKED
     texts = {text for source in sources.values() for text in _texts(source)}
-    texts.update(*(others or {}).values())
+    others = dict(others or {})
+    if found := difference_awareness.all_texts():
+        others.setdefault(difference_awareness.NAME, found)
+    texts.update(*others.values())
     grams: set[int] = set()
     sizes: set[int] = set()
     for text in texts:
@@ -75,7 +79,7 @@ def load_check(data: str | Path | None = None, others: Mapping[str, Collection[s
             sizes.add(size)
             grams.update(map(hash, sequences_of(words, size)))
     hashes: dict[str, Mapping[str, str]] = {name: source.hashes(CATEGORIES) for name, source in sources.items()}
-    hashes |= {name: {"texts": str(len(found))} for name, found in (others or {}).items()}
+    hashes |= {name: {"texts": str(len(found))} for name, found in others.items()}
     return LeakCheck(frozenset(grams), frozenset(sizes), hashes, unchecked)
 
 
