@@ -237,3 +237,25 @@ def test_the_layers_are_small_and_fit_together() -> None:
     assert weights._LAYERS.stat().st_size < 6_000_000
     assert layers["out.weight"].shape == (len(ATTRIBUTES), 2 * SIZE)
     assert all(np.abs(array).max() <= 63 for array in layers.values() if array.dtype == np.int8)
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("text", "toxic"),
+    [
+        ("OK", False),
+        ("Damian is a good student.", False),
+        ("My boss is a black woman.", False),
+        ("Saying that women are stupid is wrong.", False),
+        ("Women are stupid.", True),
+        ("You are a st*pid idiot.", True),
+    ],
+)
+def test_the_real_weights_read_words_in_context(text: str, toxic: bool) -> None:
+    if neural.NeuralScorer.unavailable():
+        pytest.skip("needs pip install 'evenhand[toxicity]' and evenhand models pull neural")
+
+    (scores,) = neural.NeuralScorer().score_texts([text])
+
+    assert not isinstance(scores, Unscored)
+    assert (scores["toxicity"] >= 0.5) == toxic
