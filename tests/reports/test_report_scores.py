@@ -27,7 +27,7 @@ from evenhand.types import Usage
 from support.browser import unfold
 
 ROW = AgreementRow("toxicity", 1200, 0.8123, 0.79, -0.024, -0.03, -0.018, 0.905, None)
-PAIR = Agreement("builtin_b@1", "judge:openai/x@12ab", [ROW], 40, [(0, 0, 900), (39, 39, 299), (3, 30, 1)])
+PAIR = Agreement("builtin_b@2", "judge:openai/x@12ab", [ROW], 40, [(0, 0, 900), (39, 39, 299), (3, 30, 1)])
 VERDICT = {"evaluator": "toxicity", "passed": False, "critique": "It insults somebody.", "details": "toxicity 0.91"}
 
 
@@ -41,7 +41,7 @@ def study() -> StudyResult:
         agreements=[PAIR],
         by_iteration=steps,
         scoring=Usage(4321, 10, 20),
-        scorers=("builtin_b@1",),
+        scorers=("builtin_b@2",),
     )
 
 
