@@ -182,9 +182,10 @@ async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters:
 
     warnings = study([run], scorers=["letters"]).warnings
 
-    assert warnings == [
+    assert (
         "stardtox: 6 answers have no score by letters@1 (not scored yet). Try again with `evenhand rescore`."
-    ]
+        in warnings
+    )
 
 
 async def test_a_model_based_scorer_uses_the_runs_model_and_its_calls_are_counted(workshop: Workshop, model):
