@@ -139,6 +139,27 @@ SETS: Mapping[str, DataSet] = {
             "with --data FOLDER (or EVENHAND_DATA)."
         ),
     ),
+    "discrimeval": DataSet(
+        name="discrimeval",
+        title="DiscrimEval, templated: 65 yes-or-no decisions about people, by race and gender",
+        licence="MIT",
+        notice=(
+            "DiscrimEval, by A. Tamkin, A. Askell, L. Lovitt, E. Durmus, N. Joseph, S. Kravec, K. Nguyen, J. Kaplan "
+            "and D. Ganguli (2023), as templates by B. Christian and M. Mazor (Oxford Self-Modelling Group, 2026), "
+            "https://github.com/self-model/SelfBlindingLLMs. MIT license. The file is stored unchanged."
+        ),
+        homepage="https://github.com/self-model/SelfBlindingLLMs",
+        base_url=(
+            "https://raw.githubusercontent.com/self-model/SelfBlindingLLMs/9dd7c54ad30d26bf6d6de60fecd7f503dcf05e96/"
+        ),
+        files=(
+            DataFile(
+                "discrim-eval-templated.jsonl",
+                "demographic-bias/data/discrim-eval-templated.jsonl",
+                "a32c4e0de0db0f2b96015ea379b9741999dc93c4a55706174f07e42bd0e1b14b",
+            ),
+        ),
+    ),
     "esbbq": DataSet(
         name="esbbq",
         title="EsBBQ and CaBBQ: BBQ in Spanish and in Catalan, for the society of Spain",
