@@ -12,6 +12,7 @@ SECTIONS = {
     "bbq": "BBQ",
     "bbq_builtin": "BBQ",
     "debates": "Debates",
+    "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
     "malibu": "MALIBU",
