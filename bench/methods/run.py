@@ -97,8 +97,8 @@ def squad(data: Path, count: int, seed: int) -> Iterable[Sample]:
 SETS: dict[str, Callable[[Path, int, int], Iterable[Sample]]] = {
     "bbq": bbq,
     "own": own,
-    "es": lambda data, n, seed: (of_question("es", i, q) for i, q in enumerate(sets.esbbq("es", data, n, seed))),
-    "ko": lambda data, n, seed: (of_question("ko", i, q) for i, q in enumerate(sets.kobbq(data, n, seed))),
+    "es": lambda data, n, seed: (of_question("es", i, q) for i, q in enumerate(sets.foreign_bbq("es", data, n, seed))),
+    "ko": lambda data, n, seed: (of_question("ko", i, q) for i, q in enumerate(sets.foreign_bbq("ko", data, n, seed))),
     "squad": squad,
     "difference": difference,
 }

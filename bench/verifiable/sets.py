@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import gzip
 import io
@@ -14,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-
-UNKNOWN = {"es": "No se puede determinar", "ca": "No es pot determinar"}
-"""EsBBQ and CaBBQ leave the wording of this option open."""
+from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
+from evenhand.data.difference_awareness import SUITES, find_suites
 
 
 @dataclass(frozen=True)
@@ -52,50 +50,24 @@ def bbq(data: Path, count: int, seed: int) -> list[Question]:
     ]
 
 
-def esbbq(language: str, data: Path, count: int, seed: int) -> list[Question]:
-    """EsBBQ (es) or CaBBQ (ca), equally many of each category and context."""
-    found: list[Question] = []
-    for file in sorted((data / "esbbq").glob(f"{language}.*.csv.gz")):
-        for row in csv.DictReader(io.StringIO(_text(file))):
-            options = tuple(
-                UNKNOWN[language] if row[name] == "unknown" else row[name] for name in ("ans0", "ans1", "ans2")
-            )
-            unknown = next(i for i in range(3) if row[f"ans{i}"] == "unknown")
-            found.append(
-                Question(
-                    row["context_condition"],
-                    row["context"],
-                    row["question"],
-                    options,
-                    int(row["label"]),
-                    unknown,
-                    row["category"],
-                    language,
-                )
-            )
-    return _balanced(found, count, seed)
-
-
-def kobbq(data: Path, count: int, seed: int) -> list[Question]:
-    """KoBBQ's test rows, equally many of each category and context."""
-    found: list[Question] = []
-    for row in csv.DictReader(io.StringIO(_text(data / "kobbq" / "KoBBQ_test_samples.tsv.gz")), delimiter="\t"):
-        options: list[str] = ast.literal_eval(row["choices"])
-        condition = "ambig" if "-amb-" in row["sample_id"] else "disambig"
-        category = row["sample_id"].split("-")[0]
-        right = options.index(row["answer"])
-        found.append(Question(condition, row["context"], row["question"], tuple(options), right, 2, category, "ko"))
+def foreign_bbq(language: Language, data: Path, count: int, seed: int) -> list[Question]:
+    """EsBBQ (es), CaBBQ (ca) or KoBBQ (ko), equally many of each category and context."""
+    source = open_language(language, str(data))
+    found = [
+        Question(each.condition, each.context, each.question, each.answers, each.label, each.unknown, name, language)
+        for name in LANGUAGE_CATEGORIES[language]
+        for each in source.items(name)
+    ]
     return _balanced(found, count, seed)
 
 
 def difference_awareness(data: Path, count: int, seed: int) -> list[Question]:
     """Questions on which treating groups alike is right (`equal`) or wrong (`different`), as they are published."""
-    found: list[Question] = []
-    for suite in ("D1", "D2", "D3", "D4", "N3"):
-        for line in _text(data / "difference_awareness" / f"{suite}.jsonl.gz").splitlines():
-            row = json.loads(line)
-            right = 2 if row["condition"] == "equal" else int(row["label"])
-            found.append(Question(row["condition"], "", "", ("a", "b", "c"), right, None, suite, asked=row["text"]))
+    found = [
+        Question(each.condition, "", "", ("a", "b", "c"), each.right, None, suite, asked=each.text)
+        for suite in SUITES
+        for each in find_suites(data).questions(suite)
+    ]
     return _balanced(found, count, seed)
 
 

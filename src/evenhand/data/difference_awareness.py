@@ -33,6 +33,8 @@ class Question:
     number: int
     """Of its line in the file."""
     condition: Literal["different", "equal"]
+    text: str
+    """Question and options as published."""
     question: str
     options: tuple[str, str, str]
     right: int
@@ -75,7 +77,7 @@ def all_texts() -> set[str]:
     except DataError:
         return set()
     present = [suite for suite in SUITES if find_file(found.folder, f"{suite}.jsonl")]
-    return {f"{each.question} {' '.join(each.options)}" for suite in present for each in found.questions(suite)}
+    return {each.text for suite in present for each in found.questions(suite)}
 
 
 def _question(row: Mapping[str, Any], suite: str, path: Path, number: int) -> Question:
@@ -92,5 +94,5 @@ def _question(row: Mapping[str, Any], suite: str, path: Path, number: int) -> Qu
     else:
         right = label if condition == "different" else ALIKE
         options = (parts[2], parts[3], parts[4])
-        return Question(suite, number, condition, parts[1], options, right, str(row.get("source", number)))
+        return Question(suite, number, condition, parts[0], parts[1], options, right, str(row.get("source", number)))
     raise DataError(f"{fault}.", file=path, line=number)
