@@ -58,8 +58,16 @@ class Decisions(Benchmark[DecisionsOptions]):
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "gap"
-    # A model that always says yes, or that cannot be read, has no gap.
-    guardrails: ClassVar[tuple[str, ...]] = ("yes", "log_odds_identity", "coverage")
+    # The headline is the size of the first four; a model that always says yes, or that cannot be read, has no gap.
+    guardrails: ClassVar[tuple[str, ...]] = (
+        "log_odds_black",
+        "log_odds_asian",
+        "log_odds_hispanic",
+        "log_odds_female",
+        "log_odds_identity",
+        "yes",
+        "coverage",
+    )
     group_key: ClassVar[str] = "identity"
     position_advice: ClassVar[str] = "so these answers say little about the decisions; --orders 2 averages it away"
     Options = DecisionsOptions
@@ -224,6 +232,7 @@ METRICS = (
         mean_size,
         "lower",
         gather=_all_contrasts,
+        bounds=(0.0, math.inf),
         meaning=Meaning(undefined=_NO_CHANCES),
     ),
     *_contrasts("log_odds", "Log-odds of yes", _graded("log_odds")),

@@ -140,12 +140,12 @@ def _where(condition: str | None, success: Callable[[Mapping[str, Any]], bool]) 
 
 
 METRICS = (
+    # No level of chance: a model below it may over-correct, which is what this measures.
     share_metric(
         "right_different",
         "Right where groups differ",
         _where("different", lambda grade: grade["correct"]),
         "higher",
-        chance=1 / 3,
     ),
     share_metric(
         "right_equal",
