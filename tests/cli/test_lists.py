@@ -20,7 +20,7 @@ def test_benchmarks_lists_each_with_its_options(cli):
     out = cli("benchmarks").out
 
     assert "bbq_builtin" in out
-    assert "categories, legacy, subset" in out
+    assert "categories, legacy, language, subset" in out
 
 
 def test_a_method_is_shown_with_its_options_and_presets(cli):

@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Plan": ("config", "allow-call", "benchmark", "set", "data", "builtin", "limit", "seed", "orders", "reading"),
+    "Plan": (
+        *("config", "allow-call", "benchmark", "set", "data", "language", "builtin"),
+        *("limit", "seed", "orders", "reading"),
+    ),
     "Model": (
         *("model", "judge", "base-url", "timeout", "retries", "model-option"),
         *("temperature", "max-tokens", "judge-samples", "reasoning-effort"),
