@@ -12,6 +12,7 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BBQ
+from evenhand.data.locate import content_hash, find_file, get_set
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.types import Answer, Grade, Outcome, Record, Sample
 
@@ -87,6 +88,14 @@ def test_missing_files_say_how_to_get_them(tmp_path: Path):
 
 
 class TestOfficialData:
+    @pytest.mark.parametrize("name", ["esbbq", "kobbq", "discrimeval"])
+    def test_the_files_have_the_checksums_of_the_download(self, public: Callable[[str], str], name: str):
+        folder = Path(public(name)) / name
+        for file in get_set(name).files:
+            path = find_file(folder, file.name)
+            assert path is not None, file.name
+            assert content_hash(path) == file.sha256, file.name
+
     @by_language
     def test_every_row_is_read(self, public: Callable[[str], str], language: str):
         name, total = SETS[language]
