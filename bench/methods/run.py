@@ -1,10 +1,10 @@
-"""Methods for multiple choice on public sets beside BBQ, and on our own passages, with the answers row by row.
+"""Methods for multiple choice on SQuAD v2 and on our own passages, with the answers row by row.
 
-    python bench/methods/run.py MODEL --data DIR --sets es,ko,squad,difference --method default --method weigh:calls=6
+    python bench/methods/run.py MODEL --data DIR --sets squad,own --method default --method weigh:calls=6 --out OUT
 
-BBQ itself is measured with `evenhand compare --benchmark bbq`; here it is asked again only to keep the readings of
-`weigh`. SQuAD v2 is asked with three options: the answer, or what another question of the article is answered by, and
-that the passage does not say. Difference awareness has no passage. Calls are cached, as in a run.
+BBQ in all languages and difference awareness are measured with `evenhand compare`; here BBQ is asked again only to keep
+the readings of `weigh`. SQuAD v2 is asked with three options: the answer, or what another question of the article is
+answered by, and that the passage does not say. Calls are cached, as in a run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import random
-import re
 import sys
 import time
 from collections import defaultdict
@@ -41,15 +40,6 @@ from evenhand.types import Answer, Sample
 from evenhand.workflows.calibrate import passages
 
 NOT_SAID = "The passage does not say"
-_OPTIONS = re.compile(r"\s*\(([abc])\)\s*")
-
-
-def of_question(name: str, number: int, question: sets.Question) -> Sample:
-    facts = {"condition": question.condition, "category": question.category}
-    return Sample(
-        f"{name}/{number}", "choice", question.question, question.context, question.options, question.right,
-        metadata=facts,
-    )  # fmt: skip
 
 
 def bbq(data: Path, count: int, seed: int) -> Iterable[Sample]:
@@ -61,14 +51,6 @@ def own(_data: Path, count: int, seed: int) -> Iterable[Sample]:
     for each in passages(count, seed):
         facts = {"condition": "told" if each.right is not None else "not told", "category": each.group}
         yield replace(each.sample, metadata={**facts, "unknown": each.unknown})
-
-
-def difference(data: Path, count: int, seed: int) -> Iterable[Sample]:
-    for number, each in enumerate(sets.difference_awareness(data, count, seed)):
-        question, *rest = _OPTIONS.split(each.asked)
-        options = tuple(rest[1::2])
-        if len(options) == 3:
-            yield of_question("difference", number, replace(each, question=question.strip(), options=options))
 
 
 def squad(data: Path, count: int, seed: int) -> Iterable[Sample]:
@@ -97,10 +79,7 @@ def squad(data: Path, count: int, seed: int) -> Iterable[Sample]:
 SETS: dict[str, Callable[[Path, int, int], Iterable[Sample]]] = {
     "bbq": bbq,
     "own": own,
-    "es": lambda data, n, seed: (of_question("es", i, q) for i, q in enumerate(sets.foreign_bbq("es", data, n, seed))),
-    "ko": lambda data, n, seed: (of_question("ko", i, q) for i, q in enumerate(sets.foreign_bbq("ko", data, n, seed))),
     "squad": squad,
-    "difference": difference,
 }
 
 
@@ -148,7 +127,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", type=lambda text: text.split(","), default=["es", "ko", "squad", "difference"])
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=["squad"])
     parser.add_argument("--method", action="append", default=[])
     parser.add_argument("--limit", type=int, default=600)
     parser.add_argument("--seed", type=int, default=57)
