@@ -139,6 +139,15 @@ def test_copies_in_a_cluster_do_not_make_a_share_more_certain():
     assert copied.high - copied.low > once.high - once.low
 
 
+def test_one_success_in_many_clusters_is_no_less_certain_than_one_trial_per_cluster():
+    interval = share_interval([[0, 2]] * 19 + [[1, 2]])
+
+    t = scipy_stats.t.ppf(0.975, 19)
+    roots = np.roots([1 + t**2 / 20, -2 / 40 - t**2 / 20, 1 / 40**2])
+    assert (interval.low, interval.high) == pytest.approx(tuple(sorted(roots)))
+    assert interval.high < 0.25
+
+
 def test_a_share_is_never_more_certain_than_its_trials():
     # Half of every cluster succeeds but once: less spread than chance would give.
     interval = share_interval([[2, 4]] * 19 + [[3, 4]])

@@ -138,8 +138,11 @@ def bounded_interval(
     *,
     df: float | None = None,
     most: float = math.inf,
+    least: float = 0.0,
 ) -> Interval:
     """Return the limits of an estimate on a bounded scale: Wilson's at its effective size, which is at most `most`.
+
+    They are never wider than those of `least` independent values with the degrees of freedom of the clusters.
 
     They are the values θ with (estimate - θ)² = t²·error²·v(θ)/v(estimate), where v(θ) = (θ - low)(high - θ), or
     θ - low if the highest value is infinite. Without spread, no cluster of this many differs: by Wilson's limit at
@@ -156,7 +159,11 @@ def bounded_interval(
         return Interval(estimate, *limits, clusters)
     quantile = student_t_quantile(0.5 + confidence / 2, clusters - 1 if df is None else df)
     if math.isfinite(high):
-        below, above = _score_limits(place, min(most, place * (1 - place) / error**2), quantile)
+        size = min(most, place * (1 - place) / error**2)
+        widest = student_t_quantile(0.5 + confidence / 2, clusters - 1)
+        if widest**2 * size < quantile**2 * least:
+            size, quantile = least, widest
+        below, above = _score_limits(place, size, quantile)
     else:
         half = (quantile * error) ** 2 / place / 2
         below, above = (place + half + sign * math.sqrt(half * (2 * place + half)) for sign in (-1, 1))
@@ -186,6 +193,7 @@ def _jackknife(
     confidence: float,
     bounds: Bounds | None,
     most: float = math.inf,
+    least: float = 0.0,
 ) -> Jackknife:
     check_fraction("confidence", confidence)
     clusters = table.shape[0]
@@ -206,7 +214,7 @@ def _jackknife(
         return Jackknife(interval, 0.0)
     df = min(clusters - 1.0, max(1.0, 2.5 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
     if bounds is not None:
-        interval = bounded_interval(estimate, error, clusters, bounds, confidence, df=df, most=most)
+        interval = bounded_interval(estimate, error, clusters, bounds, confidence, df=df, most=most, least=least)
     else:
         half = student_t_quantile(0.5 + confidence / 2, df) * error
         interval = Interval(estimate, estimate - half, estimate + half, clusters)
@@ -216,7 +224,10 @@ def _jackknife(
 def _ratio_interval(
     table: NDArray[np.float64], bounds: Bounds | None, confidence: float, most: float = math.inf
 ) -> Interval:
-    found = _jackknife(table, lambda sums: sums[..., 0] / sums[..., 1], confidence, bounds, most)
+    numbers = table[:, 1]
+    # Even if all values of a cluster are equal, there are this many independent ones (Kish).
+    least = float(numbers.sum() ** 2 / np.square(numbers).sum()) if numbers.size else 0.0
+    found = _jackknife(table, lambda sums: sums[..., 0] / sums[..., 1], confidence, bounds, most, least)
     return replace(found.interval, n=round(float(table[:, 1].sum())))
 
 
