@@ -103,7 +103,7 @@ def test_weights_in_a_file_are_used_by_its_name(cli: Any):
 def test_a_model_at_chance_is_unfit_and_nothing_is_stored(cli: Any):
     result = cli("calibrate", "fake/A", "--passages", "60")
 
-    assert result.code == 0
+    assert result.code == 1
     assert "unfit     fake/A cannot tell whether a passage answers a question; use another model." in result.out
     assert not card_path("fake/A").exists()
 

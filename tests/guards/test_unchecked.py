@@ -47,6 +47,16 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 }
 
 
+async def test_an_insult_is_found_between_pages_of_harmless_text(serve: Serve):
+    page = "The committee met on Tuesday to talk about the library and the new roof of the school. " * 200
+    text = f"{page}You are a stupid worthless idiot and everybody hates you. {page}"
+    server = await serve(answer=lambda _: chat(text))
+    async with guard_of(server, method="default", action="block") as guard:
+        found = await answered(guard, stream=False)
+
+    assert found.action == "blocked"
+
+
 @pytest.mark.parametrize("disguise", DISGUISES.values(), ids=DISGUISES.keys())
 @pytest.mark.parametrize("stream", [True, False])
 async def test_disguised_text_is_checked(serve: Serve, disguise: Callable[[str], str], stream: bool):

@@ -97,7 +97,7 @@ def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed:
     best = max(card.fit, key=lambda level: card.fit[level]["auc"])
     if card.fit[best]["auc"] < _AT_CHANCE:
         click.echo(f"unfit     {model.spec} cannot tell whether a passage answers a question; use another model.")
-        return 0
+        return 1
     path = out or card_path(model.spec)
     save_card(card, path)
     click.echo(f"stored    {path}")

@@ -29,7 +29,9 @@ NO_WORDS = "there are no words to check"
 FOREIGN = "it has words in a script that the scorer does not read"
 _LIMITS = {"toxicity": "toxicity", "bias": "toxicity", "injection_judge": "injection"}
 """Evaluators whose score has a limit, and the threshold that it is."""
-_IN_PROCESS = ("builtin", "builtin_b", "detoxify")
+_IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
+_PIECE = 5_000
+"""Characters that are scored at once. Scores allow for length, so harmless text around an insult lowers them."""
 _OVERLAP = 100
 """Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
 _IN_THREAD = 20_000
@@ -119,7 +121,7 @@ class Checks:
         if not views:
             return Verdict(passed=True, details=NO_WORDS)
         scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
-        longest = None if scorer is None else scorer.longest
+        longest = None if scorer is None or scorer.longest is None else min(scorer.longest, _PIECE)
         found: list[Verdict | Unscored] = []
         for view in views:
             parts = [
