@@ -181,7 +181,8 @@ def _pieces(text: str, longest: int | None) -> Iterator[str]:
         yield text
         return
     for start in range(0, len(text) - _OVERLAP, longest - _OVERLAP):
-        yield text[start : start + longest]
+        end = min(start + longest, len(text))
+        yield text[end - longest : end]
 
 
 def _severity(said: Verdict | Unscored) -> tuple[int, float, float]:

@@ -45,7 +45,7 @@ double precision, since in single precision some differences would survive the r
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
 _KEPT = 16_384  # words whose vectors are cached between passes, 3 KB each
 _LONGEST = 40  # characters of a word that count
-_IN_THREAD = 20_000  # characters from which a batch would block the event loop
+_IN_THREAD = 5_000  # characters from which a batch would block the event loop
 
 _SPACED = re.compile(r"(?<![a-z])[a-z](?:[ .*_-][a-z]){3,}(?![a-z])")
 _CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
