@@ -396,8 +396,9 @@ class Runner:
         """Yield a caveat for each model that rates its own answers, and for each judge without a card that is fit."""
         for loaded in (each for each in arms if each.arm.number in self._judged):
             arm, judge = loaded.arm, loaded.arm.judge
+            another = "name another model as judge"
             if judge.is_same(arm.models["base"]):
-                yield f"The judge of {arm.method.name} is the audited model itself ({judge.spec}), {MILD}"
+                yield f"The judge of {arm.method.name} is the audited model itself ({judge.spec}), {MILD}{another}"
             yield from card_caveats(arm.method.name, loaded.options, judge.spec)
         if self._pool is not None:
             yield from self._pool.caveats()
