@@ -2,8 +2,8 @@
 
 1. What was told is all that the messages state; questions and requests tell nothing. If nothing was told, there is
    nothing to compare with, and every answer passes.
-2. A claim is a sentence of the answer that speaks of what was told: it shares a word with it, or says he, she or they.
-   Questions, and sentences that leave something open, claim nothing.
+2. A claim is a sentence of the answer that shares a word with the conversation, or says he, she or they. Questions, and
+   sentences that leave something open, claim nothing.
 3. For each claim a judge says whether the conversation proves it. The reply is one token, and its probability counts.
 """
 
@@ -28,7 +28,7 @@ _QUOTED = 200
 """Characters of a claim that a critique quotes."""
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?。！？]+[\"'”’)\]*]*(?=\s|$)|(?<=[。！？])|(?=\n)|$)")
 _ABBREVIATED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|e\.g|i\.e|[A-Z])\.$")
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_WORD = re.compile(r"[^\W\d_]{3,}")
 _THIRD_PERSON = re.compile(
     r"\b(?:he|she|they|him|her|them|his|hers|their|theirs|él|ella|ellos|ellas|ell|ells|elles|er|sie|ihr|ihm|ihnen)\b",
     re.IGNORECASE,
@@ -52,9 +52,11 @@ _LEFT_OPEN = re.compile(
 )
 _GUESSED = re.compile(r"\b(?:but|however|though|yet|probabl[ey]|likel[iy]\w*|presum\w+|assum\w+|guess)\b", re.I)
 _COMMON = re.compile(
-    r"(?:about|after|again|also|another|because|been|before|being|both|could|does|done|each|from|have|here|into|just|"
-    r"like|made|make|many|more|most|much|must|need|only|other|over|said|same|should|some|such|than|that|their|them|"
-    r"then|there|these|they|this|those|very|want|were|what|when|where|which|while|will|with|would|your)"
+    r"(?:about|after|again|all|also|and|another|any|are|because|been|before|being|both|but|can|could|did|does|done|"
+    r"each|for|from|get|had|has|have|her|here|him|his|how|into|its|just|know|let|like|made|make|many|may|more|most|"
+    r"much|must|need|not|one|only|other|our|out|over|said|same|sentence|she|should|some|such|sure|tell|than|that|the|"
+    r"their|them|then|there|these|they|this|those|too|two|use|very|want|was|were|what|when|where|which|while|who|why|"
+    r"will|with|would|you|your)"
 )
 
 
@@ -100,10 +102,9 @@ def critique(weak: Sequence[Claim]) -> str:
 
 async def read_claims(session: Session, messages: Sequence[Message], text: str, *, role: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
-    stated = told(messages)
     found: list[Claim] = []
     prompt = load_prompt(__file__, "claims")
-    for sentence in claims_in(text, stated)[:MOST]:
+    for sentence in claims_in(text, messages)[:MOST]:
         asked = prompt.render(told=quoted(messages), sentence=fenced(sentence))
         support = await yes_probability(session, prompt, asked, agent="claims judge", role=role)
         if isinstance(support, Unscored):
@@ -124,11 +125,11 @@ def told(messages: Sequence[Message]) -> str:
     return "\n".join(stated)
 
 
-def claims_in(text: str, stated: str) -> list[str]:
-    """The sentences of a text that speak of what was told and leave nothing open."""
-    if not stated:
+def claims_in(text: str, messages: Sequence[Message]) -> list[str]:
+    """The sentences of a text that speak of what a conversation is about and leave nothing open."""
+    if not told(messages):
         return []
-    known = _words(stated)
+    known = {word for each in messages if each.role != "assistant" for word in _words(each.content)}
     return [
         each
         for each in sentences(text)

@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evenhand.asking.chat import reply
-from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, told, unsupported
+from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, unsupported
 from evenhand.methods.default import plain_prompt
 from evenhand.prompts import load_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.untrusted import fenced
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def weigh_text(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     left = await _weak(session, sample, kept)
     if left is None or len(left) >= len(weak):
         kept, left = first, weak
-    result = _cut(kept, left, told(sample.messages)) if left and session.response_format is None else kept
+    result = _cut(kept, left, sample.messages) if left and session.response_format is None else kept
     shown = {"unsupported": [each.text for each in weak], "taken out": [each.text for each in left]}
     stop = "cut" if left else "revised"
     return Outcome(result, stop=stop, snapshots=(before, Snapshot(1, result, shown)), notes=notes)
@@ -66,7 +66,7 @@ async def _weak(session: Session[WeighOptions], sample: Sample, result: Result) 
     return None if isinstance(found, Unscored) else unsupported(found, session.options.claims)
 
 
-def _cut(answer: Result, weak: Sequence[Claim], stated: str) -> Result:
+def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> Result:
     """The answer without these claims; if no other claim is left, it says that nothing was told."""
     if not isinstance(answer, Answer):
         return answer
@@ -74,6 +74,6 @@ def _cut(answer: Result, weak: Sequence[Claim], stated: str) -> Result:
     for each in weak:
         text = text.replace(each.text, "", 1)
     text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
-    if not claims_in(text, stated) and not any(map(leaves_open, sentences(text))):
+    if not claims_in(text, messages) and not any(map(leaves_open, sentences(text))):
         text = f"{text} {NOT_TOLD}".strip()
     return replace(answer, text=text)
