@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from evenhand.evaluators.calibration import calibrate
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
 from evenhand.methods.base import METHODS
+from evenhand.methods.weigh.calibrate import CALIBRATION, contrasts
 from evenhand.methods.weigh.text import NOT_TOLD
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
@@ -139,3 +141,19 @@ async def test_an_answer_in_json_is_written_again_and_never_cut():
         found = await guard([Message("user", ASKED)], response_format={"type": "json_object"})
 
     assert found.text == second
+
+
+async def test_a_judge_that_sees_facts_gets_a_limit_and_one_that_does_not_gets_none():
+    texts = contrasts()
+    assert sum(high for each in texts for _, high in each.expected) == len(texts) / 3
+
+    def sees(messages: Sequence[Message], _params: Params) -> str:
+        told = messages[-1].content.partition("Conversation: <<<")[2].partition(">>>")[0]
+        return "Yes" if told.count(".") > 1 else "No"  # a passage with its fact has two sentences
+
+    found = await calibrate(FunctionModel(sees), texts)
+    blind = await calibrate(FunctionModel(lambda *_: "No"), texts)
+
+    assert [(each.rating, each.auc) for each in found] == [("claims", 0.75)]
+    assert CALIBRATION.options(found) == {"claims": 0.5}
+    assert CALIBRATION.options(blind) == {}

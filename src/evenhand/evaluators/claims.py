@@ -103,14 +103,19 @@ def critique(weak: Sequence[Claim]) -> str:
 async def read_claims(session: Session, messages: Sequence[Message], text: str, *, role: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
     found: list[Claim] = []
-    prompt = load_prompt(__file__, "claims")
     for sentence in claims_in(text, messages)[:MOST]:
-        asked = prompt.render(told=quoted(messages), sentence=fenced(sentence))
-        support = await yes_probability(session, prompt, asked, agent="claims judge", role=role)
+        support = await claim_support(session, messages, sentence, role=role)
         if isinstance(support, Unscored):
             return support
         found.append(Claim(sentence, support))
     return found
+
+
+async def claim_support(session: Session, messages: Sequence[Message], sentence: str, *, role: str) -> float | Unscored:
+    """The probability that the conversation proves a sentence."""
+    prompt = load_prompt(__file__, "claims")
+    asked = prompt.render(told=quoted(messages), sentence=fenced(sentence))
+    return await yes_probability(session, prompt, asked, agent="claims judge", role=role)
 
 
 def told(messages: Sequence[Message]) -> str:

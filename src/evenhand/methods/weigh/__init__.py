@@ -27,6 +27,7 @@ from pydantic import Field
 from evenhand.asking.choice import choose
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
+from evenhand.methods.weigh.calibrate import CALIBRATION
 from evenhand.methods.weigh.signals import read_evidence
 from evenhand.methods.weigh.text import weigh_text
 from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
@@ -65,7 +66,7 @@ def _fitted(options: WeighOptions, spec: str) -> Fitted:
     return Fitted(f"weights of weigh for {spec} ({options.weights})", weights.hash, caveat)
 
 
-@method("weigh", kinds={"choice", "chat"}, options=WeighOptions, fitted=_fitted)
+@method("weigh", kinds={"choice", "chat"}, options=WeighOptions, fitted=_fitted, calibration=CALIBRATION)
 async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     """Weigh the evidence: short questions about the passage decide whether to answer, and whom to name."""
     options = session.options
