@@ -100,7 +100,8 @@ async def test_a_long_answer_costs_a_bounded_number_of_calls():
 
     await judged(" ".join(f"The grandfather saw {number} cabs." for number in range(50)), model)
 
-    assert len(model.requests) == MOST
+    assert len(model.requests) <= MOST
+    assert sum(messages[-1].content.count("The grandfather saw") for messages, _ in model.requests) == 50
 
 
 async def test_what_the_judge_does_not_say_is_unscored():

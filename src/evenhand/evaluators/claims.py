@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evenhand.asking.chat import quoted
@@ -23,7 +23,7 @@ from evenhand.types import Answer, Message, Sample, Unscored
 from evenhand.untrusted import fenced
 
 MOST = 8
-"""Claims of one answer that are checked, from its start."""
+"""Calls for one answer; more claims than this are judged several at a time."""
 _QUOTED = 200
 """Characters of a claim that a critique quotes."""
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?。！？]+[\"'”’)\]*]*(?=\s|$)|(?<=[。！？])|(?=\n)|$)")
@@ -62,7 +62,7 @@ _COMMON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of an answer, and the probability that what was told proves it."""
+    """A sentence of an answer, or several of a long one, and the probability that what was told proves it."""
 
     text: str
     support: float
@@ -103,11 +103,13 @@ def critique(weak: Sequence[Claim]) -> str:
 async def read_claims(session: Session, messages: Sequence[Message], text: str, *, role: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
     found: list[Claim] = []
-    for sentence in claims_in(text, messages)[:MOST]:
-        support = await claim_support(session, messages, sentence, role=role)
+    made = claims_in(text, messages)
+    for together in _batched(made, -(-len(made) // MOST)):
+        claim = " ".join(together)
+        support = await claim_support(session, messages, claim, role=role)
         if isinstance(support, Unscored):
             return support
-        found.append(Claim(sentence, support))
+        found.append(Claim(claim, support))
     return found
 
 
@@ -158,6 +160,10 @@ def sentences(text: str) -> list[str]:
         else:
             found.append(each.strip())
     return found
+
+
+def _batched(made: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (made[start : start + size] for start in range(0, len(made), max(1, size)))
 
 
 def _words(text: str) -> set[str]:

@@ -71,8 +71,8 @@ def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> 
     if not isinstance(answer, Answer):
         return answer
     text = answer.text
-    for each in weak:
-        text = text.replace(each.text, "", 1)
+    for sentence in (sentence for each in weak for sentence in sentences(each.text)):
+        text = text.replace(sentence, "", 1)
     text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
     if not claims_in(text, messages) and not any(map(leaves_open, sentences(text))):
         text = f"{text} {NOT_TOLD}".strip()
