@@ -148,7 +148,7 @@ async def test_a_judge_that_sees_facts_gets_a_limit_and_one_that_does_not_gets_n
     assert sum(high for each in texts for _, high in each.expected) == len(texts) / 3
 
     def sees(messages: Sequence[Message], _params: Params) -> str:
-        told = messages[-1].content.partition("Conversation: <<<")[2].partition(">>>")[0]
+        told = messages[-1].content.partition("Passage: <<<")[2].partition(">>>")[0]
         return "Yes" if told.count(".") > 1 else "No"  # a passage with its fact has two sentences
 
     found = await calibrate(FunctionModel(sees), texts)

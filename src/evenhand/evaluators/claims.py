@@ -4,7 +4,8 @@
    nothing to compare with, and every answer passes.
 2. A claim is a sentence of the answer that shares a word with the conversation, or says he, she or they. Questions, and
    sentences that leave something open, claim nothing.
-3. For each claim a judge says whether the conversation proves it. The reply is one token, and its probability counts.
+3. For each claim a judge says whether what was told proves it, as an answer to what was asked last. The reply
+   is one token, and its probability counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evenhand.asking.chat import quoted
 from evenhand.asking.judge import JUDGE
 from evenhand.asking.yes_no import yes_probability
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
@@ -24,6 +24,8 @@ from evenhand.untrusted import fenced
 
 MOST = 8
 """Calls for one answer; more claims than this are judged several at a time."""
+_SHOWN = 6_000
+"""Characters of what was told, and asked, that the judge is shown: their end."""
 _QUOTED = 200
 """Characters of a claim that a critique quotes."""
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?。！？]+[\"'”’)\]*]*(?=\s|$)|(?<=[。！？])|(?=\n)|$)")
@@ -116,20 +118,27 @@ async def read_claims(session: Session, messages: Sequence[Message], text: str, 
 async def claim_support(session: Session, messages: Sequence[Message], sentence: str, *, role: str) -> float | Unscored:
     """The probability that the conversation proves a sentence."""
     prompt = load_prompt(__file__, "claims")
-    asked = prompt.render(told=quoted(messages), sentence=fenced(sentence))
-    return await yes_probability(session, prompt, asked, agent="claims judge", role=role)
+    stated, asked = told(messages), requests(messages)
+    shown = prompt.render(
+        told=fenced(stated[-_SHOWN:]), asked=fenced(asked[-_SHOWN:]) or "none", sentence=fenced(sentence)
+    )
+    return await yes_probability(session, prompt, shown, agent="claims judge", role=role)
 
 
 def told(messages: Sequence[Message]) -> str:
     """What the conversation states, apart from what the assistant said; empty if it only asks."""
-    stated = (
-        sentence
-        for message in messages
-        if message.role != "assistant"
-        for sentence in sentences(message.content)
-        if not sentence.rstrip("\"'”’)]*").endswith(("?", "？")) and not _REQUEST.match(sentence)
-    )
-    return "\n".join(stated)
+    users = (each for each in messages if each.role != "assistant")
+    return "\n".join(each for message in users for each in sentences(message.content) if not _asks(each))
+
+
+def requests(messages: Sequence[Message]) -> str:
+    """The questions and requests of the last message of the user."""
+    last = next((each.content for each in reversed(messages) if each.role == "user"), "")
+    return " ".join(filter(_asks, sentences(last)))
+
+
+def _asks(sentence: str) -> bool:
+    return sentence.rstrip("\"'”’)]*").endswith(("?", "？")) or _REQUEST.match(sentence) is not None
 
 
 def claims_in(text: str, messages: Sequence[Message]) -> list[str]:
