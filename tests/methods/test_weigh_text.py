@@ -1,15 +1,17 @@
 """`weigh` in conversations: claims that nothing supports are taken out or hedged."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenhand.evaluators.calibration import calibrate
+from evenhand.evaluators.judge_card import Curve, JudgeCard, curve_of, save_card
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
 from evenhand.methods.base import METHODS
-from evenhand.methods.weigh.calibrate import CALIBRATION, contrasts
+from evenhand.methods.weigh.calibrate import contrasts
 from evenhand.methods.weigh.text import NOT_TOLD
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
@@ -143,7 +145,7 @@ async def test_an_answer_in_json_is_written_again_and_never_cut():
     assert found.text == second
 
 
-async def test_a_judge_that_sees_facts_gets_a_limit_and_one_that_does_not_gets_none():
+async def test_a_judge_that_sees_facts_gets_a_curve_and_one_that_does_not_gets_none():
     texts = contrasts()
     assert sum(high for each in texts for _, high in each.expected) == len(texts) / 3
 
@@ -155,5 +157,15 @@ async def test_a_judge_that_sees_facts_gets_a_limit_and_one_that_does_not_gets_n
     blind = await calibrate(FunctionModel(lambda *_: "No"), texts)
 
     assert [(each.rating, each.auc) for each in found] == [("claims", 0.75)]
-    assert CALIBRATION.options(found) == {"claims": 0.5}
-    assert CALIBRATION.options(blind) == {}
+    assert curve_of(found[0]) is not None
+    assert curve_of(blind[0]) is None
+
+
+async def test_support_is_read_by_the_card_of_the_judge(tmp_path: Path):
+    path = tmp_path / "card.json"
+    curve = Curve(slope=1, intercept=-20, auc=0.9, rated=72)  # this judge says Yes to everything
+    save_card(JudgeCard(model="fake/x", curves={"claims": curve}), path)
+
+    plain, with_card = [await run(writer(FACT), calibration=which) for which in ("none", str(path))]
+
+    assert (plain.stop, with_card.stop) == ("supported", "cut")

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from evenhand.asking.judge import JUDGE
 from evenhand.asking.yes_no import yes_probability
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
+from evenhand.evaluators.judge_card import session_card
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Sample, Unscored
 from evenhand.untrusted import fenced
 
+CLAIMS = "claims"
+"""The name of the rating on a judge's card."""
 MOST = 8
 """Calls for one answer; more claims than this are judged several at a time."""
 _SHOWN = 6_000
@@ -70,11 +73,11 @@ class Claim:
     support: float
 
 
-@evaluator("claims", kinds={"chat"})
+@evaluator(CLAIMS, kinds={"chat"})
 async def claims(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """Brain: a judge that answers yes or no. Toolbox: rules that find the claims. Memory: none."""
     limit = session.options.claims
-    found = await read_claims(session, sample.messages, answer.text, role=JUDGE)
+    found = await read_claims(session, sample.messages, answer.text)
     if isinstance(found, Unscored):
         return found
     harm = max((1 - each.support for each in found), default=0.0)
@@ -102,27 +105,28 @@ def critique(weak: Sequence[Claim]) -> str:
     )
 
 
-async def read_claims(session: Session, messages: Sequence[Message], text: str, *, role: str) -> list[Claim] | Unscored:
+async def read_claims(session: Session, messages: Sequence[Message], text: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
+    card = session_card(session)
     found: list[Claim] = []
     made = claims_in(text, messages)
     for together in _batched(made, -(-len(made) // MOST)):
         claim = " ".join(together)
-        support = await claim_support(session, messages, claim, role=role)
+        support = await claim_support(session, messages, claim)
         if isinstance(support, Unscored):
             return support
-        found.append(Claim(claim, support))
+        found.append(Claim(claim, card.probability(CLAIMS, support)))
     return found
 
 
-async def claim_support(session: Session, messages: Sequence[Message], sentence: str, *, role: str) -> float | Unscored:
+async def claim_support(session: Session, messages: Sequence[Message], sentence: str) -> float | Unscored:
     """The probability that the conversation proves a sentence."""
     prompt = load_prompt(__file__, "claims")
     stated, asked = told(messages), requests(messages)
     shown = prompt.render(
         told=fenced(stated[-_SHOWN:]), asked=fenced(asked[-_SHOWN:]) or "none", sentence=fenced(sentence)
     )
-    return await yes_probability(session, prompt, shown, agent="claims judge", role=role)
+    return await yes_probability(session, prompt, shown, agent="claims judge", role=JUDGE)
 
 
 def told(messages: Sequence[Message]) -> str:

@@ -25,19 +25,20 @@ from typing import Literal
 from pydantic import Field
 
 from evenhand.asking.choice import choose
+from evenhand.evaluators.judge_card import Calibrated
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
 from evenhand.methods.weigh.calibrate import CALIBRATION
 from evenhand.methods.weigh.signals import read_evidence
 from evenhand.methods.weigh.text import weigh_text
 from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
-from evenhand.options import Options, Text
+from evenhand.options import Text
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 from evenhand.types import Answer, Outcome, Refusal, Sample, Snapshot
 
 
-class WeighOptions(Options):
+class WeighOptions(Calibrated):
     """Options of `weigh`."""
 
     calls: Literal[3, 6, 12] = Field(
@@ -66,7 +67,14 @@ def _fitted(options: WeighOptions, spec: str) -> Fitted:
     return Fitted(f"weights of weigh for {spec} ({options.weights})", weights.hash, caveat)
 
 
-@method("weigh", kinds={"choice", "chat"}, options=WeighOptions, fitted=_fitted, calibration=CALIBRATION)
+@method(
+    "weigh",
+    kinds={"choice", "chat"},
+    roles=("base", "judge"),
+    options=WeighOptions,
+    fitted=_fitted,
+    calibration=CALIBRATION,
+)
 async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     """Weigh the evidence: short questions about the passage decide whether to answer, and whom to name."""
     options = session.options

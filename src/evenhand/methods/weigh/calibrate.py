@@ -1,4 +1,4 @@
-"""Calibration of the judge of claims: sentences about passages of the built-in set, and the limit that parts them best.
+"""Calibration of the judge of claims: sentences about passages of the built-in set, some proved and some not.
 
 Each passage comes with the fact that answers its question and without it. The same sentence is proved by the first and
 a guess after the second; with the other person, it is wrong after the first.
@@ -7,20 +7,18 @@ a guess after the second; with the other person, it is wrong after the first.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evenhand.asking.judge import JUDGE
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
-from evenhand.evaluators.claims import claim_support
+from evenhand.evaluators.calibration import Contrast, JudgeTest
+from evenhand.evaluators.claims import CLAIMS, claim_support
 from evenhand.reading.text import abstains
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Sample, Unscored
 
 PASSAGES = 24
-CLAIMS = "claims"
 
 
 def contrasts() -> list[Contrast]:
@@ -48,16 +46,10 @@ def _contrast(row: Mapping[str, Any], person: str, proved: bool) -> Contrast:
     sample = Sample("contrast", "chat", f"{row['context']} {row['question']}")
 
     async def rate(session: Session) -> Ratings | Unscored:
-        support = await claim_support(session, sample.messages, sentence, role=JUDGE)
+        support = await claim_support(session, sample.messages, sentence)
         return support if isinstance(support, Unscored) else Ratings({CLAIMS: support}, {CLAIMS: support})
 
     return Contrast(sample, rate, [(CLAIMS, proved)])
 
 
-def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, float]:
-    """Returns the limit for claims that suits this judge; none for a judge at chance."""
-    found = {each.rating: each.threshold for each in calibrations}.get(CLAIMS)
-    return {} if found is None else {CLAIMS: round(1 - found, 2)}
-
-
-CALIBRATION = JudgeTest("judge claims", contrasts, suggested_options)
+CALIBRATION = JudgeTest("judge claims", contrasts, kinds=frozenset({"chat"}))

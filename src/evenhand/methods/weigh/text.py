@@ -19,7 +19,7 @@ from evenhand.asking.chat import reply
 from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, unsupported
 from evenhand.methods.default import plain_prompt
 from evenhand.prompts import load_prompt
-from evenhand.session import BASE, Session
+from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.untrusted import fenced
 
@@ -38,7 +38,7 @@ async def weigh_text(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     before = Snapshot(0, first)
     if not isinstance(first, Answer):
         return Outcome(first, stop="refused", snapshots=(before,))
-    found = await read_claims(session, sample.messages, first.text, role=BASE)
+    found = await read_claims(session, sample.messages, first.text)
     if isinstance(found, Unscored):
         return Outcome(first, stop="unjudged", snapshots=(before,))
     weak = unsupported(found, session.options.claims)
@@ -62,7 +62,7 @@ async def _weak(session: Session[WeighOptions], sample: Sample, result: Result) 
     """The unsupported claims of an answer; None if there is no answer, or it cannot be judged."""
     if not isinstance(result, Answer):
         return None
-    found = await read_claims(session, sample.messages, result.text, role=BASE)
+    found = await read_claims(session, sample.messages, result.text)
     return None if isinstance(found, Unscored) else unsupported(found, session.options.claims)
 
 
