@@ -36,6 +36,8 @@ QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
 DENIED: Labels = (0.10, 0.03, 0.06, 0.12, 0.04, 0.08, 0.03)
 SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
 LENGTHS = (15, 50, 100, 200, 400, 800)
+HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
+"""Encyclopaedia articles with a lower place are measured, those up to the second are for calibration."""
 
 
 def all_rows(data: Path) -> Iterator[Row]:
@@ -369,14 +371,17 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
     """Encyclopaedia text of all lengths, of articles that are either learned, fitted or measured."""
     with open_text(data / "squad" / "dev-v2.0.json") as file:
         articles = json.load(file)["data"]
-    places = [share("squad", article["title"]) for article in articles]
-    held = [article for article, place in zip(articles, places, strict=True) if place < 0.4]
-    fitted = [article for article, place in zip(articles, places, strict=True) if 0.4 <= place < 0.5]
+    held = [article for article in articles if place_of(article) < HELD_OUT_ARTICLES]
+    fitted = [article for article in articles if HELD_OUT_ARTICLES <= place_of(article) < FITTED_ARTICLES]
     for article in fitted:
         for _ in range(100):
             yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
-    yield from _learned_paragraphs(data, chance, [a for a, place in zip(articles, places, strict=True) if place >= 0.5])
+    yield from _learned_paragraphs(data, chance, [each for each in articles if place_of(each) >= FITTED_ARTICLES])
     yield from _held_out_paragraphs(data, chance, [_words(article) for article in held])
+
+
+def place_of(article: Mapping[str, Any]) -> float:
+    return share("squad", article["title"])
 
 
 def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
