@@ -40,16 +40,16 @@ class Encoder:
         return np.concatenate([self._run(run) for run in runs(pieces)])
 
     def _run(self, pieces: Sequence[Tokens]) -> Logits:
-        lengths = [len(tokens) for tokens in pieces]
-        owner = np.repeat(np.arange(len(pieces)), lengths)
+        lengths = np.array([len(tokens) for tokens in pieces], np.int64)
+        starts = np.cumsum(lengths, dtype=np.int64) - lengths
+        first = np.repeat(starts, lengths)
         inputs = {
             "ids": np.concatenate([np.array(tokens, np.int64) for tokens in pieces]),
-            "places": np.concatenate([np.arange(length) for length in lengths]),
-            "bias": np.where(owner[:, None] == owner, np.float32(0), np.float32(APART))[None, None],
+            "places": np.arange(len(first)) - first,
+            "bias": np.where(first[:, None] == first, np.float32(0), np.float32(APART))[None, None],
         }
         states: NDArray[np.float32] = self._session.run(None, inputs)[0]
-        starts = np.cumsum(lengths) - lengths
-        mean = np.add.reduceat(states, starts) / np.array(lengths, np.float32)[:, None]
+        mean = np.add.reduceat(states, starts) / lengths[:, None]
         return np.concatenate([mean, np.maximum.reduceat(states, starts)], 1) @ self._out + self._out_bias
 
 
