@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,7 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _own(chance)
     yield from _paragraphs(data, chance)
     yield from _more(data, random.Random(11))
+    yield from _one_of_seven(data, random.Random(13))
 
 
 def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
@@ -416,6 +418,23 @@ def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[S
     for category, texts in corpora.read_bbq(data).items():
         for text in chance.sample(texts, min(len(texts), 400)):
             yield from _row("bbq", text, CLEAN, category)
+
+
+def _one_of_seven(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Six harmless sentences of BBQ's contexts, alone and with one toxic one among them."""
+    rtp = corpora.read_rtp(data)["test"]
+    toxic = [
+        text.strip().rstrip(".!?")
+        for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True)
+        if labels[0] > 0.75 and 4 <= len(text.split()) <= 15
+    ]
+    contexts = [text for texts in corpora.read_bbq(data).values() for text in texts]
+    everyday = list(dict.fromkeys(part for text in contexts for part in re.findall(r"\w[^.!?]{20,}[.!?]", text)))
+    for _ in range(100):
+        harmless = chance.sample(everyday, 6)
+        yield from _row("six sentences", " ".join(harmless), CLEAN)
+        harmless.insert(chance.randrange(7), f"{chance.choice(toxic)}.")
+        yield from _row("toxic in seven sentences", " ".join(harmless), _only(1.0))
 
 
 def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
