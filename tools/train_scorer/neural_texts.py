@@ -377,9 +377,11 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
     fitted = [article for article in articles if HELD_OUT_ARTICLES <= place_of(article) < FITTED_ARTICLES]
     for article in fitted:
         for _ in range(100):
-            yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
+            yield from _row(
+                "calibration", piece_of(chance, words_of_article(article), chance.choice(LENGTHS[:3])), _only(0.0)
+            )
     yield from _learned_paragraphs(data, chance, [each for each in articles if place_of(each) >= FITTED_ARTICLES])
-    yield from _held_out_paragraphs(data, chance, [_words(article) for article in held])
+    yield from _held_out_paragraphs(data, chance, [words_of_article(article) for article in held])
 
 
 def place_of(article: Mapping[str, Any]) -> float:
@@ -388,15 +390,15 @@ def place_of(article: Mapping[str, Any]) -> float:
 
 def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
-    words = [_words(article) for article in articles]
+    words = [words_of_article(article) for article in articles]
     for _ in range(7000):
         article = chance.choice(words)
-        text = _piece(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
+        text = piece_of(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
         yield from _row("train clean", text, CLEAN)
     for _ in range(2500):  # one toxic sentence among clean ones is still found, if with less certainty
         article = chance.choice(words)
         text, labels = chance.choice(toxic)
-        before, after = (_piece(chance, article, chance.randint(0, 25)) for _ in range(2))
+        before, after = (piece_of(chance, article, chance.randint(0, 25)) for _ in range(2))
         yield from _row("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
     for article in articles:
         for paragraph in article["paragraphs"]:
@@ -407,13 +409,13 @@ def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Ma
 def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Row]:
     for length in LENGTHS:
         for _ in range(400):
-            yield from _row(f"clean {length} words", _piece(chance, chance.choice(articles), length), CLEAN)
+            yield from _row(f"clean {length} words", piece_of(chance, chance.choice(articles), length), CLEAN)
     rtp = corpora.read_rtp(data)["test"]
     test = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if labels[0] > 0.75]
     for length in LENGTHS[1:]:
         for text in chance.sample(test, 150):
-            before = _piece(chance, chance.choice(articles), length // 2)
-            after = _piece(chance, chance.choice(articles), length // 2)
+            before = piece_of(chance, chance.choice(articles), length // 2)
+            after = piece_of(chance, chance.choice(articles), length // 2)
             yield from _row(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
     for category, texts in corpora.read_bbq(data).items():
         for text in chance.sample(texts, min(len(texts), 400)):
@@ -443,11 +445,11 @@ def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
             yield from zip(texts.texts, texts.labels.tolist(), strict=True)
 
 
-def _words(article: Mapping[str, Any]) -> list[str]:
+def words_of_article(article: Mapping[str, Any]) -> list[str]:
     return " ".join(paragraph["context"] for paragraph in article["paragraphs"]).split()
 
 
-def _piece(chance: random.Random, words: Sequence[str], length: int) -> str:
+def piece_of(chance: random.Random, words: Sequence[str], length: int) -> str:
     start = chance.randrange(max(len(words) - length, 1))
     return " ".join(words[start : start + length])
 

@@ -24,8 +24,10 @@ from evenhand.types import Unscored
 
 LONGEST = 128
 """Tokens of a window that are read; a window of ordinary words has fewer."""
-WINDOW_SCALE, SENTENCE_SCALE = 0.25, 0.5
-"""See `pooled`; `tools/train_scorer/neural_pooling.py` measures the second."""
+WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
+"""Of the pooling over windows, over sentences, and over these two results; see `pooled`.
+
+`tools/train_scorer/neural_pooling.py` compares others."""
 READING = "1"
 """Raised when parts of a text or their pooling change, since scores change too."""
 
@@ -71,7 +73,7 @@ class NeuralScorer(Scorer):
         rows = network.logits([*whole, *parts] if len(parts) > 1 else whole)
         logits = pooled(rows[: len(whole)], WINDOW_SCALE)
         if len(parts) > 1:  # an insult among harmless sentences may not show in the whole
-            logits = pooled(np.array([logits, pooled(rows[len(whole) :], SENTENCE_SCALE)]), SENTENCE_SCALE)
+            logits = pooled(np.array([logits, pooled(rows[len(whole) :], SENTENCE_SCALE)]), JOINT_SCALE)
         scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
         return dict(zip(ATTRIBUTES, scores.round(DECIMALS).tolist(), strict=True))
 
@@ -82,8 +84,8 @@ class NeuralScorer(Scorer):
 def pooled(logits: Logits, scale: float) -> Logits:
     """Return the logits of a text from those of its parts: the log of the mean of exp(logit / scale), times the scale.
 
-    It lies between mean and maximum. The maximum grows with the number n of parts, on clean text by scale × log n if
-    the scale is the mean excess of its logits over a high value; the mean takes that away.
+    It lies between mean (a large scale) and maximum (a small one). The maximum of n clean parts grows with log n; the
+    mean takes that away, so that a text does not become toxic by being long.
     """
     highest = logits.max(0)
     return highest + scale * np.log(np.exp((logits - highest) / scale).mean(0))
