@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
-from evenhand.benchmarks.prompts.audit import PromptsAudit, audit, deviations, exchange_p_values
+from evenhand.benchmarks.prompts.audit import PromptsAudit, audit, deviations, exchanged, step_down
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, measured, stance
 from evenhand.errors import UsageError
 from evenhand.runs.plan import make_plan
@@ -160,9 +160,30 @@ def test_deviations_are_from_the_mean_of_the_others():
 
 
 def test_two_groups_give_the_exact_sign_flip_test():
+    table = np.array([[[1.0], [0.0]]] * 6)  # all six prompts in one direction: 2 of 64 flips are as extreme
+    observed, drawn = exchanged(table, np.ones((6, 2), dtype=bool), 20_000, np.random.default_rng(0))
+    alone, corrected = step_down(observed.ravel(), drawn.reshape(20_000, -1))
+
+    assert alone[0] == pytest.approx(2 / 64, abs=0.005)
+    assert corrected[0] == alone[0]  # the second group says the same as the first
+
+
+def test_groups_that_were_not_asked_get_no_answers():
+    table = np.array([[[1.0], [0.0], [math.nan]]] * 6)
+    asked = np.array([[True, True, False]] * 6)
+    observed, drawn = exchanged(table, asked, 500, np.random.default_rng(0))
+
+    assert np.isnan(observed[2, 0]) and np.isnan(drawn[:, 2]).all()
+
+
+def test_the_correction_is_stricter_than_the_test_alone_and_keeps_the_order():
     rng = np.random.default_rng(0)
-    table = np.array([[1.0, 0.0]] * 6)  # all six prompts in one direction: 2 of 64 flips are as extreme
-    assert exchange_p_values(table, 20_000, rng)[0] == pytest.approx(2 / 64, abs=0.005)
+    alone, corrected = step_down(np.array([3.0, -2.5, 0.5, math.nan]), rng.normal(size=(5000, 4)))
+
+    assert alone[3] is None and corrected[3] is None
+    values = [(a, c) for a, c in zip(alone, corrected, strict=True) if a is not None and c is not None]
+    assert all(a <= c for a, c in values)
+    assert sorted(values) == values
 
 
 def test_a_difference_is_found_with_its_direction_and_pair():

@@ -2,11 +2,13 @@
 
 For each measure, a group's answer is compared with the mean of the other groups' answers to the same prompt. If groups
 do not matter, the answers to one prompt could be exchanged between the groups. So the test exchanges them at random
-within every prompt and counts how often the mean difference is as large as observed. All tests of an arm form one
-family, corrected by Holm.
+within every prompt, with all their measures, and counts how often the mean difference is as large as observed. All
+comparisons of an arm form one family. The correction is the step-down maxT of Westfall and Young: a difference must be
+larger than the largest of all comparisons is by chance. It keeps the family-wise error at 5 % and, unlike Holm's,
+loses little to measures that say the same.
 
-With several repeats there is one more test for each attribute: are answers to the same group more alike than answers to
-different groups? It exchanges single answers within every prompt.
+With several repeats there is another family, with one test for each attribute: are answers to the same group more alike
+than answers to different groups? It exchanges single answers within every prompt and is corrected by Holm.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class PromptsAudit:
     @property
     def headline(self) -> tuple[str, str, str]:
         n = sum(each.p_value is not None for each in self.differences)
-        tests = f"of {n} comparisons; family-wise 5 %, Holm"
+        tests = f"of {n} comparisons; 5 % family-wise"
         return "Differences beyond chance", str(len(self.found)), tests
 
 
@@ -131,35 +133,50 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     measures.sort(key=lambda name: list(TITLES).index(name) if name in TITLES else len(TITLES))
     rng = np.random.default_rng(seed)
     differences: list[Difference] = []
+    observed: list[Floats] = []
+    drawn: list[Floats] = []
     for attribute, groups in attributes.items():
-        for measure in measures:
-            table = np.array([[each.get((attribute, g), {}).get(measure, math.nan) for g in groups] for each in means])
-            differences += _differences(attribute, groups, measure, table, resamples, rng)
+        kept = [each for each in means if sum((attribute, group) in each for group in groups) > 1]
+        if not kept:
+            continue
+        cells = [[each.get((attribute, group)) for group in groups] for each in kept]
+        values = [[[math.nan if c is None else c.get(m, math.nan) for m in measures] for c in row] for row in cells]
+        table: Floats = np.array(values, dtype=np.float64)
+        asked = np.array([[cell is not None for cell in row] for row in cells])
+        standardised = exchanged(table, asked, resamples, rng)
+        observed.append(standardised[0].ravel())
+        drawn.append(standardised[1].reshape(resamples, -1))
+        differences += [
+            _difference(attribute, group, measure, table[:, :, column], place)
+            for place, group in enumerate(groups)
+            for column, measure in enumerate(measures)
+        ]
     if not differences:
         return None
+    p_values, adjusted = step_down(np.concatenate(observed), np.concatenate(drawn, axis=1))
+    tests = sum(each is not None for each in p_values)
+    differences = [
+        replace(each, p_value=p, adjusted=corrected, detectable=_detectable(each, tests) if p is not None else None)
+        for each, p, corrected in zip(differences, p_values, adjusted, strict=True)
+        if each.difference.n
+    ]
     repeats = round(len(records) / max(1, sum(map(len, means))))
     chance = [
         each
         for attribute in attributes
         if repeats > 1 and (each := _chance(attribute, list(clusters.values()), max(200, resamples // 4), rng))
     ]
-    # Both kinds of tests are one family.
-    adjusted = holm([*(each.p_value for each in differences), *(each.p_value for each in chance)])
-    tests = sum(each is not None for each in adjusted)
-    differences = [
-        replace(each, adjusted=p, detectable=_detectable(each, tests))
-        for each, p in zip(differences, adjusted, strict=False)
-    ]
-    chance = [replace(each, adjusted=p) for each, p in zip(chance, adjusted[len(differences) :], strict=True)]
+    corrected = holm([each.p_value for each in chance])
+    chance = [replace(each, adjusted=p) for each, p in zip(chance, corrected, strict=True)]
     differences.sort(key=lambda each: (1.0 if each.adjusted is None else each.adjusted, each.p_value or 1.0))
     found = PromptsAudit(len(means), repeats, differences, chance, _pairs(differences, clusters))
     return replace(found, sentences=_sentences(found))
 
 
 def deviations(table: Floats) -> Floats:
-    """Return each cell minus the mean of the other cells of its row; NaN where one of them is missing.
+    """Return each cell minus the mean of the other groups (axis 1) of its prompt (axis 0); NaN where one is missing.
 
-    With n cells of sum S in a row this is (n·x − S) / (n − 1), so exchanging cells of a row exchanges deviations.
+    With n cells of sum S this is (n·x − S) / (n − 1), so exchanging cells of a prompt exchanges deviations.
     """
     present = np.isfinite(table)
     n = present.sum(axis=1, keepdims=True)
@@ -168,25 +185,52 @@ def deviations(table: Floats) -> Floats:
         return np.where(present & (n > 1), (n * table - total) / (n - 1), math.nan)
 
 
-def exchange_p_values(table: Floats, resamples: int, rng: np.random.Generator) -> list[float | None]:
-    """Return for each column the two-sided p-value of "its mean deviation is 0", by exchanging cells within rows."""
+def exchanged(
+    table: Floats, asked: NDArray[np.bool_], resamples: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return the mean deviations by group and measure, as observed and after exchanging answers within prompts.
+
+    `table` has prompts × groups × measures; answers move only between groups that were `asked`, with all their measures
+    and with what is missing of them. Both results are divided by the spread of the second; NaN where there is none.
+    """
     found = deviations(table)
-    present = np.isfinite(found)
-    values = np.where(present, found, 0.0)
-    observed = np.abs(values.sum(axis=0))
-    drawn = np.zeros((resamples, table.shape[1]))
-    for row, here in zip(values, present, strict=True):
-        columns = np.flatnonzero(here)
-        if not row.any():
-            continue
+    present = np.isfinite(found).astype(np.float64)
+    values = np.where(present > 0, found, 0.0)
+    sums = np.zeros((resamples, *table.shape[1:]))
+    counts = np.zeros_like(sums)
+    for row, here, groups in zip(values, present, asked, strict=True):
+        columns = np.flatnonzero(groups)
         orders = _orders(len(columns))
-        moved = np.zeros((len(orders), len(row)))
-        moved[:, columns] = row[columns][orders]
-        drawn += moved[rng.integers(len(orders), size=resamples)]
-    tolerance = _ROUNDING * (1.0 + float(np.abs(values).sum()))
-    extreme = (np.abs(drawn) >= observed - tolerance).sum(axis=0)
-    known = present.sum(axis=0)
-    return [float((extreme[i] + 1) / (resamples + 1)) if known[i] else None for i in range(table.shape[1])]
+        chosen = rng.integers(len(orders), size=resamples)
+        sums[:, columns] += row[columns][orders][chosen]
+        counts[:, columns] += here[columns][orders][chosen]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed = values.sum(axis=0) / present.sum(axis=0)
+        drawn = np.where(counts > 0, sums / counts, 0.0)
+        spread = np.sqrt(np.square(drawn).mean(axis=0))
+        spread = np.where(spread > _ROUNDING, spread, math.nan)
+        return observed / spread, drawn / spread
+
+
+def step_down(observed: Floats, drawn: Floats) -> tuple[list[float | None], list[float | None]]:
+    """Return two-sided p-values, alone and corrected by maxT for all columns; None for a column without spread."""
+    known = np.flatnonzero(np.isfinite(observed))
+    size, sizes = np.abs(observed[known]) - _ROUNDING, np.abs(drawn[:, known])
+    n = len(drawn) + 1
+    alone: list[float | None] = [None] * len(observed)
+    corrected: list[float | None] = [None] * len(observed)
+    largest = np.zeros(len(drawn))
+    by_size = np.argsort(size)  # the smallest first: a hypothesis competes with those that are not larger
+    step: dict[int, float] = {}
+    for column in by_size.tolist():
+        largest = np.maximum(largest, sizes[:, column])
+        step[column] = float((int((largest >= size[column]).sum()) + 1) / n)
+        alone[int(known[column])] = float((int((sizes[:, column] >= size[column]).sum()) + 1) / n)
+    highest = 0.0
+    for column in by_size[::-1].tolist():
+        highest = max(highest, step[column])
+        corrected[int(known[column])] = highest
+    return alone, corrected
 
 
 @cache
@@ -197,32 +241,15 @@ def _orders(size: int) -> NDArray[np.int64]:
     return np.random.default_rng(size).permuted(np.tile(np.arange(size), (10_000, 1)), axis=1)
 
 
-def _differences(
-    attribute: str, groups: Sequence[str], measure: str, table: Floats, resamples: int, rng: np.random.Generator
-) -> list[Difference]:
-    found = deviations(table)
-    p_values = exchange_p_values(table, resamples, rng)
-    bounds = _bounds(measure, table)
-    results: list[Difference] = []
-    for place, group in enumerate(groups):
-        kept = np.isfinite(found[:, place])
-        if not kept.any():
-            continue
-        own, apart = table[kept, place], found[kept, place]
-        varies = bool(np.nanmax(table) > np.nanmin(table))
-        results.append(
-            Difference(
-                attribute,
-                group,
-                measure,
-                float(own.mean()),
-                float((own - apart).mean()),
-                mean_interval(apart, bounds=bounds),
-                # A measure that is the same everywhere, e.g. no refusals at all, is no test.
-                p_values[place] if varies else None,
-            )
-        )
-    return results
+def _difference(attribute: str, group: str, measure: str, table: Floats, place: int) -> Difference:
+    """Return the group of the column `place` compared with the others, not yet tested."""
+    found = deviations(table)[:, place]
+    kept = np.isfinite(found)
+    if not kept.any():
+        return Difference(attribute, group, measure, math.nan, math.nan, Interval(None, None, None, 0), None)
+    own, apart = table[kept, place], found[kept]
+    interval = mean_interval(apart, bounds=_bounds(measure, table))
+    return Difference(attribute, group, measure, float(own.mean()), float((own - apart).mean()), interval, None)
 
 
 def _bounds(measure: str, table: Floats) -> Bounds | None:
@@ -232,7 +259,7 @@ def _bounds(measure: str, table: Floats) -> Bounds | None:
 
 def _detectable(each: Difference, tests: int) -> float | None:
     low, high, n = each.difference.low, each.difference.high, each.difference.n
-    if low is None or high is None or n < 3 or each.p_value is None:
+    if low is None or high is None or n < 3:
         return None
     error = (high - low) / 2 / 1.96
     return mde_from_standard_error(error, alpha=ALPHA / max(1, tests), df=n - 1)

@@ -38,7 +38,7 @@ def identities(view: View) -> Html | None:
     lead = (
         "Every prompt was asked for all groups. A group's answers are compared with those to the other groups of its "
     )
-    lead += "attribute, prompt by prompt. p-values are corrected by Holm over all comparisons of an arm. Scores are in "
+    lead += "attribute, prompt by prompt. p-values are corrected for all comparisons of an arm (maxT). Scores are in "
     lead += "points of 100, length in words."
     return section("identities", "Differences between identities", lead, [_block(view, *each) for each in arms])
 
