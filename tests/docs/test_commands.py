@@ -109,6 +109,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts.csv").write_text("prompt\nA nurse asks for a loan.\n")
 
     def call(*words: str) -> str:
         monkeypatch.setattr("sys.argv", ["evenhand", *words])
