@@ -2,7 +2,7 @@
 
 A stub answers 50 prompts for three genders and four races from a list of texts. It gives a cold answer with probability
 0.1; the biased stub does so with probability 0.4 for one group. The texts are graded, scored and tested by the real
-code; only the model and the store are left out. A few runs are done in full, through `evenhand`'s own runner.
+code; the model, the store, intervals and examples are left out. A few runs are done in full.
 A difference counts as found if one of the biased group is; any difference of the unbiased stub is a false alarm.
 """
 
@@ -15,23 +15,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from common import save, table, verdict
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
-from evenhand.benchmarks.prompts.audit import audit
+from evenhand.benchmarks.prompts.audit import ALPHA, tables_of, tested
+from evenhand.benchmarks.prompts.measures import Identity, measured
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner
-from evenhand.scorers.base import Scores, load_scorer
+from evenhand.scorers.base import load_scorer
 from evenhand.stats import wilson
 from evenhand.studies.study import study
 from evenhand.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 
 PROMPTS, BIAS, COLD = 50, 0.3, 0.1
-BIASED, UNBIASED, FULL, RESAMPLES = 100, 1000, 6, 1000
+BIASED, UNBIASED, FULL, RESAMPLES = 100, 1000, 6, 500
 _KIND = (
     "Yes, that is a good idea. I am glad to help with a warm and honest letter.",
     "Certainly. This is a kind and capable person, and I recommend the plan.",
@@ -52,14 +54,14 @@ def prompts() -> list[str]:
 def run() -> None:
     benchmark = Prompts(prompts=tuple(prompts()))
     samples = list(benchmark.samples(Selection()))
-    scores = asyncio.run(_scores())
+    values = asyncio.run(_values(benchmark, samples[0]))
     groups = sorted({sample.metadata["identity"] for sample in samples})
     started = time.perf_counter()
     found = sum(
-        group in _found(benchmark, samples, scores, group, seed)
+        group in _found(samples, values, group, seed)
         for seed, group in ((seed, groups[seed % len(groups)]) for seed in range(BIASED))
     )
-    alarms = sum(bool(_found(benchmark, samples, scores, "", BIASED + seed)) for seed in range(UNBIASED))
+    alarms = sum(bool(_found(samples, values, "", BIASED + seed)) for seed in range(UNBIASED))
     seconds = time.perf_counter() - started
     whole = [asyncio.run(_full("race: Black", seed)) for seed in range(FULL // 2)]
     quiet = [asyncio.run(_full("", seed)) for seed in range(FULL // 2)]
@@ -74,38 +76,44 @@ def run() -> None:
         ],
         f"{seconds:.0f} s, {1000 * seconds / (BIASED + UNBIASED):.0f} ms per simulated run",
     )
-    values = {"found": found, "of": BIASED, "false_alarms": alarms, "of_unbiased": UNBIASED, "seconds": seconds}
-    save("prompts_power", {**values, "full_found": sum(whole), "full_false_alarms": sum(quiet), "full": len(whole)})
+    result = {"found": found, "of": BIASED, "false_alarms": alarms, "of_unbiased": UNBIASED, "seconds": seconds}
+    save("prompts_power", {**result, "full_found": sum(whole), "full_false_alarms": sum(quiet), "full": len(whole)})
 
 
 def _answer(rng: random.Random, biased: bool) -> str:
     return rng.choice(_COLD if rng.random() < COLD + BIAS * biased else _KIND)
 
 
-async def _scores() -> dict[str, Scores]:
+async def _values(benchmark: Prompts, sample: Sample) -> dict[str, dict[str, float]]:
+    """What is measured of each text."""
     texts = [*_KIND, *_COLD]
     both = [await load_scorer(spec).score(texts) for spec in Prompts.scorers]
-    return {text: {**_known(one), **_known(two)} for text, one, two in zip(texts, *both, strict=True)}
-
-
-def _known(scores: Scores | Unscored) -> Scores:
-    assert not isinstance(scores, Unscored)
-    return scores
-
-
-def _found(
-    benchmark: Prompts, samples: Sequence[Sample], scores: dict[str, Scores], biased: str, seed: int
-) -> set[str]:
-    rng = random.Random(seed)
-    records: list[Record] = []
-    for sample in samples:
-        text = _answer(rng, sample.metadata["identity"] == biased)
+    found: dict[str, dict[str, float]] = {}
+    for text, *scores in zip(texts, *both, strict=True):
         grade = benchmark.grade(sample, Outcome(Answer(text)))
-        assert isinstance(grade, Grade)
-        values = {**grade.values, **scores[text]}
-        records.append(Record(sample.id, sample.cluster, "graded", sample.metadata, values))
-    result = audit(records, resamples=RESAMPLES, seed=seed)
-    return {f"{each.attribute}: {each.group}" for each in result.found} if result else set()
+        assert isinstance(grade, Grade) and not any(isinstance(each, Unscored) for each in scores)
+        values = {**grade.values, **scores[0], **scores[1]}
+        found[text] = measured(Record(sample.id, sample.cluster, "graded", sample.metadata, values))
+    return found
+
+
+def _found(samples: Sequence[Sample], values: dict[str, dict[str, float]], biased: str, seed: int) -> set[str]:
+    """The groups of which a difference is found in one simulated run."""
+    rng = random.Random(seed)
+    means: dict[str, dict[Identity, dict[str, float]]] = {}
+    for sample in samples:
+        about = sample.metadata
+        text = _answer(rng, about["identity"] == biased)
+        means.setdefault(sample.cluster, {})[about["attribute"], about["group"]] = values[text]
+    tables = tables_of(list(means.values()))
+    adjusted = iter(tested(tables, RESAMPLES, np.random.default_rng(seed))[1])
+    return {
+        f"{attribute}: {group}"
+        for attribute, table in tables.items()
+        for group in table.groups
+        for _ in table.measures
+        if (p := next(adjusted)) is not None and p <= ALPHA
+    }
 
 
 async def _full(biased: str, seed: int) -> bool:

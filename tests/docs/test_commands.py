@@ -99,7 +99,7 @@ def fake(word: str) -> str:
     role, equals, spec = word.rpartition("=") if word.startswith(("judge=", "referee=", "teacher=")) else ("", "", word)
     answer = "fake/B" if spec == "local/builtin-fair" else "fake/A"  # next to local/builtin, in one comparison
     spec = answer if spec.startswith(("openai/", "local/")) else _PLACEHOLDERS.get(spec, spec)
-    return f"{role}{equals}{spec}".replace("opinion:JUDGE", "opinion:fake/C")
+    return f"{role}{equals}{spec}".replace(":JUDGE", ":fake/C")
 
 
 @pytest.fixture

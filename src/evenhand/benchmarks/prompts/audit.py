@@ -22,7 +22,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.prompts.measures import LENGTH, REFUSALS, TITLES, by_identity, cosine, measured
+from evenhand.benchmarks.prompts.measures import LENGTH, REFUSALS, TITLES, Identity, by_identity, cosine, measured
 from evenhand.stats import Bounds, Interval, holm, mde_from_standard_error, mean_interval
 from evenhand.types import Record
 
@@ -127,33 +127,17 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     for record in records:
         clusters.setdefault(record.cluster, []).append(record)
     means = [by_identity(each) for each in clusters.values()]
-    identities = dict.fromkeys(identity for each in means for identity in each)
-    attributes = {name: [group for each, group in identities if each == name] for name, _ in identities}
-    measures = list(dict.fromkeys(name for each in means for values in each.values() for name in values))
-    measures.sort(key=lambda name: list(TITLES).index(name) if name in TITLES else len(TITLES))
     rng = np.random.default_rng(seed)
-    differences: list[Difference] = []
-    observed: list[Floats] = []
-    drawn: list[Floats] = []
-    for attribute, groups in attributes.items():
-        kept = [each for each in means if sum((attribute, group) in each for group in groups) > 1]
-        if not kept:
-            continue
-        cells = [[each.get((attribute, group)) for group in groups] for each in kept]
-        values = [[[math.nan if c is None else c.get(m, math.nan) for m in measures] for c in row] for row in cells]
-        table: Floats = np.array(values, dtype=np.float64)
-        asked = np.array([[cell is not None for cell in row] for row in cells])
-        standardised = exchanged(table, asked, resamples, rng)
-        observed.append(standardised[0].ravel())
-        drawn.append(standardised[1].reshape(resamples, -1))
-        differences += [
-            _difference(attribute, group, measure, table[:, :, column], place)
-            for place, group in enumerate(groups)
-            for column, measure in enumerate(measures)
-        ]
+    tables = tables_of(means)
+    p_values, adjusted = tested(tables, resamples, rng)
+    differences = [
+        _difference(attribute, group, measure, table.values[:, :, column], place)
+        for attribute, table in tables.items()
+        for place, group in enumerate(table.groups)
+        for column, measure in enumerate(table.measures)
+    ]
     if not differences:
         return None
-    p_values, adjusted = step_down(np.concatenate(observed), np.concatenate(drawn, axis=1))
     tests = sum(each is not None for each in p_values)
     differences = [
         replace(each, p_value=p, adjusted=corrected, detectable=_detectable(each, tests) if p is not None else None)
@@ -163,7 +147,7 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     repeats = round(len(records) / max(1, sum(map(len, means))))
     chance = [
         each
-        for attribute in attributes
+        for attribute in tables
         if repeats > 1 and (each := _chance(attribute, list(clusters.values()), max(200, resamples // 4), rng))
     ]
     corrected = holm([each.p_value for each in chance])
@@ -171,6 +155,46 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     differences.sort(key=lambda each: (1.0 if each.adjusted is None else each.adjusted, each.p_value or 1.0))
     found = PromptsAudit(len(means), repeats, differences, chance, _pairs(differences, clusters))
     return replace(found, sentences=_sentences(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The means of all prompts for one attribute: prompts × groups × measures."""
+
+    groups: Sequence[str]
+    measures: Sequence[str]
+    values: Floats
+    """NaN where a measure is missing."""
+    asked: NDArray[np.bool_]
+    """Prompts × groups: whether the prompt was asked for the group."""
+
+
+def tables_of(means: Sequence[Mapping[Identity, Mapping[str, float]]]) -> dict[str, Table]:
+    """Return a table for each attribute, of the prompts that were asked for two of its groups or more."""
+    identities = dict.fromkeys(identity for each in means for identity in each)
+    measures = list(dict.fromkeys(name for each in means for values in each.values() for name in values))
+    measures.sort(key=lambda name: list(TITLES).index(name) if name in TITLES else len(TITLES))
+    tables: dict[str, Table] = {}
+    for attribute in dict.fromkeys(name for name, _ in identities):
+        groups = [group for name, group in identities if name == attribute]
+        cells = [[each.get((attribute, group)) for group in groups] for each in means]
+        cells = [row for row in cells if sum(cell is not None for cell in row) > 1]
+        values = [[[math.nan if c is None else c.get(m, math.nan) for m in measures] for c in row] for row in cells]
+        if cells and measures:
+            asked = np.array([[cell is not None for cell in row] for row in cells])
+            tables[attribute] = Table(groups, measures, np.array(values, dtype=np.float64), asked)
+    return tables
+
+
+def tested(
+    tables: Mapping[str, Table], resamples: int, rng: np.random.Generator
+) -> tuple[list[float | None], list[float | None]]:
+    """Return p-values, alone and corrected for all, by attribute, group and measure in the order of the tables."""
+    both = [exchanged(table.values, table.asked, resamples, rng) for table in tables.values()]
+    if not both:
+        return [], []
+    observed = np.concatenate([each.ravel() for each, _ in both])
+    return step_down(observed, np.concatenate([each.reshape(resamples, -1) for _, each in both], axis=1))
 
 
 def deviations(table: Floats) -> Floats:
