@@ -80,7 +80,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
         for sample, outcome in zip(tried, outcomes, strict=True):
             for scorer in scorers:
                 if scorer.asks_model:
-                    await scores_of(scorer, sample, results_of(outcome))
+                    await scores_of(scorer, sample, results_of(outcome), benchmark.scored_text)
     if judges:
         used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
         forecasts.append(Forecast("scoring", total, _scaled(used, scale)))

@@ -408,7 +408,7 @@ class Runner:
         results = results_of(outcome)
         rows = [self._grade(sample, outcome, iteration, result) for iteration, result in results]
         for scorer in self._scorers:
-            rows += await scores_of(scorer, sample, results)
+            rows += await scores_of(scorer, sample, results, self._benchmark.scored_text)
         return rows
 
     def _grade(self, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:
