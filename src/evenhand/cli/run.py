@@ -18,13 +18,19 @@ from evenhand.cli.report import print_stored, print_study, report_path, study_an
 from evenhand.errors import UsageError
 from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.shards import Shard
 from evenhand.types import Usage
 
 
 @click.command(cls=Command)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Run part I of N of the samples, e.g. 2/8, on this machine; evenhand merge joins the parts.",
+)
 @plan_options
 @output_options
-def run(**given: Any) -> int:
+def run(shard: str | None, **given: Any) -> int:
     """Run a plan and store it, without a report.
 
     \b
@@ -32,8 +38,14 @@ def run(**given: Any) -> int:
       evenhand run --model local/builtin --method default --method cot --limit 220 --out runs/first
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
+      evenhand run --config plan.yaml --shard 2/8 --out shards/2     (then: evenhand merge shards/*)
     """
-    return execute(read_request(given, default_methods=["default"]), report=False)
+    request = read_request(given, default_methods=["default"])
+    if shard is not None:
+        request = replace(request, settings=replace(request.settings, shard=Shard.parse(shard)))
+        if given["out"] is None:
+            request = replace(request, out=request.out / f"shard-{request.settings.shard}".replace("/", "-of-"))
+    return execute(request, report=False)
 
 
 @click.command(cls=Command)
@@ -96,6 +108,8 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     if report and progress.statuses.total():
         skip_damaged = request.settings.skip_damaged
         print_study(*study_and_report([request.out], target, skip_damaged=skip_damaged, **how))
+    elif request.settings.shard is not None:
+        click.echo(f"This is shard {request.settings.shard}. When all are done: evenhand merge SHARD… --out RUN")
     elif not report:
         click.echo(f"Next: evenhand report {request.out}")
     return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
@@ -120,7 +134,7 @@ def print_forecast(*requests: RunRequest) -> None:
     total = Usage()
     console = Console()
     for request in requests:
-        forecasts = aio.run(forecast(request.plan, request.settings.prices))
+        forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")

@@ -19,6 +19,7 @@ from evenhand.models.endpoints import check_no_call
 from evenhand.models.request import model_identity
 from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
+from evenhand.runs.shards import Shard
 from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
 from evenhand.types import Params
@@ -42,6 +43,8 @@ class Settings:
     """Whether models of the provider `call` may be loaded, which run Python code; a stored plan may be a stranger's."""
     max_failed: str | None = None
     """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
+    shard: Shard | None = None
+    """The part of the plan that is run; None: all of it."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -53,6 +56,7 @@ class Settings:
             "prices": {spec: asdict(price) for spec, price in self.prices.items()},
             "cache": None if self.cache is None else str(self.cache),
             "max_failed": self.max_failed,
+            "shard": None if self.shard is None else str(self.shard),
             "origin": dict(self.origin),
         }
 
@@ -66,6 +70,7 @@ class Settings:
             cache=None if kept["cache"] is None else Path(kept["cache"]),
             resume=True,
             max_failed=kept["max_failed"],
+            shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
             origin=kept["origin"],
         )
 

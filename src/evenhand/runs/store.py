@@ -12,7 +12,7 @@ import os
 import sqlite3
 import warnings
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,17 +39,24 @@ _NAMED = 5
 GATHER_SECONDS = 0.004
 """Seconds that the writer waits for more rows before it commits."""
 
-_INSERT_TURN = (
-    "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens,"
-    " thought_tokens, retries, cost, latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
-_INSERT_OUTCOME = (
-    "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, at_limit, reading, body)"
-    " VALUES (?,?,?,?,?,?,?,?)"
-)
-_INSERT_SCORE = (
-    "INSERT OR REPLACE INTO scores (sample, arm, scorer, iteration, status, reason, body) VALUES (?,?,?,?,?,?,?)"
-)
+_COLUMNS = {
+    "samples": "number, id, body",
+    "turns": "sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, thought_tokens, retries, cost,"
+    " latency, body",
+    "outcomes": "sample, arm, status, reason, seconds, at_limit, reading, body",
+    "scores": "sample, arm, scorer, iteration, status, reason, body",
+}
+"""What a store holds of its samples, by table."""
+
+
+def _insert(table: str, verb: str = "INSERT") -> str:
+    columns = _COLUMNS[table]
+    return f"{verb} INTO {table} ({columns}) VALUES ({','.join('?' * (columns.count(',') + 1))})"
+
+
+_INSERT_TURN = _insert("turns")
+_INSERT_OUTCOME = _insert("outcomes", "INSERT OR REPLACE")
+_INSERT_SCORE = _insert("scores", "INSERT OR REPLACE")
 
 
 class _Batch:
@@ -228,11 +235,16 @@ class Store:
 
     def add_samples(self, samples: Iterable[Sample]) -> int:
         """Store the samples of the plan in one transaction; return how many there are."""
+        return self.add_numbered(enumerate(samples, 1))
+
+    def add_numbered(self, samples: Iterable[tuple[int, Sample]]) -> int:
+        """Store samples with their numbers in the whole plan."""
         count = 0
         with _store_errors(self.directory), _transaction(self._read):
             self._read.execute("DELETE FROM samples")
-            for count, sample in enumerate(samples, 1):
-                self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
+            for number, sample in samples:
+                self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (number, sample.id, pack(sample)))
+                count += 1
             self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
         return count
 
@@ -302,6 +314,18 @@ class Store:
                 db.executemany(_INSERT_TURN, turns)
                 db.executemany(_INSERT_OUTCOME, outcomes)
                 db.executemany(_INSERT_SCORE, batch.scores)
+
+    def copy_rows(self, other: Store, samples: Collection[int] | None = None) -> None:
+        """Copy samples and all that came of them from another store, in one transaction; of all samples or of some."""
+        with _store_errors(self.directory), _transaction(self._read):
+            for table, columns in _COLUMNS.items():
+                own = "number" if table == "samples" else "sample"
+                rows = other.select(
+                    f"SELECT {columns} FROM {table} WHERE (?1 IS NULL OR {own} IN (SELECT value FROM json_each(?1)))"  # noqa: S608 - constants of ours
+                    " ORDER BY rowid",
+                    json_list(None if samples is None else list(samples)),
+                )
+                self._read.executemany(_insert(table), rows)
 
     def forget(self, status: Status) -> int:
         """Delete the outcomes with this status, so that they are run again; their turns are kept."""
