@@ -17,7 +17,8 @@ from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
 from evenhand.runs.dry import forecast, may_think
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.execute import run_plan
+from evenhand.runs.runner import Progress
 from evenhand.runs.shards import Shard
 from evenhand.types import Usage
 
@@ -118,8 +119,7 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
 def run_request(request: RunRequest) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
     with resumable(request.out), shown_progress() as observer:
-        runner = Runner(request.plan, request.out, request.settings, observer)
-        progress = aio.run(runner.run())
+        progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
     print_end(request.out, progress, request.out, request.settings.budget)
     return progress
 

@@ -45,6 +45,10 @@ class Settings:
     """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
     shard: Shard | None = None
     """The part of the plan that is run; None: all of it."""
+    on: str | None = None
+    """Where Ray is, for ray/ models and workers: `ray` (this machine, or RAY_ADDRESS) or `ray://HOST:PORT`."""
+    workers: int | None = None
+    """How many processes on Ray share the samples; None: this process runs them all."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -57,6 +61,8 @@ class Settings:
             "cache": None if self.cache is None else str(self.cache),
             "max_failed": self.max_failed,
             "shard": None if self.shard is None else str(self.shard),
+            "on": self.on,
+            "workers": self.workers,
             "origin": dict(self.origin),
         }
 
@@ -71,6 +77,8 @@ class Settings:
             resume=True,
             max_failed=kept["max_failed"],
             shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
+            on=kept.get("on"),
+            workers=kept.get("workers"),
             origin=kept["origin"],
         )
 

@@ -13,7 +13,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,14 @@ from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, StoreError, UsageError
 from evenhand.events import Activity, counted_activity, event, log, set_place
+from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
+from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
 from evenhand.notebook import clean, escaped
+from evenhand.options import Options
 from evenhand.runs.opening import opened
 from evenhand.runs.parts import (
     LoadedArm,
@@ -39,7 +42,7 @@ from evenhand.runs.parts import (
     session_settings,
     side_by_side,
 )
-from evenhand.runs.plan import Plan, identity
+from evenhand.runs.plan import Arm, Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
 from evenhand.runs.searching import SearchPool
@@ -102,12 +105,20 @@ Observer = Callable[[Progress], None]
 class Runner:
     """One execution of one plan in one directory."""
 
-    def __init__(self, plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        settings: Settings,
+        observer: Observer | None = None,
+        make_store: Callable[..., Store] = Store,
+    ) -> None:
         self.plan = plan
         self.directory = directory
         self.settings = settings
         self.progress = Progress()
         self._observer = observer
+        self._make_store = make_store
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
         self._graded_by = scorer_id(self._benchmark)
         self._pool: ScorerPool | None = None
@@ -129,20 +140,50 @@ class Runner:
         with self.plan.prompts().used():
             return await self._run()
 
+    async def describe(self) -> dict[str, Any]:
+        """What would be stored with the plan, and the hash of the code; models are loaded, but not called."""
+        with self.plan.prompts().used():
+            async with self._loaded() as (_, _, facts):
+                return {**facts, "code": code_hash()}
+
     async def _run(self) -> Progress:
         self.progress.activity = counted_activity()
+        budget = self._budget
+        try:
+            async with self._loaded() as (arms, models, facts):
+                with opened(self.directory, self.settings, facts, self._samples, self._make_store) as store:
+                    self._replay = store.has_answers()
+                    self._models = list(models.values())
+                    self._learned = store.get("learned") or []
+                    for model, learned in zip(self._models, self._learned, strict=False):
+                        model.recall(learned)
+                    budget.spent = sum(store.usage().values(), store.scoring())
+                    loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
+                    await self._work(store, loaded, budget)
+                    if self._fatal is not None:
+                        raise self._fatal
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        return self.progress
+
+    @contextlib.asynccontextmanager
+    async def _loaded(
+        self,
+    ) -> AsyncGenerator[tuple[list[tuple[Arm, Method, Options]], dict[str, Model], dict[str, Any]]]:
+        """The arms, the models by key, and the facts of the plan; models and scorers are closed at the end."""
+        if self.settings.on is not None:
+            set_address(self.settings.on)
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
-        budget = self._budget
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
         try:
             self._begin("loading " + ", ".join(_specs(self.plan)))
-            models = load_models(self.plan, self.settings, cache, budget)
+            models = load_models(self.plan, self.settings, cache, self._budget)
             self._pool = ScorerPool(
                 self.plan,
                 models,
-                lambda model: loaded_model(model, self.settings, cache, budget),
+                lambda model: loaded_model(model, self.settings, cache, self._budget),
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
@@ -151,20 +192,7 @@ class Runner:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
             self._begin(f"reading {self.plan.benchmark}")
-            facts = self._facts(models, resolved)
-            with opened(self.directory, self.settings, facts, self._samples) as store:
-                self._replay = store.has_answers()
-                self._models = list(models.values())
-                self._learned = store.get("learned") or []
-                for model, learned in zip(self._models, self._learned, strict=False):
-                    model.recall(learned)
-                budget.spent = sum(store.usage().values(), store.scoring())
-                loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
-                await self._work(store, loaded, budget)
-                if self._fatal is not None:
-                    raise self._fatal
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+            yield arms, models, self._facts(models, resolved)
         finally:
             if self._pool is not None:
                 await self._pool.aclose()
@@ -172,7 +200,6 @@ class Runner:
             await close_all(list(models.values()))
             if cache is not None:
                 cache.close()
-        return self.progress
 
     def _facts(self, models: Mapping[str, Model], options: Mapping[str, Any]) -> dict[str, Any]:
         """What identifies the plan and is stored with it; `options` are those of every arm, defaults included."""

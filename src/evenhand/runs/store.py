@@ -14,6 +14,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,15 +60,32 @@ _INSERT_OUTCOME = _insert("outcomes", "INSERT OR REPLACE")
 _INSERT_SCORE = _insert("scores", "INSERT OR REPLACE")
 
 
+@dataclass(slots=True)
+class Rows:
+    """Rows in their stored form, by table."""
+
+    turns: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    outcomes: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    scores: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def __iadd__(self, other: Rows) -> Rows:
+        self.turns += other.turns
+        self.outcomes += other.outcomes
+        self.scores += other.scores
+        return self
+
+
 class _Batch:
     """Rows that are committed together, and the tasks that wait for the commit."""
 
-    __slots__ = ("outcomes", "scores", "turns", "waiters")
+    __slots__ = ("outcomes", "rows", "scores", "turns", "waiters")
 
     def __init__(self) -> None:
         self.turns: list[tuple[Any, ...]] = []
         self.outcomes: list[tuple[Any, ...]] = []
         self.scores: list[tuple[Any, ...]] = []
+        self.rows = Rows()
+        """Rows that are in their stored form already."""
         self.waiters: list[asyncio.Future[None]] = []
 
     def settle(self, failure: StoreError | None = None) -> None:
@@ -100,7 +118,8 @@ class Store:
         self._writable = create or (os.access(directory, os.W_OK) and os.access(self.path, os.W_OK))
         log_is_lost = exists and _is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            if create:
+                directory.mkdir(parents=True, exist_ok=True)
             self._read = self._connect()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
@@ -276,6 +295,12 @@ class Store:
         batch.scores += rows
         await self._committed(batch)
 
+    async def record_rows(self, rows: Rows) -> None:
+        """Commit rows of another store of the same plan."""
+        batch = self._next_batch()
+        batch.rows += rows
+        await self._committed(batch)
+
     def _next_batch(self) -> _Batch:
         if self._batch is None:
             self._batch = _Batch()
@@ -298,22 +323,27 @@ class Store:
             await asyncio.sleep(GATHER_SECONDS)
             batch, self._batch = self._batch, None
             try:
-                await loop.run_in_executor(self._thread, self._commit, batch)
+                await self._sent(await loop.run_in_executor(self._thread, self._commit, batch))
             except Exception as error:
                 batch.settle(error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}."))
             else:
                 batch.settle()
         self._flushing = None
 
-    def _commit(self, batch: _Batch) -> None:
+    async def _sent(self, rows: Rows) -> None:
+        """Called with rows that are committed here, before their tasks go on; for stores that have a second place."""
+
+    def _commit(self, batch: _Batch) -> Rows:
         with _store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
-            turns, outcomes = list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes))
+            rows = Rows(list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes)), batch.scores)
+            rows += batch.rows
             with _transaction(self._writer) as db:
-                db.executemany(_INSERT_TURN, turns)
-                db.executemany(_INSERT_OUTCOME, outcomes)
-                db.executemany(_INSERT_SCORE, batch.scores)
+                db.executemany(_INSERT_TURN, rows.turns)
+                db.executemany(_INSERT_OUTCOME, rows.outcomes)
+                db.executemany(_INSERT_SCORE, rows.scores)
+            return rows
 
     def copy_rows(self, other: Store, samples: Collection[int] | None = None) -> None:
         """Copy samples and all that came of them from another store, in one transaction; of all samples or of some."""
