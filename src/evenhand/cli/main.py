@@ -34,6 +34,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
         "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
         "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
+        "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
+        "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
         "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),

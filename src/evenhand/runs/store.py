@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
@@ -23,7 +25,7 @@ import orjson
 from evenhand.errors import PlanError, StoreError
 from evenhand.models.request import pack, turn_from, unpack
 from evenhand.runs.lock import is_locked
-from evenhand.runs.migrations import migrate
+from evenhand.runs.migrations import is_older, migrate
 from evenhand.runs.rows import FINAL, Finished, Scored, outcome_row, sample_from, score_row, stored_form, turn_row
 from evenhand.types import Record, Sample, Status, Turn, Usage
 
@@ -102,8 +104,8 @@ class _Batch:
 class Store:
     """One run directory's data; reads are synchronous and cheap, writes are awaited.
 
-    A folder that cannot be written can still be read. A row that cannot be read raises StoreError; with `skip_damaged`
-    it is left out and named in `damaged`.
+    A folder that cannot be written can still be read, if need be from a temporary copy. A row that cannot be read
+    raises StoreError; with `skip_damaged` it is left out and named in `damaged`.
     """
 
     def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
@@ -112,6 +114,7 @@ class Store:
         self.damaged: list[str] = []
         self._skip_damaged = skip_damaged
         self._begun = False
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         exists = self.path.is_file()
         if not create and not exists:
             raise PlanError(_no_run(directory))
@@ -126,11 +129,17 @@ class Store:
         try:
             if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
                 raise PlanError(no_plan(directory))
-            migrate(self._read, writable=self._writable)
+            if not self._writable and is_older(self._read):
+                self._read.close()
+                self._copy()
+                self._read = self._connect()
+            migrate(self._read)
             if self.get(_OPEN) and (create or not is_locked(directory)):
                 self._recover(log_is_lost)
         except BaseException as error:
             self._read.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
             if isinstance(error, sqlite3.Error):
                 raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
             raise
@@ -140,18 +149,24 @@ class Store:
         self._flushing: asyncio.Task[None] | None = None
 
     def _connect(self) -> sqlite3.Connection:
+        if not self._writable and not _is_lost(self.directory / LOG_NAME):
+            self._copy()  # SQLite would have to merge the log into the file
         if not self._writable:
-            if not _is_lost(self.directory / LOG_NAME):
-                raise StoreError(
-                    f"{self.directory} cannot be written, and its newest results are in {LOG_NAME}, which has to be "
-                    "merged first; copy the folder and read the copy."
-                )
             return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
         db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA foreign_keys=OFF")
         return db
+
+    def _copy(self) -> None:
+        """Read a copy in a temporary folder, since this one cannot be written."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="evenhand-run-")
+        for name in (FILE_NAME, LOG_NAME):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(self.directory / name, Path(self._temporary.name) / name)
+        self.path = Path(self._temporary.name) / FILE_NAME
+        self._writable = True
 
     def begin(self) -> None:
         """Mark the file as open for writing until `close`, so that a log that is lost meanwhile is noticed."""
@@ -232,6 +247,8 @@ class Store:
                 self._writer.close()
                 self._writer = None
             self._read.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
             if damage := self.damage():
                 warnings.warn(damage, stacklevel=2)
 
@@ -363,6 +380,11 @@ class Store:
             return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
 
     # --- reading ---
+
+    def snapshot(self, target: Path) -> None:
+        """Write all that is committed to a file of its own, also while the run goes on."""
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            self._read.backup(copy)
 
     def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query, for other modules of this package."""
