@@ -14,6 +14,8 @@ from evenhand.errors import MissingExtraError, UsageError
 ADDRESS = "RAY_ADDRESS"
 _OBJECTS = 256 << 20
 """Bytes of shared memory of a Ray that we start; requests and rows are small."""
+_STARTS = 3
+"""How often we try to start Ray: on a busy machine its own limit of 30 s may be too short."""
 _OURS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it reports to nobody
     "RAY_enable_metrics_collection": "0",
@@ -46,14 +48,22 @@ def connect() -> Any:
     ray: Any = importlib.import_module("ray")
     if ray.is_initialized():
         return ray
-    own = {} if address else {"object_store_memory": _OBJECTS, "include_dashboard": False}
-    try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    except Exception as error:  # Ray raises a plain Exception if a node does not start
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        where = f"Ray cannot be reached at {address}" if address else "Ray cannot be started here"
-        raise UsageError(f"{where}: {reason}") from error
+    for attempt in range(1 if address else _STARTS):
+        try:
+            _init(ray, address)
+            break
+        except Exception as error:  # Ray raises a plain Exception if a node does not start in time
+            if not address and attempt + 1 < _STARTS:
+                continue
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            where = f"Ray cannot be reached at {address}" if address else "Ray cannot be started here"
+            raise UsageError(f"{where}: {reason}") from error
     return ray
+
+
+def _init(ray: Any, address: str | None) -> None:
+    own = {} if address else {"object_store_memory": _OBJECTS, "include_dashboard": False}
+    ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
 
 
 def is_lost(error: BaseException) -> bool:
