@@ -106,7 +106,7 @@ def main() -> None:
       evenhand compare --model local/builtin --method default --method cot --limit 220
 
     A model is named provider/name: local/builtin, local/PATH.gguf, openai/NAME (any OpenAI-compatible
-    endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH,
+    endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH, ray/hf/PATH,
     inspect/PROVIDER/NAME, fake/TEXT. Providers of your own are named in evenhand.toml.
     """
 
