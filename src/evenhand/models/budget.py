@@ -51,6 +51,22 @@ class Limits:
             None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
         )
 
+    def shared(self, count: int) -> Limits:
+        """Return the share of one of `count` equal parts, rounded down."""
+        return Limits(
+            None if self.calls is None else self.calls // count,
+            None if self.tokens is None else self.tokens // count,
+            None if self.money is None else self.money / count,
+        )
+
+    def more(self, spent: Usage) -> Limits:
+        """Return the limits of which `spent` is already used up."""
+        return Limits(
+            None if self.calls is None else self.calls + spent.calls,
+            None if self.tokens is None else self.tokens + spent.tokens,
+            None if self.money is None else self.money + (spent.cost or 0.0),
+        )
+
     def doubled(self) -> Limits:
         """Return twice these limits."""
         return Limits(

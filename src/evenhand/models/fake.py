@@ -67,6 +67,7 @@ class ScriptedModel(FunctionModel):
 class FakeModel(FunctionModel):
     """The spec `fake/TEXT` always answers TEXT; `fake/echo` repeats the last message."""
 
+    replicable = True
     takes = frozenset[str]()
 
     def __init__(self, name: str, options: ModelOptions) -> None:

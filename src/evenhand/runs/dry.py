@@ -25,6 +25,7 @@ from evenhand.options import Options
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
+from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
@@ -48,13 +49,13 @@ class Forecast:
     usage: Usage
 
 
-async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
-    """Return the expected usage of every arm; the cost is None where a price is missing."""
+async def forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None = None) -> list[Forecast]:
+    """Return the expected usage of every arm, or of a shard of it; the cost is None where a price is missing."""
     with plan.prompts().used():
-        return await _forecast(plan, prices)
+        return await _forecast(plan, prices, shard)
 
 
-async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
+async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None) -> list[Forecast]:
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
     judges: list[tuple[ModelPlan, FunctionModel]] = []
@@ -67,10 +68,11 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
     check_scorers(scorers, benchmark.kind)
     selection = Selection(plan.limit, plan.seeds[0])
-    total = sum(1 for _ in benchmark.samples(selection))
+    total = sum(1 for _ in numbered(benchmark.samples(selection), shard))
     # Spread evenly, because neighbours are often of the same kind.
     places = {round(i * total / TRIED) for i in range(TRIED)}
-    tried = [sample for place, sample in enumerate(benchmark.samples(selection)) if place in places]
+    samples = (sample for _, sample in numbered(benchmark.samples(selection), shard))
+    tried = [sample for place, sample in enumerate(samples) if place in places]
     scale = total / max(1, len(tried))
     forecasts: list[Forecast] = []
     for arm, method, options in arms:

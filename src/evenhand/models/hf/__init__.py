@@ -81,6 +81,7 @@ class HFModel(Model):
 
     features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits"})
     free = True
+    replicable = True
     takes = frozenset({"batch", "device", "template"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:

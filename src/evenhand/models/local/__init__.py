@@ -48,6 +48,7 @@ class LocalModel(Model):
 
     features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed"})
     free = True
+    replicable = True
     takes = frozenset({"context", "slots", "threads", "lora"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
