@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
         "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "evidence": ("evenhand.cli.evidence:evidence", "Make an evidence pack for auditors from stored runs."),
         "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
