@@ -20,6 +20,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
         "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
         "resume": ("evenhand.cli.resume:resume", "Go on with a run or a paper that was stopped."),
+        "suite": ("evenhand.cli.suite:suite", "Measure one model in many areas and print one page."),
         "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
         "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
         "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
