@@ -179,7 +179,7 @@ class _Fruitful:
 def _bounded(usage: Usage, params: Params, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
     """Return the usage of a call whose reply is as long as it may be, thoughts included where they are declared."""
     room = 0 if params.max_tokens is None or params.max_tokens_exact else declared_room(model.extra)
-    reply = ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
+    reply = 0 if params.given else ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
     price = _price(model, prices)
     return replace(bounded, cost=price.of(bounded) if price else None)
@@ -207,6 +207,8 @@ def _stand_in(model: ModelPlan) -> FunctionModel:
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
+    if params.given:
+        return Completion(params.given[0], logprobs=(TokenLogprob(params.given[0], -1.0 * len(params.given[0])),))
     if params.schema is not None:
         # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
         words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))
