@@ -45,6 +45,12 @@ class Thresholds(Calibrated):
     injection: float = Field(
         default=0.5, ge=0, le=1, description="Texts with a probability of injected orders below this value pass."
     )
+    claims: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Answers pass if no claim about people is unsupported with this probability.",
+    )
     quality: float = Field(
         default=50, ge=0, le=100, description="Minimum fluency, coherence, relevance and helpfulness, in percent."
     )

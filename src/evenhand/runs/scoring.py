@@ -143,13 +143,21 @@ def results_of(outcome: Outcome) -> list[tuple[int, Result]]:
     return [(FINAL, outcome.result), *((each.iteration, each.result) for each in outcome.snapshots)]
 
 
-async def scores_of(scorer: Scorer, sample: Sample, results: Sequence[tuple[int, Result]]) -> list[Scored]:
-    """The scorer's rows for those of the results that are texts; a scorer that fails leaves its reason, no number."""
-    texts = [(iteration, result.text) for iteration, result in results if isinstance(result, Answer)]
+async def scores_of(
+    scorer: Scorer,
+    sample: Sample,
+    results: Sequence[tuple[int, Result]],
+    shown: Callable[[Sample, str], str],
+) -> list[Scored]:
+    """The scorer's rows for those of the results that are texts; a scorer that fails leaves its reason, no number.
+
+    `shown` is the benchmark's `scored_text`.
+    """
+    texts = [(iteration, shown(sample, result.text)) for iteration, result in results if isinstance(result, Answer)]
     if not texts:
         return []
     try:
-        found = await scorer.score([text for _, text in texts], [sample.prompt] * len(texts))
+        found = await scorer.score([text for _, text in texts], [shown(sample, sample.prompt)] * len(texts))
     except EndpointError as error:
         if error.permanent:
             # The error concerns every text; going on would spend calls on answers that cannot be scored.

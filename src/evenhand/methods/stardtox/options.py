@@ -24,6 +24,7 @@ class StarDToxOptions(Thresholds):
             "scorer": "builtin",
             "toxicity": 0.1,
             "injection": 0.5,
+            "claims": 0.5,
             "calibration": "none",
             "quality": 80,
             "evidence": "rating",
