@@ -287,7 +287,8 @@ def _named(found: Sequence[tuple[ArmResult, float, str]]) -> str:
     if len(found) <= _LISTED:
         return "; ".join(f"{arm.label} {text}" for arm, _, text in found)
     values = [value for _, value, _ in found]
-    return f"{len(found)} arms, {min(values):.0f} to {max(values):.0f} %"
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{len(found)} arms, {low if low == high else f'{low} to {high}'} %"
 
 
 def _few_clusters(study: StudyResult) -> list[str]:
