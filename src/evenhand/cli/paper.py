@@ -35,8 +35,9 @@ from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
-from evenhand.runs.dry import forecast
+from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
+from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
 from evenhand.specs import read_spec, roles_and_specs
 from evenhand.types import Usage
@@ -158,8 +159,9 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if out is None:
         planned = replace(planned, folder=default_out(planned.folder))
     if given["dry_run"]:
-        print_forecast(*_requests(planned.runs, planned.folder, given))
-        _print_presets(wanted, replace(options, models=models), given)
+        found = print_forecast(*_requests(planned.runs, planned.folder, given))
+        known = {_key(run.plan): each for run, each in zip(planned.runs, found, strict=True)}
+        _print_presets(wanted, replace(options, models=models), given, known)
         return 0
     settings = read_settings(given)
     with _shown(wanted.name, given, planned.folder) as listener:
@@ -167,16 +169,24 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     return _end(result, planned.folder, settings)
 
 
-def _print_presets(wanted: Paper, options: PaperOptions, given: Mapping[str, Any]) -> None:
-    """What each preset takes alone, where both are run."""
+def _print_presets(
+    wanted: Paper, options: PaperOptions, given: Mapping[str, Any], known: dict[bytes, list[Forecast]]
+) -> None:
+    """What each preset takes alone, where both are run; `known` are the forecasts that there are already."""
     if "presets" not in wanted.takes or len(options.presets) < 2:
         return
     prices = read_settings(given).prices
     for preset in options.presets:
         runs = plan_paper(wanted.name, replace(options, presets=(preset,))).runs
-        arms = [arm for run in runs for arm in aio.run(forecast(run.plan, prices))]
-        used = usage_sentence(sum((arm.usage for arm in arms), Usage()))
-        click.echo(f"With --preset {preset} alone: {used}.")
+        for run in runs:
+            if _key(run.plan) not in known:
+                known[_key(run.plan)] = aio.run(forecast(run.plan, prices))
+        used = sum((arm.usage for run in runs for arm in known[_key(run.plan)]), Usage())
+        click.echo(f"With --preset {preset} alone: {usage_sentence(used)}.")
+
+
+def _key(plan: Plan) -> bytes:
+    return orjson.dumps(plan.essence(), option=orjson.OPT_SORT_KEYS)
 
 
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
-from evenhand.runs.dry import forecast, may_think
+from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.runner import Progress, Runner
 from evenhand.types import Usage
 
@@ -110,8 +110,8 @@ def run_request(request: RunRequest) -> Progress:
     return progress
 
 
-def print_forecast(*requests: RunRequest) -> None:
-    """A table of what would be spent, for each request, and the sum where there are several."""
+def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
+    """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -119,8 +119,10 @@ def print_forecast(*requests: RunRequest) -> None:
 
     total = Usage()
     console = Console()
+    every: list[list[Forecast]] = []
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices))
+        every.append(forecasts)
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
@@ -142,6 +144,7 @@ def print_forecast(*requests: RunRequest) -> None:
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+    return every
 
 
 def usage_sentence(usage: Usage) -> str:
