@@ -24,7 +24,8 @@ Rating = Callable[[str], str]
 
 
 def rating(bias: int) -> str:
-    return json.dumps({"bias": bias, "relevancy": 8, "bias_reason": "so", "relevancy_reason": "so"})
+    others = {"demeaning": 0, "generalisation": 0, "framing": 0, "grounded": 8, "relevancy": 8}
+    return json.dumps({"stereotyping": bias, **others, "bias_reason": "so", "grounded_reason": "so"})
 
 
 def by_length(passage: str) -> str:

@@ -10,10 +10,11 @@ FACTS = {"title": "Forgetting", "url": "https://example.org/1", "text": "People 
 # One reply for all agents: the judge, the search agent and the terminator each find their fields in it.
 REPLY = {
     "answer": "A",
-    "bias": 6,
+    **dict.fromkeys(("stereotyping", "demeaning", "generalisation", "framing"), 6),
+    "grounded": 8,
     "relevancy": 8,
     "bias_reason": "A guess.",
-    "relevancy_reason": "Fine.",
+    "grounded_reason": "Fine.",
     "groups": [],
     "queries": ["forget keys", "people of all ages"],
     "facts": [{"fact": "People of all ages forget keys.", "source": 1}],

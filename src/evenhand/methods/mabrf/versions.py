@@ -31,12 +31,13 @@ class Version:
         """What the judge objects to: the bias, or the lack of ground if that is the larger fault."""
         texts = self.judgement.ratings.texts
         first, second = (BIAS, GROUNDED) if self.judgement.by_bias else (GROUNDED, BIAS)
-        return texts[f"{first}_reason"] or texts[f"{second}_reason"]
+        return texts.get(f"{first}_reason") or texts.get(f"{second}_reason", "")
 
     def ratings(self) -> dict[str, Any]:
         values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
-        kinds = {kind: values[kind] for kind in KINDS}
-        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, values[GROUNDED], kinds).note()
+        kinds = {kind: values[kind] for kind in KINDS if kind in values}
+        grounded = values.get(GROUNDED)
+        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, grounded, kinds).note()
 
     def notes(self) -> dict[str, Any]:
         """Returns everything about this version, for the trace."""
@@ -80,9 +81,16 @@ def best_of(versions: Sequence[Version]) -> Version:
     return min(versions, key=rank)
 
 
-def concluded(result: Result, stop: str, first: Result, versions: Sequence[Version], **more: Any) -> Outcome:
+def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
+    """Returns the version to answer from."""
+    return versions[-1] if options.keep == "last" else best_of(versions)
+
+
+def concluded(
+    result: Result, stop: str, first: Result, versions: Sequence[Version], options: MabrfOptions, **more: Any
+) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
-    best = best_of(versions)
+    best = kept_of(versions, options)
     snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,
