@@ -22,7 +22,7 @@ def judge(proved: Mapping[str, float], spec: str = "function") -> FunctionModel:
 
     def reply(messages: Any, _params: Any) -> Completion:
         asked = messages[-1].content
-        p = next(p for answer, p in proved.items() if f"Possible answer: <<<{answer}>>>" in asked)
+        p = next(p for answer, p in proved.items() if f"Possible answer: {answer}\n" in asked)
         both = (("Yes", math.log(p)), ("No", math.log(1 - p)))
         return Completion("Yes", logprobs=(TokenLogprob("Yes", math.log(p), both),))
 

@@ -40,7 +40,8 @@ def seeing(messages: Sequence[Message], _params: Params) -> str:
         by_belief = any(words in quoted[2] for words in ("tend to", "are said"))
         return reasoning(by_belief, grounded=not by_belief and "describes" not in quoted[2])
     if "Possible answer:" in text:
-        return "Yes" if quoted in _proved() else "No"
+        shown = tuple(re.findall(r"^(?:Passage|Question|Possible answer): (.*)$", text, re.MULTILINE))
+        return "Yes" if shown in _proved() else "No"
     if "Yes or No" in text:
         return "Yes" if ". " in quoted[0].rstrip() else "No"
     if "fluency" in text:

@@ -15,7 +15,6 @@ from evenhand.prompts import load_prompt
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 from evenhand.types import Answer, Sample, Unscored
-from evenhand.untrusted import fenced
 
 SUPPORT, SETTLED = "support", "settled"
 NO_PASSAGE = "there is no passage that could prove an answer"
@@ -62,5 +61,5 @@ async def proof(sample: Sample, answer: Answer, session: Session[Thresholds]) ->
 async def p_proved(session: Session, sample: Sample, answer: str) -> float | Unscored:
     """Returns the judge's P(Yes) that the passage shows this answer to be right."""
     prompt = load_prompt(__file__, "proof")
-    asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt), answer=fenced(answer))
+    asked = prompt.render(context=sample.context, question=sample.prompt, answer=answer)
     return await yes_probability(session, prompt, asked, agent="bias evaluator", role=JUDGE)
