@@ -17,6 +17,8 @@ SECTIONS = {
     "framing": "Framing",
     "malibu": "MALIBU",
     "opinions": "Opinions",
+    "overrefusal": "Over-refusal",
+    "prompts": "Your own prompts",
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",

@@ -14,6 +14,7 @@ from zlib import crc32
 import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.methods.base import Method
 from evenhand.models.base import Feature, Model, split_spec, takes_effort
 from evenhand.models.budget import FREE, Price
@@ -27,12 +28,14 @@ from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
-from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
+from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
 """Samples that are tried; the others are assumed to cost the same."""
 UNBOUNDED_REPLY = 512
-_MORE_IS_WORSE = ("bias", "harm")
+_CRITIQUE = 48
+"""Words of a critique: as many as a judge has room for."""
+_MORE_IS_WORSE = ("stereotyping", "harm")
 """Ratings for which the highest value is the worst; for all others it is the lowest."""
 
 
@@ -77,7 +80,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
         for sample, outcome in zip(tried, outcomes, strict=True):
             for scorer in scorers:
                 if scorer.asks_model:
-                    await scores_of(scorer, sample, results_of(outcome))
+                    await scores_of(scorer, sample, results_of(outcome), benchmark.scored_text)
     if judges:
         used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
         forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
@@ -105,6 +108,7 @@ async def _arm(
             options,
             scorers=_Severe,
             searches=_Fruitful,
+            evaluating=_never_passed,
             **session_settings(plan),
         )
         outcomes.append(await method.run(sample, session))
@@ -136,6 +140,12 @@ def requested(stand_in: FunctionModel, model: ModelPlan, prices: Mapping[str, Pr
         tokens = sum(estimate_tokens(message.content) for message in messages)
         used += _bounded(Usage(calls=1, prompt_tokens=tokens), params, model, prices)
     return used
+
+
+async def _never_passed(each: Evaluator, sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict:
+    """Asks the evaluator, whatever it says: no answer is good enough, so that every iteration is counted."""
+    await each.evaluate(sample, answer, session)
+    return Verdict(passed=False, critique=" ".join(["text"] * _CRITIQUE), harm=1.0, excess=1.0)
 
 
 class _Severe(Scorer):
