@@ -11,6 +11,7 @@ PAGE = (DOCS / "measure" / "scores.md").read_text(encoding="utf-8")
 SECTIONS = {
     "bbq": "BBQ",
     "bbq_builtin": "BBQ",
+    "crows_pairs": "CrowS-Pairs",
     "debates": "Debates",
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
@@ -25,6 +26,7 @@ SECTIONS = {
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",
     "squad_builtin": "SQuAD",
+    "stereoset": "StereoSet",
 }
 
 
