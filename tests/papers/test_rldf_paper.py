@@ -17,7 +17,8 @@ from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_
 from evenhand.papers.rldf.claims import ahead, claim_notes
 from evenhand.papers.rldf.figures import BEST, series
 from evenhand.papers.rldf.part import write_part
-from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three, table_two
+from evenhand.papers.rldf.people import people_tables
+from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three
 from evenhand.papers.rldf.training import Making, debates_run, lessons, trained_arms
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
@@ -341,7 +342,7 @@ def test_tables_without_runs_hold_the_papers_numbers():
     assert first[6].cells[0].published == pytest.approx(35.8)
     assert len(rows(table_three(none, []), "BS")) == 6 + 24
     assert [row.setting for row in rows(table_four(none), "CE")[:4]] == ["S-R", "T-S", "T-S less S-R", "S-R"]
-    assert {row.note for row in rows(table_two({}), "BS")[:2]} == {"not measured"}
+    assert {row.note for row in rows(people_tables({})[0], "BS")[:2]} == {"not measured"}
 
 
 def difference(value: float, width: float, p_value: float) -> Difference:

@@ -169,6 +169,8 @@ class Grid:
     """For a matrix of differences: the difference with full colour."""
     drawn: int = 0
     """Number of leading rows that are also drawn as a chart, with a point for each column."""
+    undrawn: int = 0
+    """Number of last columns that are not drawn, because they are on another scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """One question with the answers of several arms, to read."""
+
+    question: str
+    about: str
+    answers: Sequence[tuple[str, str]]
+    """(arm and its scores, answer)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PaperPage:
     """The content of the page, the CSV files and the terminal output."""
 
@@ -223,6 +235,9 @@ class PaperPage:
     warnings: Sequence[str] = ()
     process: StudyResult | None = None
     """The arms of all runs, for cost, failures and provenance."""
+    cases: Sequence[Case] = ()
+    """Answers to read, before and after."""
+    cases_title: str = "Cases"
 
 
 Choice = Literal[
