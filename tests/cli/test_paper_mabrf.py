@@ -14,8 +14,8 @@ from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
 from evenhand.types import Message, Params
 
-SMALL = ("paper", "mabrf", "--builtin", "--limit", "2")
-FILES = ("index.html", "table3.csv", "table4.csv", "table5.csv", "figure4_means.csv", "figure4.csv")
+SMALL = ("paper", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
+FILES = ("index.html", "claims.csv", "table3.csv", "table4.csv", "table5.csv", "figure4_means.csv", "figure4.csv")
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
 
 
@@ -91,8 +91,8 @@ def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):
     labels = {
         "Default": "default",
         "Chain of thought": "cot",
-        "MABRF without search": "mabrf",
-        "MABRF with search": "mabrf(search=corpus:builtin)",
+        "MABRF without search, evenhand": "mabrf",
+        "MABRF with search, evenhand": "mabrf(search=corpus:builtin)",
     }
     ours = [row for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "thinker/one"]
     assert {row["setting"] for row in ours} == labels.keys()
@@ -128,7 +128,7 @@ def test_every_question_is_in_one_bin_of_the_figure(once, models, tmp_path: Path
     once(*SMALL, "--model", "thinker/one")
 
     rows = rows_of(tmp_path / "p/figure4.csv")
-    for setting in ("without search", "with search"):
+    for setting in ("without search, evenhand", "with search, evenhand"):
         shares = {row["part"]: float(row["value"]) for row in rows if row["setting"] == setting}
         assert shares == {"−3 or less": 0, "−2": 0, "−1": 0, "0": 0, "+1": 0, "+2": 0, "+3 or more": 100}
 
@@ -141,9 +141,9 @@ def test_several_models_have_rows_and_charts_of_their_own(cli, models, tmp_path:
         rows = rows_of(tmp_path / f"p/{name}.csv")
         assert {"thinker/one", "thinker/two"} <= {row["method"] for row in rows}, name
     sets = {row["data_set"] for row in rows_of(tmp_path / "p/table5.csv")}
-    assert "thinker/two: both contexts" in sets
+    assert "thinker/two, preset evenhand: both contexts" in sets
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
-    assert html.count('class="histogram') == 4
+    assert html.count('class="histogram') == 6  # all models together, as in the paper, and each
     # Each model against its own `default`.
     assert "mabrf · thinker/two and default · thinker/two" in html
     assert "mabrf · thinker/two and default · thinker/one" not in html

@@ -18,8 +18,27 @@ WITH_PAPER = [
     "stardtox",
 ]
 PAPER: dict[str, dict[str, Any]] = {
-    "stardtox": {"iterations": 2, "toxicity": 0.1, "quality": 80, "support": 80, "settled": 50, "candidates": 4},
-    "mabrf": {"iterations": 5, "accept": 1.5, "temperature": 0.2, "max_tokens": 256, "search": ""},
+    "stardtox": {
+        "iterations": 2,
+        "toxicity": 0.1,
+        "quality": 80,
+        "support": 80,
+        "settled": 50,
+        "candidates": 1,
+        "memory": True,
+        "scores": True,
+        "keep": "last",
+    },
+    "mabrf": {
+        "iterations": 5,
+        "accept": 1.5,
+        "temperature": 0.2,
+        "max_tokens": 256,
+        "search": "",
+        "criteria": "paper",
+        "keep": "last",
+        "terminator": "always",
+    },
     "debate": {"rounds": 5, "temperature": 0.7, "max_tokens": 160, "scoring": "numbers"},
     "panel": {"judges": 4, "rounds": 2, "order": "round_robin", "consensus": "mean", "temperature": 0.0},
 }
@@ -53,7 +72,7 @@ def test_without_a_preset_it_is_evenhand():
 def test_given_options_win_over_the_preset():
     options = METHODS.get("stardtox").with_options({"preset": "paper", "iterations": 1})
 
-    assert (options.model_dump()["iterations"], options.model_dump()["candidates"]) == (1, 4)
+    assert (options.model_dump()["iterations"], options.model_dump()["candidates"]) == (1, 1)
 
 
 def test_every_option_has_a_help_text():

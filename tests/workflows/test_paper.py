@@ -22,7 +22,14 @@ def reply(name: str, messages: Sequence[Message], params: Params) -> str:
     return "B" if any("B)" in message.content for message in messages) else f"a kind text by {name}"
 
 
-SMALL: dict[str, Any] = {"models": ["stub/one"], "limit": 1, "completions": 1, "builtin": True, "out": "p"}
+SMALL: dict[str, Any] = {
+    "models": ["stub/one"],
+    "limit": 1,
+    "completions": 1,
+    "builtin": True,
+    "out": "p",
+    "preset": "evenhand",
+}
 
 
 def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
@@ -32,7 +39,7 @@ def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
 
     assert made.html == Path("p/index.html")
     assert made.html.is_file()
-    assert [path.name for path in made.csv] == ["table2.csv", "table3.csv", "figure3.csv"]
+    assert [path.name for path in made.csv] == ["claims.csv", "table2.csv", "table3.csv", "figure3.csv"]
     assert "stub/one" in made.page.title
     assert not made.stopped
     assert [kind for kind, _ in listener.told] == ["began", "ended", "began", "ended"]

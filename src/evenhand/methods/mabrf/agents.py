@@ -102,8 +102,9 @@ async def rate_reasoning(
     session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, p: float | None = None
 ) -> Ratings | Unscored:
     """Rates the bias and relevancy of a reasoning, with reasons; `p` = P(passage answers) determines the bias."""
-    messages = judge_messages(sample, reasoning, session.options.domain)
-    ratings = await judge(session, rubric(), messages, agent="judge")
+    name = "judge_paper" if session.options.criteria == "paper" else "judge"
+    messages = judge_messages(sample, reasoning, session.options.domain, name)
+    ratings = await judge(session, rubric(name), messages, agent="judge")
     if p is None or isinstance(ratings, Unscored):
         return ratings
     bias, reason = (p, _UNHEARD) if leaves_open(reasoning) else (1 - p, _GUESSED)
@@ -121,11 +122,13 @@ def to_ten(value: float) -> float:
     return 1 + _HIGH * value
 
 
-def judge_messages(sample: Sample, reasoning: str, specialised: bool = False) -> tuple[Message, ...]:
+def judge_messages(
+    sample: Sample, reasoning: str, specialised: bool = False, name: str = "judge"
+) -> tuple[Message, ...]:
     """Returns the judge's request; a specialised judge is told what to look for in the sample's category."""
     known = domains().get(sample.metadata.get("category", "")) if specialised else None
     domain = f" In this case, look out for {known}." if known else ""
-    return load_prompt(__file__, "judge").render(
+    return load_prompt(__file__, name).render(
         context=fenced(sample.context), question=fenced(sample.prompt), reasoning=fenced(reasoning), domain=domain
     )
 

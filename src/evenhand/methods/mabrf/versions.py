@@ -77,11 +77,16 @@ def best_of(versions: Sequence[Version]) -> Version:
     return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
 
 
+def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
+    """Returns the version to answer from."""
+    return versions[-1] if options.keep == "last" else best_of(versions)
+
+
 def concluded(
-    result: Result, stop: str, first: Result, versions: Sequence[Version], accept: float, **more: Any
+    result: Result, stop: str, first: Result, versions: Sequence[Version], options: MabrfOptions, **more: Any
 ) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
-    best = best_of(versions)
+    best, accept = kept_of(versions, options), options.accept
     snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,

@@ -35,7 +35,7 @@ class MABRF:
     name = NAME
     title = "MABRF: Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4"
     folders: tuple[str, ...] = (CHOICES, ANSWERS)
-    takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
+    takes: frozenset[Choice] = frozenset({"presets", "methods", "models", "search", "accept", "look", "domain"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
@@ -43,7 +43,7 @@ class MABRF:
         ending = BUILTIN if options.builtin else ""
         judged = _judged(options)
         limit, selected = _selection(options)
-        loops = [MethodPlan(name=NAME, options=each) for each in (judged, {"search": search, **judged})]
+        loops = [plan for each in (judged, {"search": search, **judged}) for plan in options.by_preset(NAME, each)]
         searched = MethodPlan(name="search", options={"provider": search})
         choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
         answers = options.plan(ANSWERS + ending, ["closed_book", searched, "default"], limit=_answers_limit(options))
@@ -86,7 +86,7 @@ def _failed_searches(folders: Mapping[str, Path]) -> list[str]:
 
 def _judged(options: PaperOptions) -> dict[str, Any]:
     """Returns the options that depend on the judge."""
-    judged: dict[str, Any] = {"look": True} if options.look else {}
+    judged: dict[str, Any] = {name: True for name in ("look", "domain") if getattr(options, name)}
     if (accept := options.accept) is not None:
         # 5.0 and 5 are the same run.
         judged = {"accept": int(accept) if accept == int(accept) else accept, **judged}
