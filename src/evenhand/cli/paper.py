@@ -169,7 +169,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
 
 def _print_presets(wanted: Paper, options: PaperOptions, given: Mapping[str, Any]) -> None:
     """What each preset takes alone, where both are run."""
-    if "presets" not in wanted.takes or len(options.presets) < 2:
+    if "presets" not in wanted.takes or "training" in wanted.takes or len(options.presets) < 2:
         return
     prices = read_settings(given).prices
     for preset in options.presets:

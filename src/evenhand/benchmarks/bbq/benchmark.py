@@ -128,7 +128,7 @@ class BBQForm(Benchmark[Options_co]):
         "coverage",
     )
     followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
-    report_sections: ClassVar[tuple[str, ...]] = ("reasoning", "discussion")
+    report_sections: ClassVar[tuple[str, ...]] = ("reasoning", "votes")
     position_advice: ClassVar[str] = (
         "so these answers say little about the people in the question; --orders 3 averages it away"
     )

@@ -23,11 +23,17 @@ def charts(grids: Sequence[Grid]) -> Html | None:
         return None
     axis = axis_for([value for grid in drawn for row in _rows(grid) for value in _values(row, len(_columns(grid)))])
     keys = [
-        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", row.setting))
-        for i, row in enumerate(_rows(drawn[0]))
+        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", name))
+        for i, name in enumerate(_names(_rows(drawn[0])))
     ]
     figures = [tag("figure", tag("figcaption", tag("strong", grid.name)), _chart(axis, grid)) for grid in drawn]
     return tag("div", tag("ul", keys, class_="legend keys"), tag("div", figures, class_="multiples"))
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Returns what tells the rows apart: the setting, and the model where there are several."""
+    several = len({row.method for row in rows}) > 1
+    return [", ".join(filter(None, [row.method if several else "", row.setting])) or row.method for row in rows]
 
 
 def _rows(grid: Grid) -> Sequence[Row]:

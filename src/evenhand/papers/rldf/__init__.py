@@ -11,7 +11,7 @@ from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperR
 from evenhand.papers.rldf.ablation import FOLDER
 from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, UNSAID, Arms, Training, read_arms
 from evenhand.papers.rldf.cases import read_cases
-from evenhand.papers.rldf.claims import claim_notes
+from evenhand.papers.rldf.claims import claims_of
 from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
 from evenhand.papers.rldf.people import people_tables
 from evenhand.papers.rldf.ratings import FILE, read_ratings
@@ -41,7 +41,7 @@ class RLDF:
     name = NAME
     title = "RLDF: Tables 1 to 5, 8 to 10, 13 and 14 (BBQ, opinions, people) and Figures 5 to 12"
     folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
-    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training"})
+    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training", "presets"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
         return runs_of(options)
@@ -66,10 +66,10 @@ class RLDF:
             lead=_lead(studies),
             tables=[*(_tables(bbq, opinions, studies, _out(folders)) if whole else ()), *map(figure, ablated)],
             figures=[],
-            notes=[
-                *(claim_notes(bbq, opinions) if whole else ()),
-                *(note for each in ablated for note in figure_claims(each)),
-                *paper.notes,
+            notes=paper.notes,
+            claims=[
+                *(claims_of(bbq, opinions) if whole else ()),
+                *(claim for each in ablated for claim in figure_claims(each)),
             ],
             warnings=[*(_missing(studies) if whole else ()), *_warnings(studies, opinions)],
             process=_together(studies),
@@ -177,7 +177,16 @@ def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     ]
     if silent:
         found.append(f"Too short, too long or too often silent to be called less biased: {'; '.join(silent)}.")
-    return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
+    return found + _merged({name: warnings_about(each) for name, each in studies.items()})
+
+
+def _merged(warnings: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns each warning once, with the studies that it is about."""
+    places: dict[str, list[str]] = {}
+    for name, some in warnings.items():
+        for warning in some:
+            places.setdefault(warning, []).append(name)
+    return [f"{', '.join(dict.fromkeys(names))}: {warning}" for warning, names in places.items()]
 
 
 def _held_out(found: StudyResult) -> bool:

@@ -22,7 +22,7 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def discussion(view: View) -> Html | None:
+def votes(view: View) -> Html | None:
     """Return the members' bias before and after, and how answers spread; None if no panel answered."""
     arms = [arm for arm in view.arms if arm.estimate("panel_first_bias")]
     if not arms:
@@ -37,9 +37,9 @@ def discussion(view: View) -> Html | None:
         [arm_name(view, arm), *(estimate_cell(arm.estimate(name), view.digits.get(name, 1)) for name in _COLUMNS)]
         for arm in arms
     ]
-    sentences = [tag("li", f"{arm.label}: {each}") for arm in arms for each in discussion_sentences(arm)]
+    sentences = [tag("li", f"{arm.label}: {each}") for arm in arms for each in vote_sentences(arm)]
     return section(
-        "discussion",
+        "votes",
         "Discussion",
         lead,
         table(["Arm", *heads], rows, "What the discussions did", "numbers costs iterations"),
@@ -47,7 +47,7 @@ def discussion(view: View) -> Html | None:
     )
 
 
-def discussion_sentences(arm: ArmResult) -> Sequence[str]:
+def vote_sentences(arm: ArmResult) -> Sequence[str]:
     """Return whether the discussion moved bias, and whether it spreads."""
     change = arm.estimate("amplification")
     if change is None or change.value is None or change.low is None or change.high is None:
@@ -65,9 +65,7 @@ def discussion_sentences(arm: ArmResult) -> Sequence[str]:
 
 
 def _sentences(study: StudyResult) -> Iterator[str]:
-    return (f"{arm.label}: {sentence}" for arm in study.arms for sentence in discussion_sentences(arm))
+    return (f"{arm.label}: {sentence}" for arm in study.arms for sentence in vote_sentences(arm))
 
 
-add_section(
-    Section("discussion", "Discussion", discussion, after="changes", metrics=tuple(_COLUMNS), sentences=_sentences)
-)
+add_section(Section("votes", "Discussion", votes, after="changes", metrics=tuple(_COLUMNS), sentences=_sentences))
