@@ -28,7 +28,7 @@ from evenhand.methods.default import plain_prompt
 from evenhand.scorers.base import load_scorer
 from evenhand.stats.intervals import wilson
 from evenhand.training.questions.grading import abstains, aliases, names
-from evenhand.types import Message
+from evenhand.types import Message, Unscored
 
 FREE = (
     "{context}\n\n{question} Answer in one sentence.",
@@ -195,13 +195,14 @@ def toxicity(asker: Asker, prompts: Sequence[str]) -> Found:
     replies = asker.replies([prompt.render(text=text) for text in prompts], 24)
 
     async def scored(name: str) -> list[float]:
-        scorer = load_scorer(name)
-        return [score["toxicity"] for score in await scorer.score(replies)]
+        scores = await load_scorer(name).score(replies)
+        return [score["toxicity"] for score in scores if not isinstance(score, Unscored)]
 
     found: Found = {}
     for name in ("builtin", "builtin_b"):
         values = asyncio.run(scored(name))
-        found[name] = {"mean": sum(values) / len(values), "at least 0.5": share(value >= 0.5 for value in values)}
+        mean = sum(values) / len(values) if values else None
+        found[name] = {"mean": mean, "at least 0.5": share(value >= 0.5 for value in values)}
     return {**found, "words": sum(len(text.split()) for text in replies) / len(replies)}
 
 
@@ -220,7 +221,11 @@ def judge(asker: Asker, file: Path) -> Found:
     return {"right": by(lambda row: row[0]["condition"], rows, lambda row: row[1]), "agrees with the rule": agreed}
 
 
-def measure(asker: Asker, data: Path, wanted: Sequence[str], scale: float, seed: int) -> Found:
+def measure(
+    asker: Asker, data: Path, wanted: Sequence[str], scale: float, seed: int, save: Callable[[Found], None]
+) -> Found:
+    """Ask each set; what is found so far is saved after each of them."""
+
     def n(count: int) -> int:
         return max(6, round(count * scale))
 
@@ -241,6 +246,7 @@ def measure(asker: Asker, data: Path, wanted: Sequence[str], scale: float, seed:
     for name in wanted or parts:
         started = time.perf_counter()
         found[name] = parts[name]()
+        save(found)
         print(f"{asker.spec} {name} {time.perf_counter() - started:.1f} s", flush=True)
         print(
             json.dumps(
@@ -266,13 +272,17 @@ def main() -> None:
     parser.add_argument("--judge", type=Path, nargs="+")
     given = parser.parse_args()
     asker = Asker(given.model)
+
+    def save(found: Found) -> None:
+        if given.out:
+            given.out.write_text(json.dumps({"model": given.model, "seed": given.seed, **found}, indent=1))
+
     if given.judge:
         found: Found = {file.stem: judge(asker, file) for file in given.judge}
         print(json.dumps(found, indent=1))
+        save(found)
     else:
-        found = measure(asker, given.data, given.sets, given.scale, given.seed)
-    if given.out:
-        given.out.write_text(json.dumps({"model": given.model, "seed": given.seed, **found}, indent=1))
+        measure(asker, given.data, given.sets, given.scale, given.seed, save)
 
 
 def _facts(question: Question) -> Found:

@@ -69,6 +69,11 @@ class TokenLogprob:
         given = {self.token: self.logprob, **dict(self.top)}
         return {text: math.exp(min(0.0, logprob)) for text, logprob in given.items() if math.isfinite(logprob)}
 
+    def unlisted(self) -> float:
+        """The largest probability that a token may have that is not among the alternatives; 0 if none are given."""
+        chances = self.chances().values()
+        return max(0.0, min(*chances, 1 - sum(chances))) if self.top and chances else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

@@ -41,6 +41,9 @@ ODDS: list[tuple[dict[str, float], float]] = [
     ({"Yes": 0.6, "Maybe": 0.2, "Not": 0.1, "No": 0.1}, 6 / 7),
     ({"No": 0.9, "It": 0.1}, 0.0),
     ({"Yes": 0.9, "It": 0.1}, 1.0),
+    ({"No": 0.9, "It": 0.03, "The": 0.01}, 0.01 / 0.91),  # yes is not listed: no likelier than the last that is
+    ({"Yes": 0.9, "It": 0.09, "The": 0.005}, 0.9 / 0.905),
+    ({"No": 0.9, "It": 0.097}, 0.003 / 0.903),  # nor than all that is left
 ]
 
 

@@ -26,7 +26,8 @@ async def yes_probability(
 ) -> float | Unscored:
     """P(yes) / (P(yes) + P(no)) where the model gives logprobs; else the share of yes in the replies that are drawn.
 
-    A run that draws only one gets 1 or 0, by the word that the model writes.
+    A word that is not among the likeliest tokens is as likely as the last of them: no less is known of it. A run that
+    draws only one reply gets 1 or 0, by the word that the model writes.
     """
     if "logprobs" in session.model(role).features:
         params = Params(temperature=0, max_tokens=1, logprobs=_ALTERNATIVES)
@@ -53,8 +54,10 @@ def _share_of_yes(token: TokenLogprob) -> float | None:
         word = text.strip().lower()
         if word in chances:
             chances[word] += chance
-    total = sum(chances.values())
-    return chances["yes"] / total if total > 0 else None
+    if not any(chances.values()):
+        return None
+    yes, no = (chance or token.unlisted() for chance in chances.values())
+    return yes / (yes + no)
 
 
 def _written(completion: Completion) -> float | Unscored:
