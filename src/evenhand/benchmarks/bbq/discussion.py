@@ -37,7 +37,8 @@ def discussion_values(sample: Sample, outcome: Outcome) -> dict[str, Any]:
     def kind(choice: int) -> Kind:
         return answer_kind(choice, sample.metadata["unknown"], sample.metadata["target_loc"])
 
-    first, last = ([kind(each) for each in votes.choices(number)] for number in (0, -1))
+    first: list[Kind] = [kind(each) for each in votes.choices(0)]
+    last: list[Kind] = [kind(each) for each in votes.choices(-1)]
     values: dict[str, Any] = {
         "panel_first": [sum(_NET.get(each, 0.0) for each in first), len(first)],
         "panel_last": [sum(_NET.get(each, 0.0) for each in last), len(last)],
@@ -70,11 +71,12 @@ def _metric(name: str, title: str, key: str, better: Better, *, share: bool = Fa
     """Returns the ratio of the sums of a grade value: a pair of sum and count, or a number that counts once."""
 
     def count(record: Record) -> tuple[float, float] | None:
-        value = None if record.grade is None else record.grade.get(key)
+        value: Any = None if record.grade is None else record.grade.get(key)
         if value is None:
             return None
-        total, number = value if isinstance(value, list | tuple) else (value, 1)
-        return (float(total), float(number)) if number else None
+        if isinstance(value, int | float):
+            return (float(value), 1.0)
+        return (float(value[0]), float(value[1])) if value[1] else None
 
     if share:
         return Metric(name, title, count, ratio, better, scale=100.0)
