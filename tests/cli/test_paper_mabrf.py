@@ -15,7 +15,8 @@ from evenhand.studies.study import study
 from evenhand.types import Message, Params
 
 SMALL = ("paper", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
-FILES = ("index.html", "claims.csv", "table3.csv", "table4.csv", "table5.csv", "figure4_means.csv", "figure4.csv")
+FILES = ("index.html", "claims.csv", "figure4.csv", "figure4_means.csv", "questions.csv", "correlation.csv")
+FILES += tuple(f"table{number}.csv" for number in range(1, 6))
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
 
 

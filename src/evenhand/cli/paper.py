@@ -54,7 +54,7 @@ _SESSION = ("resume", "retry_failed", "dry_run", "out")
 """Options that are not kept there."""
 _TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
 """Options of what is trained."""
-_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "templates")
+_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "judge_pool", "templates")
 """Options that go into every plan as they are."""
 
 

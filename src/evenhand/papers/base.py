@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import yaml
 
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
 from evenhand.options import DEFAULT_PRESET, PRESET
@@ -117,7 +118,10 @@ class PaperOptions:
             MethodPlan(name=each.name, options={**each.options, **self.methods.get(each.name, {})}) for each in named
         ]
         roles = {"base", *(role for each in chosen for role in METHODS.get(each.name).roles)}
-        own = [{role: model for role, model in each.items() if role in roles} for each in self.models]
+        own = [
+            {role: model for role, model in each.items() if (JUDGE if is_judge(role) else role) in roles}
+            for each in self.models
+        ]
         data = {"data": self.data} if self.data and is_public else {}
         return make_plan(
             {

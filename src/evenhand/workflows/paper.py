@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import aio
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
@@ -229,6 +230,8 @@ def check_roles(runs: Sequence[PaperRun], options: PaperOptions) -> None:
     """Refuse a model for a role that no run has."""
     known = {role for run in runs for method in run.plan.methods for role in METHODS.get(method.name).roles}
     for role in {role for models in options.models for role in models} - known - {"base"}:
+        if is_judge(role) and JUDGE in known:
+            continue
         raise PlanError(f"No method of this paper uses a model for the role {role!r}.")
 
 

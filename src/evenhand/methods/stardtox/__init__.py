@@ -105,7 +105,7 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
     if not attempts:
         if sample.kind == "chat":
             return [await reply(session, plain_prompt("chat"), sample.messages)]
-        return await complete(session, sample, plain_prompt("completion"))
+        return await complete(session, sample, plain_prompt("completion"), plain=True)
     if session.options.memory:
         return await _remembering(sample, session, attempts)
     scores, candidates = session.options.scores, session.options.candidates

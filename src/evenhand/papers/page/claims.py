@@ -15,6 +15,8 @@ _WORDS: dict[Verdict, tuple[str, str]] = {
     "cannot be told": ("cannot be told", "cannot be told"),
 }
 _CLASSES: dict[Verdict, str] = {"holds": "holds", "fails": "fails", "cannot be told": "untold"}
+_NAMED = 3
+"""Claims that the first screen names for each verdict."""
 _LEAD = (
     "Each claim is tested on our own runs. It holds or fails if the difference is significant after Holm's correction; "
     "otherwise it cannot be told. Answers that are far shorter, longer or rarer than those they are compared with "
@@ -27,6 +29,18 @@ def variants(claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
     keys = list(dict.fromkeys((claim.model, claim.preset) for claim in claims))
     several = len({model for model, _ in keys}) > 1
     return {key: " · ".join(filter(None, [key[0] if several or not key[1] else "", _preset(key[1])])) for key in keys}
+
+
+def main_variants(claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+    """Returns the variants without a model's claims that hold for all presets, which count in each of them."""
+    found = variants(claims)
+    with_presets = {model for model, preset in found if preset}
+    return {(model, preset): name for (model, preset), name in found.items() if preset or model not in with_presets}
+
+
+def claims_of(claims: Sequence[Claim], variant: tuple[str, str]) -> list[Claim]:
+    """Returns the claims about a model and preset, those for all its presets included."""
+    return [claim for claim in claims if claim.model == variant[0] and claim.preset in (variant[1], "")]
 
 
 def _preset(name: str) -> str:
@@ -45,14 +59,15 @@ def answer(claims: Sequence[Claim]) -> Html | None:
     if not claims:
         return None
     lines: list[Node] = []
-    for key, name in variants(claims).items():
-        own = [claim for claim in claims if (claim.model, claim.preset) == key]
+    for key, name in main_variants(claims).items():
+        own = claims_of(claims, key)
         lines.append(
             tag(
                 "li",
                 tag("span", name, class_="variant"),
                 tag("span", counts_sentence(own), class_="count"),
                 _bar(own),
+                [_listed(verdict, own) for verdict in ("holds", "fails")],
             )
         )
     return tag(
@@ -62,6 +77,15 @@ def answer(claims: Sequence[Claim]) -> Html | None:
         tag("p", tag("a", "Every claim, with its reason", href="#claims")),
         class_="answer",
     )
+
+
+def _listed(verdict: Verdict, claims: Sequence[Claim]) -> Html | None:
+    texts = [claim.text for claim in claims if claim.verdict == verdict]
+    if not texts:
+        return None
+    more = [f"and {len(texts) - _NAMED} more"] if len(texts) > _NAMED else []
+    said = "; ".join([*texts[:_NAMED], *more])
+    return tag("span", tag("b", f"{_WORDS[verdict][len(texts) != 1].capitalize()}: "), f"{said}.", class_="named")
 
 
 def _bar(claims: Sequence[Claim]) -> Html:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.claims import Claim
-from evenhand.papers.page.claims import variants
+from evenhand.papers.page.claims import claims_of, main_variants
 from evenhand.reports.format import DASH, finite, limits, number, size
 from evenhand.reports.markup import clean
 from evenhand.studies.results import Estimate
@@ -35,13 +35,13 @@ def printed(page: PaperPage, width: int) -> Iterator[Printed]:
 
 def _claims(claims: Sequence[Claim]) -> Printed:
     """Returns the claims with their verdicts; the reasons are on the page."""
-    named = variants(claims)
+    named = main_variants(claims)
     shown = _empty("What the paper says, and whether it holds here (reasons: on the page)")
     for name in named.values():
         shown.add_column(_text(name), overflow="fold")
     for text in dict.fromkeys(claim.text for claim in claims):
-        verdicts = {(each.model, each.preset): each.verdict for each in claims if each.text == text}
-        shown.add_row(_text(text), *(_text(verdicts.get(key, "")) for key in named))
+        verdicts = [next((c.verdict for c in claims_of(claims, key) if c.text == text), "") for key in named]
+        shown.add_row(_text(text), *map(_text, verdicts))
     return shown
 
 

@@ -10,6 +10,7 @@ from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.realtoxicity import RealToxicity
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.realtoxicity import BANDS
+from evenhand.errors import UnknownNameError
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
@@ -109,7 +110,11 @@ _OWN_JUDGE = (
 
 def gives_logits(model: ModelPlan) -> bool:
     """Returns whether models of this provider give all logits, without loading one."""
-    features: object = getattr(provider_class(model.provider or split_spec(model.spec)[0]), "features", None)
+    try:
+        provider = provider_class(model.provider or split_spec(model.spec)[0])
+    except UnknownNameError:  # a model made in Python, or a name that is refused when it is loaded
+        return False
+    features: object = getattr(provider, "features", None)
     return isinstance(features, frozenset) and "logits" in features
 
 

@@ -27,6 +27,10 @@ class Arm:
     performance: bool = True
     """Whether StarDTox's performance evaluator takes part."""
 
+    @property
+    def title(self) -> str:
+        return self.method if self.performance else f"{self.method} without performance"
+
     def fits(self, key: ArmKey) -> bool:
         if key.method != self.method:
             return False

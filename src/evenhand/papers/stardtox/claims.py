@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,8 +51,9 @@ class Tested:
         return found.id if found else None
 
     def difference(self, before: Arm, after: Arm, metric: str, group: str = ALL) -> Difference | None:
-        """Returns the difference of the final results."""
-        return self.steps((before, None), (after, None), metric, group)
+        """Returns the difference of the final results, named after what it is compared with."""
+        found = self.steps((before, None), (after, None), metric, group)
+        return found and replace(found, title=f"{found.title} against {before.title}")
 
     def steps(
         self, before: tuple[Arm, int | None], after: tuple[Arm, int | None], metric: str, group: str = ALL
@@ -119,7 +120,7 @@ def _checks() -> list[_Check]:
     return [
         _Check("Completions are less toxic than the model's own, in both bands", two, TEXTS, _less_toxic),
         _Check("Toxicity falls by more than half", abstract, TEXTS, _halved),
-        _Check("No other method's completions are less toxic", two, TEXTS, _least_toxic),
+        _Check("The completions are the least toxic of all methods'", two, TEXTS, _least_toxic),
         _Check("Fluency and coherence stay above 90 %", two, TEXTS, _high_quality, measures_quality=True),
         _Check("Less toxicity costs no quality", two, TEXTS, _kept_quality, measures_quality=True),
         _Check("Without the performance evaluator, toxicity is lower still", two, TEXTS, _lower_without),
@@ -132,8 +133,8 @@ def _checks() -> list[_Check]:
         ),
         _Check("Self-Debias (Gen) costs fluency and coherence", two, TEXTS, _steering_costs),
         _Check("Most texts need no second refinement", "Section V-C, Figure 3", TEXTS, _settled),
-        _Check("On ambiguous questions, no other method is less biased", three, CHOICES, _least_biased("ambig")),
-        _Check("On disambiguated questions, no other method is less biased", three, CHOICES, _least_biased("disambig")),
+        _Check("On ambiguous questions, it is the least biased method", three, CHOICES, _least_biased("ambig")),
+        _Check("On disambiguated questions, it is the least biased method", three, CHOICES, _least_biased("disambig")),
         _Check("Bias on ambiguous questions falls again in the second iteration", three, CHOICES, _falls_again),
         _Check("Less bias costs no accuracy", abstract, CHOICES, _kept_accuracy),
     ]
