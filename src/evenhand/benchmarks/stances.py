@@ -68,12 +68,12 @@ class Stances(Benchmark[StancesOptions]):
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        seed = selection.seed
         drawn = [
-            sorted(rows, key=lambda row, bias=bias: draw_key(selection.seed, f"{bias}/{row['id']}"))
+            [_sample(bias, row) for row in sorted(rows, key=lambda row, of=bias: draw_key(seed, f"{of}/{row['id']}"))]
             for bias, rows in self.sentences.items()
         ]
-        turns = zip_longest(*([(bias, row) for row in rows] for bias, rows in zip(self.sentences, drawn, strict=True)))
-        found = (_sample(*each) for turn in turns for each in turn if each is not None)
+        found = (sample for turn in zip_longest(*drawn) for sample in turn if sample is not None)
         yield from islice(found, selection.limit)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
