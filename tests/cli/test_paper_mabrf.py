@@ -204,7 +204,7 @@ def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
 
 
 def test_the_questions_are_the_papers_own(cli):
-    result = cli("paper", "mabrf", "--model", "fake/A", "--dry-run", "--data", _bbq())
+    result = cli("paper", "mabrf", "--model", "fake/A", "--preset", "paper", "--dry-run", "--data", _bbq())
 
     assert "110" in result.out, result
 

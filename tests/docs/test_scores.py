@@ -11,17 +11,21 @@ PAGE = (DOCS / "measure" / "scores.md").read_text(encoding="utf-8")
 SECTIONS = {
     "bbq": "BBQ",
     "bbq_builtin": "BBQ",
+    "crows_pairs": "CrowS-Pairs",
     "debates": "Debates",
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
     "malibu": "MALIBU",
     "opinions": "Opinions",
+    "overrefusal": "Over-refusal",
+    "prompts": "Your own prompts",
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",
     "stances": "Stances",
     "squad_builtin": "SQuAD",
+    "stereoset": "StereoSet",
 }
 
 

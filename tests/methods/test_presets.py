@@ -28,6 +28,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "memory": True,
         "scores": True,
         "keep": "last",
+        "evidence": "rating",
+        "calibration": "none",
     },
     "mabrf": {
         "iterations": 5,
@@ -35,7 +37,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "temperature": 0.2,
         "max_tokens": 256,
         "search": "",
-        "criteria": "paper",
+        "grounded": 1,
         "keep": "last",
         "terminator": "always",
     },

@@ -10,6 +10,7 @@ import click
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Plan": (
         *("config", "allow-call", "benchmark", "set", "data", "language", "builtin"),
+        *("prompts", "attribute", "repeats"),
         *("limit", "seed", "orders", "reading"),
     ),
     "Model": (
@@ -18,6 +19,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
+    "Cluster": ("on", "workers", "replicas", "gpus-per-replica", "shard"),
     "Comparison": ("baseline", "correction", "iterations"),
     "Output": (
         "out",

@@ -16,6 +16,7 @@ from evenhand.errors import UnknownNameError, UsageError
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
 from evenhand.models.endpoints import check_no_call, option_names
+from evenhand.models.ray.connect import set_address
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings, asks_judge
 from evenhand.runs.plan import (
@@ -71,6 +72,25 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "data": click.option("--data", metavar="FOLDER", help="The folder with the benchmark's public data."),
     "language": click.option(
         "--language", metavar="CODE", help="The language of the benchmark, e.g. es: short for --set language=CODE."
+    ),
+    "prompts": click.option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, or a saved data set), asked for different groups of "
+        "people: short for --benchmark prompts --set data=FILE.",
+    ),
+    "attributes": click.option(
+        "--attribute",
+        "attributes",
+        multiple=True,
+        metavar="NAMES",
+        help="With --prompts: what is varied, e.g. gender,race,age (default gender,race).",
+    ),
+    "repeats": click.option(
+        "--repeats",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+        help="With --prompts: ask this often for each group, at temperature 1 unless --temperature is given.",
     ),
     "models": click.option(
         "--model",
@@ -158,6 +178,26 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "concurrency": click.option(
         "--concurrency", "-c", type=click.IntRange(1), help="Concurrent calls to each endpoint (default 64)."
     ),
+    "on": click.option(
+        "--on",
+        metavar="ray[://HOST:PORT]",
+        help="Where ray/ models and --workers run: a Ray at RAY_ADDRESS or on this machine, or the one that is named.",
+    ),
+    "workers": click.option(
+        "--workers",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="With --on ray: share the samples among N processes.",
+    ),
+    "replicas": click.option(
+        "--replicas", type=click.IntRange(1, 4096), metavar="N", help="How many copies of each ray/ model (default 1)."
+    ),
+    "gpus_per_replica": click.option(
+        "--gpus-per-replica",
+        type=click.FloatRange(0),
+        metavar="N",
+        help="GPUs of a copy of a ray/ model (default 1 for ray/hf/ where there are any).",
+    ),
     "budget": click.option(
         "--budget", multiple=True, metavar="LIMIT", help="Stop after '$5', '500 calls' or '2M tokens'."
     ),
@@ -186,7 +226,7 @@ correction_option = click.option(
     help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
 )
 """Of the commands that compare arms."""
-_CALLS = ("concurrency", "budget", "prices", "cache", "no_cache")
+_CALLS = ("concurrency", "on", "budget", "prices", "cache", "no_cache")
 
 
 def plan_options(command: F) -> F:
@@ -196,8 +236,8 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
-    with_them = {"config": "allow_call", "benchmark": "language"}
-    left_out = {*names, *(with_them[name] for name in names if name in with_them)}
+    with_them = {"config": ("allow_call",), "benchmark": ("language", "prompts", "attributes", "repeats")}
+    left_out = {*names, *(other for name in names for other in with_them.get(name, ()))}
     return with_options([option for name, option in _OPTIONS.items() if name not in left_out])
 
 
@@ -264,6 +304,7 @@ def read_request(
     for name in ("data", "language"):
         if given.get(name):
             options[name] = given[name]
+    _add_prompts(fields, options, given)
     fields |= {**decided, "benchmark_options": options}
     if given["methods"]:
         fields["methods"] = list(given["methods"])
@@ -277,6 +318,27 @@ def read_request(
     if settings.resume and not given["dry_run"]:
         check_resume(folder)
     return RunRequest(plan, settings, folder, given["dry_run"], report)
+
+
+def _add_prompts(fields: dict[str, Any], options: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Add what --prompts, --attribute and --repeats say to the fields of the plan and the benchmark's options."""
+    if given.get("prompts"):
+        if given.get("benchmark") not in (None, "prompts"):
+            raise UsageError("--prompts is short for --benchmark prompts; remove --benchmark.")
+        fields["benchmark"] = "prompts"
+        options.pop("prompts", None)
+        options["data"] = given["prompts"]
+    if fields.get("benchmark") != "prompts":
+        if given.get("attributes") or given.get("repeats"):
+            raise UsageError("--attribute and --repeats are for --prompts FILE.")
+        return
+    if given.get("attributes"):
+        options["attributes"] = [name.strip() for text in given["attributes"] for name in text.split(",")]
+    if given.get("repeats"):
+        options["repeats"] = given["repeats"]
+    # Greedy repeats would all be the same answer.
+    if options.get("repeats", 1) != 1 and fields.get("temperature") is None:
+        fields["temperature"] = 1.0
 
 
 def read_out(out: Path | None) -> tuple[Path | None, Path | None]:
@@ -310,6 +372,10 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
     config = read_config()
     if given.get("max_failed"):
         most_ungraded(given["max_failed"], 1)
+    if given.get("on"):
+        set_address(given["on"])
+    elif given.get("workers"):
+        raise UsageError("--workers shares the samples among processes on Ray; add --on ray.")
     return Settings(
         concurrency=given["concurrency"] or config.concurrency or 64,
         budget=Limits.parse([*budget, *given["budget"]] or config.budget),
@@ -318,6 +384,8 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
         max_failed=given.get("max_failed"),
+        on=given.get("on"),
+        workers=given.get("workers"),
     )
 
 
@@ -366,7 +434,25 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         reach["extra"] = extra
     plan = make_plan(fields, reach)
     _check_model_options(extra, plan)
-    return plan
+    return _placed(plan, given)
+
+
+def _placed(plan: Plan, given: Mapping[str, Any]) -> Plan:
+    """The plan with the flags for ray/ models; refused if it has none of these."""
+    flags = {name: given[name] for name in ("replicas", "gpus_per_replica") if given.get(name) is not None}
+    on_ray = any(model.provider == "ray" for model in plan.every_model())
+    if flags and not on_ray:
+        raise UsageError(f"--{next(iter(flags)).replace('_', '-')} is for models on Ray; name one, e.g. ray/hf/PATH.")
+    if given.get("on") and not given.get("workers") and not on_ray:
+        raise UsageError("--on ray has nothing to run there: name a ray/ model, e.g. ray/hf/PATH, or add --workers N.")
+
+    def placed(model: ModelPlan) -> ModelPlan:
+        return model.model_copy(update={"extra": {**flags, **model.extra}}) if model.provider == "ray" else model
+
+    models = [{role: placed(model) for role, model in each.items()} for each in plan.models]
+    return plan.model_copy(
+        update={"models": models, "judges": {spec: placed(model) for spec, model in plan.judges.items()}}
+    )
 
 
 def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:

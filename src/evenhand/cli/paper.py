@@ -35,8 +35,9 @@ from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
-from evenhand.runs.dry import forecast
+from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
+from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
 from evenhand.specs import read_spec, roles_and_specs
 from evenhand.types import Usage
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
 """Options of a plan that the paper decides, or that mean something narrower here."""
 COMMAND_NAME = "command.json"
-"""The file in a paper's folder that says how it was made, for `evenhand resume`."""
+"""The file in the folder of a paper or suite that says how it was made, for `evenhand resume`."""
 _SESSION = ("resume", "retry_failed", "dry_run", "out")
 """Options that are not kept there."""
 _TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
@@ -158,25 +159,34 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if out is None:
         planned = replace(planned, folder=default_out(planned.folder))
     if given["dry_run"]:
-        print_forecast(*_requests(planned.runs, planned.folder, given))
-        _print_presets(wanted, replace(options, models=models), given)
+        found = print_forecast(*_requests(planned.runs, planned.folder, given))
+        known = {_key(run.plan): each for run, each in zip(planned.runs, found, strict=True)}
+        _print_presets(wanted, replace(options, models=models), given, known)
         return 0
     settings = read_settings(given)
-    with _shown(wanted.name, given, planned.folder) as listener:
+    with kept_command({"paper": wanted.name}, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
 
 
-def _print_presets(wanted: Paper, options: PaperOptions, given: Mapping[str, Any]) -> None:
-    """What each preset takes alone, where both are run."""
+def _print_presets(
+    wanted: Paper, options: PaperOptions, given: Mapping[str, Any], known: dict[bytes, list[Forecast]]
+) -> None:
+    """What each preset takes alone, where both are run; `known` are the forecasts that there are already."""
     if "presets" not in wanted.takes or "training" in wanted.takes or len(options.presets) < 2:
         return
     prices = read_settings(given).prices
     for preset in options.presets:
         runs = plan_paper(wanted.name, replace(options, presets=(preset,))).runs
-        arms = [arm for run in runs for arm in aio.run(forecast(run.plan, prices))]
-        used = usage_sentence(sum((arm.usage for arm in arms), Usage()))
-        click.echo(f"With --preset {preset} alone: {used}.")
+        for run in runs:
+            if _key(run.plan) not in known:
+                known[_key(run.plan)] = aio.run(forecast(run.plan, prices))
+        used = sum((arm.usage for run in runs for arm in known[_key(run.plan)]), Usage())
+        click.echo(f"With --preset {preset} alone: {usage_sentence(used)}.")
+
+
+def _key(plan: Plan) -> bytes:
+    return orjson.dumps(plan.essence(), option=orjson.OPT_SORT_KEYS)
 
 
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
@@ -204,7 +214,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
         _print_trainings(planned)
         return 0
     settings = read_settings(given)
-    with _shown(name, given, planned.folder) as listener:
+    with kept_command({"paper": name}, given, planned.folder) as listener:
         try:
             result = train_paper(planned, settings, listener)
         except BudgetExhausted:
@@ -213,11 +223,11 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def _shown(name: str, given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
+def kept_command(about: Mapping[str, str], given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
     """A listener that shows everything, and keeps the command in the folder, so that it can be resumed."""
     if given["resume"]:
         check_resume(folder)
-    command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
+    command = {**about, "given": {key: value for key, value in given.items() if key not in _SESSION}}
     file = folder / COMMAND_NAME
 
     def keep() -> None:

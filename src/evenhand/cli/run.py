@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from evenhand import aio
+from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.options import RunRequest, correction_option, plan_options, read_out, read_request
@@ -16,15 +18,25 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
-from evenhand.runs.dry import forecast, may_think
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.dry import Forecast, forecast, may_think
+from evenhand.runs.execute import run_plan
+from evenhand.runs.runner import Progress
+from evenhand.runs.shards import Shard
 from evenhand.types import Usage
+
+PLAN_FILE = "plan.yaml"
+"""In a run's folder: the plan with all that its benchmark read from files of the user's own."""
 
 
 @click.command(cls=Command)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Run part I of N of the samples, e.g. 2/8, on this machine; evenhand merge joins the parts.",
+)
 @plan_options
 @output_options
-def run(**given: Any) -> int:
+def run(shard: str | None, **given: Any) -> int:
     """Run a plan and store it, without a report.
 
     \b
@@ -32,8 +44,14 @@ def run(**given: Any) -> int:
       evenhand run --model local/builtin --method default --method cot --limit 220 --out runs/first
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
+      evenhand run --config plan.yaml --shard 2/8 --out shards/2     (then: evenhand merge shards/*)
     """
-    return execute(read_request(given, default_methods=["default"]), report=False)
+    request = read_request(given, default_methods=["default"])
+    if shard is not None:
+        request = replace(request, settings=replace(request.settings, shard=Shard.parse(shard)))
+        if given["out"] is None:
+            request = replace(request, out=request.out / f"shard-{request.settings.shard}".replace("/", "-of-"))
+    return execute(request, report=False)
 
 
 @click.command(cls=Command)
@@ -49,6 +67,7 @@ def audit(model: str | None, **given: Any) -> int:
       evenhand audit openai/gpt-4o-mini --benchmark bbq --limit 1100 --dry-run
       evenhand audit openai/my-model --base-url http://localhost:8000/v1 --benchmark bbq --orders 3
       evenhand audit openai/m --method mabrf --judge 'openai/j?base_url=https://HOST/v1&key=JUDGE_KEY'
+      evenhand audit openai/gpt-4o-mini --prompts prompts.csv --attribute gender,race,age --repeats 10
     """
     if model is not None:
         given["models"] = (model, *given["models"])
@@ -85,6 +104,7 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
 
 def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     """Forecast or run, then the study and its report, `how` their options say; the exit code."""
+    print_examples(request)
     if request.dry_run:
         print_forecast(request)
         return 0
@@ -96,6 +116,8 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     if report and progress.statuses.total():
         skip_damaged = request.settings.skip_damaged
         print_study(*study_and_report([request.out], target, skip_damaged=skip_damaged, **how))
+    elif request.settings.shard is not None:
+        click.echo(f"This is shard {request.settings.shard}. When all are done: evenhand merge SHARD… --out RUN")
     elif not report:
         click.echo(f"Next: evenhand report {request.out}")
     return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
@@ -104,14 +126,44 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
 def run_request(request: RunRequest) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
     with resumable(request.out), shown_progress() as observer:
-        runner = Runner(request.plan, request.out, request.settings, observer)
-        progress = aio.run(runner.run())
+        progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
     print_end(request.out, progress, request.out, request.settings.budget)
+    if own := load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).portable():
+        plan = request.plan.model_copy(update={"benchmark_options": own})
+        content = yaml.safe_dump(plan.model_dump(exclude_defaults=True), sort_keys=False, allow_unicode=True)
+        (request.out / PLAN_FILE).write_text(content, encoding="utf-8")
+        click.echo(f"The same audit, anywhere: evenhand audit --config {request.out / PLAN_FILE}")
     return progress
 
 
-def print_forecast(*requests: RunRequest) -> None:
-    """A table of what would be spent, for each request, and the sum where there are several."""
+def print_examples(request: RunRequest) -> None:
+    """Show how prompts will be asked, and which are left out, before anything is called."""
+    if request.settings.resume:
+        return
+    examples, left_out = load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).examples()
+    if examples:
+        from rich.console import Console
+        from rich.table import Table
+
+        from evenhand.reports.tables import safe_text
+        from evenhand.reports.tables.fitting import print_table
+
+        table = Table(title="How prompts are asked (the first ones)", title_justify="left")
+        table.add_column("for", no_wrap=True)
+        table.add_column("prompt", overflow="fold")
+        before = None
+        for each in examples:
+            if before not in (None, each.given):
+                table.add_section()
+            before = each.given
+            table.add_row(safe_text(each.version), safe_text(each.asked))
+        print_table(Console(), table)
+    for sentence in left_out:
+        click.echo(f"! {sentence}")
+
+
+def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
+    """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -119,8 +171,10 @@ def print_forecast(*requests: RunRequest) -> None:
 
     total = Usage()
     console = Console()
+    every: list[list[Forecast]] = []
     for request in requests:
-        forecasts = aio.run(forecast(request.plan, request.settings.prices))
+        forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
+        every.append(forecasts)
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
@@ -142,6 +196,7 @@ def print_forecast(*requests: RunRequest) -> None:
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+    return every
 
 
 def usage_sentence(usage: Usage) -> str:

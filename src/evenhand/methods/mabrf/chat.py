@@ -10,13 +10,13 @@ from functools import partial
 
 from evenhand import aio
 from evenhand.asking.chat import quoted, reply, think
+from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import judge
 from evenhand.errors import ModelError
-from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, rubric
+from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, Judgement, judged, rubric
 from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
 from evenhand.prompts import load_prompt
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.untrusted import fenced
@@ -42,7 +42,7 @@ async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outco
     best = kept_of(versions, session.options)
     unchanged = best is versions[0] and session.options.terminator == "changed"
     result = first if unchanged else await _answer(session, sample, best.reasoning, TERMINATOR)
-    return concluded(result, stop, first, versions, session.options)
+    return concluded(result, stop, first, versions, best)
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:
@@ -52,13 +52,17 @@ async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Re
     return await reply(session, answer, messages, agent=role, role=role)
 
 
-async def _rate(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
+async def _rate(
+    session: Session[MabrfOptions], sample: Sample, reasoning: str, _evidence: Evidence | None = None
+) -> Judgement | Unscored:
+    """Rates a reasoning. Only bias counts: what a conversation is about need not have been told in it."""
     asked = rubric("chat_judge")
     messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))
     try:
-        return await judge(session, asked, messages, agent="judge")
+        ratings = await judge(session, asked, messages, agent="judge")
     except ModelError as error:  # a failing judge must not fail the answer
         return Unscored(f"the judge failed: {error}")
+    return ratings if isinstance(ratings, Unscored) else judged(ratings, session.options.accept, None)
 
 
 async def _rephrase(session: Session[MabrfOptions], sample: Sample, last: Version) -> tuple[str, None]:
