@@ -12,10 +12,11 @@ from evenhand.errors import UsageError
 from evenhand.methods import GUARD_METHOD
 from evenhand.prompts import read_templates
 from evenhand.reports.notebook import Study, study_of
+from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, default_folder, make_plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.runner import Progress
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
@@ -42,7 +43,7 @@ def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | No
     if not isinstance(plan, Plan):
         models, settings = with_specs(plan.get("models", []), settings)
         plan = make_plan({**plan, "models": models} if "models" in plan else plan)
-    return aio.run(Runner(plan, Path(out), settings).run())
+    return aio.run(run_plan(plan, Path(out), settings))
 
 
 @aio.facade

@@ -234,5 +234,20 @@ def test_a_folder_that_cannot_be_written_can_be_read(run: Path, shelf: Path):
 def test_a_log_in_a_folder_that_cannot_be_written_is_not_ignored(killed: Path, shelf: Path):
     shutil.copytree(killed, shelf / "run")
 
-    with read_only(shelf / "run"), pytest.raises(StoreError, match=f"its newest results are in {LOG_NAME}"):
-        counts(shelf / "run")
+    with read_only(shelf / "run"):
+        found = counts(shelf / "run")
+
+    assert found == counts(killed)
+    assert found
+
+
+def test_a_run_of_an_older_version_is_read_in_a_folder_that_cannot_be_written(run: Path, shelf: Path):
+    shutil.copytree(run, shelf / "run")
+    with contextlib.closing(sqlite3.connect(shelf / "run" / FILE_NAME)) as db:
+        db.executescript(
+            "ALTER TABLE turns DROP COLUMN thought_tokens; ALTER TABLE outcomes DROP COLUMN at_limit;"
+            "ALTER TABLE outcomes DROP COLUMN reading; PRAGMA user_version = 2;"
+        )
+
+    with read_only(shelf / "run"):
+        assert study([shelf / "run"]).arms[0].statuses == {"graded": 24}

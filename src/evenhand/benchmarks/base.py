@@ -148,6 +148,17 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Person:
+    """What a record decides about one person, for tables of selection rates and impact ratios."""
+
+    categories: Mapping[str, str | None]
+    """`sex` and `race`, for example; None where it is not known."""
+    selected: bool | None = None
+    score: float | None = None
+    """Higher is better for the person. Where nobody is selected, a score above the median counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Which samples to use: `limit` in total, spread evenly over the benchmark's strata and drawn by `seed`."""
 
@@ -232,6 +243,11 @@ class Benchmark(ABC, Generic[Options_co]):
         """Audits all records of one arm; a study keeps records in memory only if this is overridden."""
         del records
         return None
+
+    def people(self, record: Record) -> Sequence[Person]:
+        """Returns the people about whom a graded record decides; empty for benchmarks without such decisions."""
+        del record
+        return ()
 
     def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
         """Returns sentences on gaps that a mitigation reversed, from the audits without it (`before`) and with it."""

@@ -19,6 +19,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
+    "Cluster": ("on", "workers", "replicas", "gpus-per-replica", "shard"),
     "Comparison": ("baseline", "correction", "iterations"),
     "Output": (
         "out",

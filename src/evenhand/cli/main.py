@@ -20,6 +20,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
         "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
         "resume": ("evenhand.cli.resume:resume", "Go on with a run or a paper that was stopped."),
+        "merge": ("evenhand.cli.merge:merge", "Merge the shards of a plan into one run."),
+        "suite": ("evenhand.cli.suite:suite", "Measure one model in many areas and print one page."),
         "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
         "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
         "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
@@ -32,7 +34,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
         "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "evidence": ("evenhand.cli.evidence:evidence", "Make an evidence pack for auditors from stored runs."),
         "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
+        "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
+        "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
         "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),
@@ -103,7 +108,7 @@ def main() -> None:
       evenhand compare --model local/builtin --method default --method cot --limit 220
 
     A model is named provider/name: local/builtin, local/PATH.gguf, openai/NAME (any OpenAI-compatible
-    endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH,
+    endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH, ray/hf/PATH,
     inspect/PROVIDER/NAME, fake/TEXT. Providers of your own are named in evenhand.toml.
     """
 

@@ -16,6 +16,7 @@ from evenhand.errors import UnknownNameError, UsageError
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
 from evenhand.models.endpoints import check_no_call, option_names
+from evenhand.models.ray.connect import set_address
 from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings, asks_judge
 from evenhand.runs.plan import (
@@ -172,6 +173,26 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "concurrency": click.option(
         "--concurrency", "-c", type=click.IntRange(1), help="Concurrent calls to each endpoint (default 64)."
     ),
+    "on": click.option(
+        "--on",
+        metavar="ray[://HOST:PORT]",
+        help="Where ray/ models and --workers run: a Ray at RAY_ADDRESS or on this machine, or the one that is named.",
+    ),
+    "workers": click.option(
+        "--workers",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="With --on ray: share the samples among N processes.",
+    ),
+    "replicas": click.option(
+        "--replicas", type=click.IntRange(1, 4096), metavar="N", help="How many copies of each ray/ model (default 1)."
+    ),
+    "gpus_per_replica": click.option(
+        "--gpus-per-replica",
+        type=click.FloatRange(0),
+        metavar="N",
+        help="GPUs of a copy of a ray/ model (default 1 for ray/hf/ where there are any).",
+    ),
     "budget": click.option(
         "--budget", multiple=True, metavar="LIMIT", help="Stop after '$5', '500 calls' or '2M tokens'."
     ),
@@ -200,7 +221,7 @@ correction_option = click.option(
     help="Of p-values for multiple tests: Holm, or Benjamini-Hochberg.",
 )
 """Of the commands that compare arms."""
-_CALLS = ("concurrency", "budget", "prices", "cache", "no_cache")
+_CALLS = ("concurrency", "on", "budget", "prices", "cache", "no_cache")
 
 
 def plan_options(command: F) -> F:
@@ -336,6 +357,10 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
     config = read_config()
     if given.get("max_failed"):
         most_ungraded(given["max_failed"], 1)
+    if given.get("on"):
+        set_address(given["on"])
+    elif given.get("workers"):
+        raise UsageError("--workers shares the samples among processes on Ray; add --on ray.")
     return Settings(
         concurrency=given["concurrency"] or config.concurrency or 64,
         budget=Limits.parse([*budget, *given["budget"]] or config.budget),
@@ -344,6 +369,8 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
         max_failed=given.get("max_failed"),
+        on=given.get("on"),
+        workers=given.get("workers"),
     )
 
 
@@ -392,7 +419,25 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         reach["extra"] = extra
     plan = make_plan(fields, reach)
     _check_model_options(extra, plan)
-    return plan
+    return _placed(plan, given)
+
+
+def _placed(plan: Plan, given: Mapping[str, Any]) -> Plan:
+    """The plan with the flags for ray/ models; refused if it has none of these."""
+    flags = {name: given[name] for name in ("replicas", "gpus_per_replica") if given.get(name) is not None}
+    on_ray = any(model.provider == "ray" for model in plan.every_model())
+    if flags and not on_ray:
+        raise UsageError(f"--{next(iter(flags)).replace('_', '-')} is for models on Ray; name one, e.g. ray/hf/PATH.")
+    if given.get("on") and not given.get("workers") and not on_ray:
+        raise UsageError("--on ray has nothing to run there: name a ray/ model, e.g. ray/hf/PATH, or add --workers N.")
+
+    def placed(model: ModelPlan) -> ModelPlan:
+        return model.model_copy(update={"extra": {**flags, **model.extra}}) if model.provider == "ray" else model
+
+    models = [{role: placed(model) for role, model in each.items()} for each in plan.models]
+    return plan.model_copy(
+        update={"models": models, "judges": {spec: placed(model) for spec, model in plan.judges.items()}}
+    )
 
 
 def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:

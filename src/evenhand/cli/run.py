@@ -19,7 +19,9 @@ from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
 from evenhand.runs.dry import forecast, may_think
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.execute import run_plan
+from evenhand.runs.runner import Progress
+from evenhand.runs.shards import Shard
 from evenhand.types import Usage
 
 PLAN_FILE = "plan.yaml"
@@ -27,9 +29,14 @@ PLAN_FILE = "plan.yaml"
 
 
 @click.command(cls=Command)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Run part I of N of the samples, e.g. 2/8, on this machine; evenhand merge joins the parts.",
+)
 @plan_options
 @output_options
-def run(**given: Any) -> int:
+def run(shard: str | None, **given: Any) -> int:
     """Run a plan and store it, without a report.
 
     \b
@@ -37,8 +44,14 @@ def run(**given: Any) -> int:
       evenhand run --model local/builtin --method default --method cot --limit 220 --out runs/first
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
+      evenhand run --config plan.yaml --shard 2/8 --out shards/2     (then: evenhand merge shards/*)
     """
-    return execute(read_request(given, default_methods=["default"]), report=False)
+    request = read_request(given, default_methods=["default"])
+    if shard is not None:
+        request = replace(request, settings=replace(request.settings, shard=Shard.parse(shard)))
+        if given["out"] is None:
+            request = replace(request, out=request.out / f"shard-{request.settings.shard}".replace("/", "-of-"))
+    return execute(request, report=False)
 
 
 @click.command(cls=Command)
@@ -103,6 +116,8 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     if report and progress.statuses.total():
         skip_damaged = request.settings.skip_damaged
         print_study(*study_and_report([request.out], target, skip_damaged=skip_damaged, **how))
+    elif request.settings.shard is not None:
+        click.echo(f"This is shard {request.settings.shard}. When all are done: evenhand merge SHARD… --out RUN")
     elif not report:
         click.echo(f"Next: evenhand report {request.out}")
     return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
@@ -111,8 +126,7 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
 def run_request(request: RunRequest) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
     with resumable(request.out), shown_progress() as observer:
-        runner = Runner(request.plan, request.out, request.settings, observer)
-        progress = aio.run(runner.run())
+        progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
     print_end(request.out, progress, request.out, request.settings.budget)
     if own := load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).portable():
         plan = request.plan.model_copy(update={"benchmark_options": own})
@@ -158,7 +172,7 @@ def print_forecast(*requests: RunRequest) -> None:
     total = Usage()
     console = Console()
     for request in requests:
-        forecasts = aio.run(forecast(request.plan, request.settings.prices))
+        forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")

@@ -51,6 +51,22 @@ class Limits:
             None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
         )
 
+    def shared(self, count: int) -> Limits:
+        """Return the share of one of `count` equal parts, rounded down."""
+        return Limits(
+            None if self.calls is None else self.calls // count,
+            None if self.tokens is None else self.tokens // count,
+            None if self.money is None else self.money / count,
+        )
+
+    def more(self, spent: Usage) -> Limits:
+        """Return the limits of which `spent` is already used up."""
+        return Limits(
+            None if self.calls is None else self.calls + spent.calls,
+            None if self.tokens is None else self.tokens + spent.tokens,
+            None if self.money is None else self.money + (spent.cost or 0.0),
+        )
+
     def doubled(self) -> Limits:
         """Return twice these limits."""
         return Limits(
@@ -163,7 +179,7 @@ class MeteredModel(WrappedModel):
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
         prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
         room = 0 if params.max_tokens_exact else self.inner.room
-        reply = ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
+        reply = 0 if params.given else ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
 
     def _priced(self, usage: Usage) -> Usage:

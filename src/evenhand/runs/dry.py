@@ -25,6 +25,7 @@ from evenhand.options import Options
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
+from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
@@ -48,13 +49,13 @@ class Forecast:
     usage: Usage
 
 
-async def forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
-    """Return the expected usage of every arm; the cost is None where a price is missing."""
+async def forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None = None) -> list[Forecast]:
+    """Return the expected usage of every arm, or of a shard of it; the cost is None where a price is missing."""
     with plan.prompts().used():
-        return await _forecast(plan, prices)
+        return await _forecast(plan, prices, shard)
 
 
-async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
+async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None) -> list[Forecast]:
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
     judges: list[tuple[ModelPlan, FunctionModel]] = []
@@ -67,10 +68,11 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price]) -> list[Forecast]:
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
     check_scorers(scorers, benchmark.kind)
     selection = Selection(plan.limit, plan.seeds[0])
-    total = sum(1 for _ in benchmark.samples(selection))
+    total = sum(1 for _ in numbered(benchmark.samples(selection), shard))
     # Spread evenly, because neighbours are often of the same kind.
     places = {round(i * total / TRIED) for i in range(TRIED)}
-    tried = [sample for place, sample in enumerate(benchmark.samples(selection)) if place in places]
+    samples = (sample for _, sample in numbered(benchmark.samples(selection), shard))
+    tried = [sample for place, sample in enumerate(samples) if place in places]
     scale = total / max(1, len(tried))
     forecasts: list[Forecast] = []
     for arm, method, options in arms:
@@ -177,7 +179,7 @@ class _Fruitful:
 def _bounded(usage: Usage, params: Params, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
     """Return the usage of a call whose reply is as long as it may be, thoughts included where they are declared."""
     room = 0 if params.max_tokens is None or params.max_tokens_exact else declared_room(model.extra)
-    reply = ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
+    reply = 0 if params.given else ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
     price = _price(model, prices)
     return replace(bounded, cost=price.of(bounded) if price else None)
@@ -205,6 +207,8 @@ def _stand_in(model: ModelPlan) -> FunctionModel:
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
+    if params.given:
+        return Completion(params.given[0], logprobs=(TokenLogprob(params.given[0], -1.0 * len(params.given[0])),))
     if params.schema is not None:
         # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
         words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))

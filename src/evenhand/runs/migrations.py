@@ -46,13 +46,16 @@ STEPS: tuple[str, ...] = (
 TABLES = frozenset({"facts", "samples", "turns", "outcomes", "scores"})
 
 
-def migrate(db: sqlite3.Connection, *, writable: bool = True) -> None:
+def is_older(db: sqlite3.Connection) -> bool:
+    """Whether migrations are missing."""
+    return db.execute("PRAGMA user_version").fetchone()[0] < len(STEPS)
+
+
+def migrate(db: sqlite3.Connection) -> None:
     """Apply the migrations that are missing; refuse a store of a newer version, or one that has lost tables."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(STEPS):
         raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.")
-    if version < len(STEPS) and not writable:
-        raise PlanError("This run was made by an older version of Evenhand; copy it to a folder that can be written.")
     for number, step in enumerate(STEPS[version:], version + 1):
         db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
     if missing := TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}:

@@ -20,6 +20,7 @@ from evenhand.models.endpoints import check_no_call
 from evenhand.models.request import model_identity
 from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
+from evenhand.runs.shards import Shard
 from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
 from evenhand.types import Params, SampleKind
@@ -43,6 +44,12 @@ class Settings:
     """Whether models of the provider `call` may be loaded, which run Python code; a stored plan may be a stranger's."""
     max_failed: str | None = None
     """The run counts as failed if more samples of an arm have no grade: a share such as `5%`, or a number."""
+    shard: Shard | None = None
+    """The part of the plan that is run; None: all of it."""
+    on: str | None = None
+    """Where Ray is, for ray/ models and workers: `ray` (this machine, or RAY_ADDRESS) or `ray://HOST:PORT`."""
+    workers: int | None = None
+    """How many processes on Ray share the samples; None: this process runs them all."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -54,6 +61,9 @@ class Settings:
             "prices": {spec: asdict(price) for spec, price in self.prices.items()},
             "cache": None if self.cache is None else str(self.cache),
             "max_failed": self.max_failed,
+            "shard": None if self.shard is None else str(self.shard),
+            "on": self.on,
+            "workers": self.workers,
             "origin": dict(self.origin),
         }
 
@@ -67,6 +77,9 @@ class Settings:
             cache=None if kept["cache"] is None else Path(kept["cache"]),
             resume=True,
             max_failed=kept["max_failed"],
+            shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
+            on=kept.get("on"),
+            workers=kept.get("workers"),
             origin=kept["origin"],
         )
 

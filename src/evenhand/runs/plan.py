@@ -24,6 +24,7 @@ from evenhand.evaluators.judge_card import Calibrated, load_card
 from evenhand.methods.base import METHODS, Fitted
 from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved
+from evenhand.models.ray import PLACING
 from evenhand.prompts import BUILT_IN, Templates, read_templates
 from evenhand.registry import file_hash, is_file
 from evenhand.scorers.base import model_of
@@ -137,8 +138,12 @@ def _limits(value: Any) -> Any:
 
 
 def _essence(model: ModelPlan) -> dict[str, Any]:
-    """Return what decides a model's answers; where it is reached is part of that."""
-    return model.model_dump(include={"spec", "base_url", "extra"})
+    """Return what decides a model's answers; its endpoint is part of that, replicas on Ray are not."""
+    found = model.model_dump(include={"spec", "base_url", "extra"})
+    if model.provider == "ray":
+        found["spec"] = found["spec"].removeprefix("ray/")
+        found["extra"] = {name: value for name, value in found["extra"].items() if name not in PLACING}
+    return found
 
 
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]

@@ -13,22 +13,25 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
-from evenhand.errors import BudgetExhausted, ModelError, PlanError, StoreError, UsageError
+from evenhand.errors import BudgetExhausted, ModelError, StoreError, UsageError
 from evenhand.evaluators.judge_card import card_caveats
 from evenhand.events import Activity, counted_activity, event, log, set_place
+from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
+from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
 from evenhand.notebook import clean, escaped
-from evenhand.runs.lock import LOCK_NAME, locked
+from evenhand.options import Options
+from evenhand.runs.opening import opened
 from evenhand.runs.parts import (
     LoadedArm,
     Settings,
@@ -40,11 +43,12 @@ from evenhand.runs.parts import (
     session_settings,
     side_by_side,
 )
-from evenhand.runs.plan import Plan, identity
+from evenhand.runs.plan import Arm, Plan, identity
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
 from evenhand.runs.searching import SearchPool
-from evenhand.runs.store import FILE_NAME, Store, no_plan, unreadable
+from evenhand.runs.shards import code_hash, numbered
+from evenhand.runs.store import Store, unreadable
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 from evenhand.types import (
@@ -102,12 +106,20 @@ Observer = Callable[[Progress], None]
 class Runner:
     """One execution of one plan in one directory."""
 
-    def __init__(self, plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        settings: Settings,
+        observer: Observer | None = None,
+        make_store: Callable[..., Store] = Store,
+    ) -> None:
         self.plan = plan
         self.directory = directory
         self.settings = settings
         self.progress = Progress()
         self._observer = observer
+        self._make_store = make_store
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
         self._graded_by = scorer_id(self._benchmark)
         self._pool: ScorerPool | None = None
@@ -129,20 +141,50 @@ class Runner:
         with self.plan.prompts().used():
             return await self._run()
 
+    async def describe(self) -> dict[str, Any]:
+        """What would be stored with the plan, and the hash of the code; models are loaded, but not called."""
+        with self.plan.prompts().used():
+            async with self._loaded() as (_, _, facts):
+                return {**facts, "code": code_hash()}
+
     async def _run(self) -> Progress:
         self.progress.activity = counted_activity()
+        budget = self._budget
+        try:
+            async with self._loaded() as (arms, models, facts):
+                with opened(self.directory, self.settings, facts, self._samples, self._make_store) as store:
+                    self._replay = store.has_answers()
+                    self._models = list(models.values())
+                    self._learned = store.get("learned") or []
+                    for model, learned in zip(self._models, self._learned, strict=False):
+                        model.recall(learned)
+                    budget.spent = sum(store.usage().values(), store.scoring())
+                    loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
+                    await self._work(store, loaded, budget)
+                    if self._fatal is not None:
+                        raise self._fatal
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        return self.progress
+
+    @contextlib.asynccontextmanager
+    async def _loaded(
+        self,
+    ) -> AsyncGenerator[tuple[list[tuple[Arm, Method, Options]], dict[str, Model], dict[str, Any]]]:
+        """The arms, the models by key, and the facts of the plan; models and scorers are closed at the end."""
+        if self.settings.on is not None:
+            set_address(self.settings.on)
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
-        budget = self._budget
         cache = ResponseCache(self.settings.cache) if self.settings.cache else None
         models: dict[str, Model] = {}
         try:
             self._begin("loading " + ", ".join(_specs(self.plan)))
-            models = load_models(self.plan, self.settings, cache, budget)
+            models = load_models(self.plan, self.settings, cache, self._budget)
             self._pool = ScorerPool(
                 self.plan,
                 models,
-                lambda model: loaded_model(model, self.settings, cache, budget),
+                lambda model: loaded_model(model, self.settings, cache, self._budget),
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
@@ -151,18 +193,7 @@ class Runner:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
             self._begin(f"reading {self.plan.benchmark}")
-            with self._opened(models, resolved) as store:
-                self._models = list(models.values())
-                self._learned = store.get("learned") or []
-                for model, learned in zip(self._models, self._learned, strict=False):
-                    model.recall(learned)
-                budget.spent = sum(store.usage().values(), store.scoring())
-                loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
-                await self._work(store, loaded, budget)
-                if self._fatal is not None:
-                    raise self._fatal
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+            yield arms, models, self._facts(models, resolved)
         finally:
             if self._pool is not None:
                 await self._pool.aclose()
@@ -170,82 +201,30 @@ class Runner:
             await close_all(list(models.values()))
             if cache is not None:
                 cache.close()
-        return self.progress
 
-    @contextlib.contextmanager
-    def _opened(self, models: Mapping[str, Model], options: Mapping[str, Any]) -> Generator[Store]:
-        """The store of this plan, new or resumed; a new one that got nowhere is removed again.
-
-        `options` are those of every arm, defaults and presets included.
-        """
+    def _facts(self, models: Mapping[str, Model], options: Mapping[str, Any]) -> dict[str, Any]:
+        """What identifies the plan and is stored with it; `options` are those of every arm, defaults included."""
         fingerprints = {key: model.fingerprint() for key, model in models.items()}
         searched = self._searches.fingerprints()
-        wanted = identity(self.plan, self._benchmark.fingerprint(), fingerprints, searched)
-        folder_existed = self._check_directory()
-        # Lock first, so that no other process opens or removes a store that is being created.
-        with locked(self.directory):
-            self._check_directory()
-            new = not (self.directory / FILE_NAME).exists()
-            worthless = new
-            try:
-                skip = self.settings.skip_damaged
-                with contextlib.closing(Store(self.directory, create=True, skip_damaged=skip)) as store:
-                    worthless = False
-                    try:
-                        if not new and store.get("identity") is None:
-                            raise PlanError(no_plan(self.directory))
-                        _check_identity(store, wanted, self.directory)
-                        _check_options(store, options, self.directory)
-                        self._prepare(store, wanted, fingerprints, options)
-                        yield store
-                    except BaseException:
-                        store.settle()
-                        worthless = new and not store.has_answers()
-                        raise
-            finally:
-                if worthless:
-                    _remove(self.directory, keep_folder=folder_existed)
+        benchmark = self._benchmark.fingerprint()
+        return {
+            "identity": identity(self.plan, benchmark, fingerprints, searched),
+            "plan": self.plan.model_dump(),
+            "options": options,
+            "benchmark": dict(benchmark),
+            "models": [dict(value) for value in fingerprints.values()],
+            "searches": searched,
+            "files": self.plan.files(),
+            "versions": versions(),
+            **({} if self.settings.shard is None else {"code": code_hash()}),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "scorer": self._graded_by,
+            "scorers": {scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
+            "arms": {str(arm.number): arm.label for arm in self.plan.arms()},
+        }
 
-    def _check_directory(self) -> bool:
-        """Refuse a directory that holds something else, or a run that is not to be resumed; says if it exists."""
-        try:
-            found = {path.name for path in self.directory.iterdir()} - {LOCK_NAME}
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise PlanError(f"{self.directory} cannot hold a run: {error.strerror}; choose another --out.") from error
-        if FILE_NAME in found and not self.settings.resume:
-            raise PlanError(f"{self.directory} holds a run already; pass --resume to go on with it, or another --out.")
-        if found and FILE_NAME not in found:
-            raise PlanError(f"{self.directory} is not empty and holds no run; choose another --out.")
-        return True
-
-    def _prepare(
-        self, store: Store, wanted: str, fingerprints: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
-    ) -> None:
-        if store.get("identity") is None:
-            count = store.add_samples(self._benchmark.samples(Selection(self.plan.limit, self.plan.seeds[0])))
-            if count == 0:
-                raise PlanError(f"The benchmark {self.plan.benchmark} selected no sample; loosen its options.")
-            store.put(
-                identity=wanted,
-                plan=self.plan.model_dump(),
-                options=options,
-                benchmark=dict(self._benchmark.fingerprint()),
-                models=[dict(value) for value in fingerprints.values()],
-                searches=self._searches.fingerprints(),
-                files=self.plan.files(),
-                versions=versions(),
-                created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                scorer=self._graded_by,
-                scorers={scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
-                arms={str(arm.number): arm.label for arm in self.plan.arms()},
-            )
-        store.begin()
-        store.put(settings=self.settings.stored())
-        if self.settings.retry_failed:
-            store.forget("failed")
-        self._replay = store.has_answers()
+    def _samples(self) -> Iterator[tuple[int, Sample]]:
+        return numbered(self._benchmark.samples(Selection(self.plan.limit, self.plan.seeds[0])), self.settings.shard)
 
     async def _work(self, store: Store, arms: Sequence[LoadedArm], budget: Budget) -> None:
         by_number = {each.arm.number: each for each in arms}
@@ -271,6 +250,7 @@ class Runner:
                 caveats.update(self._searches.caveats())
                 caveats.update(self._about_judges(arms))
                 caveats.update(each.caveat for each in self.plan.fitted() if each.caveat)
+                caveats.update([] if self.settings.shard is None else [self.settings.shard.caveat])
                 caveats.update(store.get("caveats") or ())
                 notes = {each for arm in arms for model in arm.models.values() for each in model.notes()}
                 notes.update(store.get("notes") or ())
@@ -502,34 +482,3 @@ def _rare_collections() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _check_identity(store: Store, wanted: str, directory: Path) -> None:
-    found = store.get("identity")
-    if found is not None and found != wanted:
-        raise PlanError(
-            f"{directory} holds a run of another plan (or of other data, weights or templates); choose another "
-            "--out, or run the plan it was made with (`evenhand show` prints it)."
-        )
-
-
-def _check_options(store: Store, options: Mapping[str, Mapping[str, Any]], directory: Path) -> None:
-    """Refuse to go on under other defaults than the run began with; runs of older versions do not say theirs."""
-    known: Mapping[str, Mapping[str, Any]] = store.get("options") or {}
-    for arm, stored in known.items():
-        for name, value in stored.items():
-            if options[arm].get(name) != value:
-                raise PlanError(
-                    f"{directory} holds a run with {name}={value}, which a newer version has changed to "
-                    f"{options[arm].get(name)}; choose another --out."
-                )
-
-
-def _remove(directory: Path, *, keep_folder: bool) -> None:
-    """Remove a store that is still empty."""
-    for file in directory.glob(f"{FILE_NAME}*"):
-        file.unlink(missing_ok=True)
-    (directory / LOCK_NAME).unlink(missing_ok=True)
-    if not keep_folder:
-        with contextlib.suppress(OSError):
-            directory.rmdir()

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +25,7 @@ import orjson
 from evenhand.errors import PlanError, StoreError
 from evenhand.models.request import pack, turn_from, unpack
 from evenhand.runs.lock import is_locked
-from evenhand.runs.migrations import migrate
+from evenhand.runs.migrations import is_older, migrate
 from evenhand.runs.rows import FINAL, Finished, Scored, outcome_row, sample_from, score_row, stored_form, turn_row
 from evenhand.types import Record, Sample, Status, Turn, Usage
 
@@ -39,28 +42,52 @@ _NAMED = 5
 GATHER_SECONDS = 0.004
 """Seconds that the writer waits for more rows before it commits."""
 
-_INSERT_TURN = (
-    "INSERT INTO turns (sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens,"
-    " thought_tokens, retries, cost, latency, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
-_INSERT_OUTCOME = (
-    "INSERT OR REPLACE INTO outcomes (sample, arm, status, reason, seconds, at_limit, reading, body)"
-    " VALUES (?,?,?,?,?,?,?,?)"
-)
-_INSERT_SCORE = (
-    "INSERT OR REPLACE INTO scores (sample, arm, scorer, iteration, status, reason, body) VALUES (?,?,?,?,?,?,?)"
-)
+_COLUMNS = {
+    "samples": "number, id, body",
+    "turns": "sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, thought_tokens, retries, cost,"
+    " latency, body",
+    "outcomes": "sample, arm, status, reason, seconds, at_limit, reading, body",
+    "scores": "sample, arm, scorer, iteration, status, reason, body",
+}
+"""What a store holds of its samples, by table."""
+
+
+def _insert(table: str, verb: str = "INSERT") -> str:
+    columns = _COLUMNS[table]
+    return f"{verb} INTO {table} ({columns}) VALUES ({','.join('?' * (columns.count(',') + 1))})"
+
+
+_INSERT_TURN = _insert("turns")
+_INSERT_OUTCOME = _insert("outcomes", "INSERT OR REPLACE")
+_INSERT_SCORE = _insert("scores", "INSERT OR REPLACE")
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows in their stored form, by table."""
+
+    turns: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    outcomes: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    scores: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def __iadd__(self, other: Rows) -> Rows:
+        self.turns += other.turns
+        self.outcomes += other.outcomes
+        self.scores += other.scores
+        return self
 
 
 class _Batch:
     """Rows that are committed together, and the tasks that wait for the commit."""
 
-    __slots__ = ("outcomes", "scores", "turns", "waiters")
+    __slots__ = ("outcomes", "rows", "scores", "turns", "waiters")
 
     def __init__(self) -> None:
         self.turns: list[tuple[Any, ...]] = []
         self.outcomes: list[tuple[Any, ...]] = []
         self.scores: list[tuple[Any, ...]] = []
+        self.rows = Rows()
+        """Rows that are in their stored form already."""
         self.waiters: list[asyncio.Future[None]] = []
 
     def settle(self, failure: StoreError | None = None) -> None:
@@ -77,8 +104,8 @@ class _Batch:
 class Store:
     """One run directory's data; reads are synchronous and cheap, writes are awaited.
 
-    A folder that cannot be written can still be read. A row that cannot be read raises StoreError; with `skip_damaged`
-    it is left out and named in `damaged`.
+    A folder that cannot be written can still be read, if need be from a temporary copy. A row that cannot be read
+    raises StoreError; with `skip_damaged` it is left out and named in `damaged`.
     """
 
     def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
@@ -87,24 +114,32 @@ class Store:
         self.damaged: list[str] = []
         self._skip_damaged = skip_damaged
         self._begun = False
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         exists = self.path.is_file()
         if not create and not exists:
             raise PlanError(_no_run(directory))
         self._writable = create or (os.access(directory, os.W_OK) and os.access(self.path, os.W_OK))
         log_is_lost = exists and _is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            if create:
+                directory.mkdir(parents=True, exist_ok=True)
             self._read = self._connect()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
         try:
             if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
                 raise PlanError(no_plan(directory))
-            migrate(self._read, writable=self._writable)
+            if not self._writable and is_older(self._read):
+                self._read.close()
+                self._copy()
+                self._read = self._connect()
+            migrate(self._read)
             if self.get(_OPEN) and (create or not is_locked(directory)):
                 self._recover(log_is_lost)
         except BaseException as error:
             self._read.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
             if isinstance(error, sqlite3.Error):
                 raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
             raise
@@ -114,18 +149,24 @@ class Store:
         self._flushing: asyncio.Task[None] | None = None
 
     def _connect(self) -> sqlite3.Connection:
+        if not self._writable and not _is_lost(self.directory / LOG_NAME):
+            self._copy()  # SQLite would have to merge the log into the file
         if not self._writable:
-            if not _is_lost(self.directory / LOG_NAME):
-                raise StoreError(
-                    f"{self.directory} cannot be written, and its newest results are in {LOG_NAME}, which has to be "
-                    "merged first; copy the folder and read the copy."
-                )
             return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
         db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA foreign_keys=OFF")
         return db
+
+    def _copy(self) -> None:
+        """Read a copy in a temporary folder, since this one cannot be written."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="evenhand-run-")
+        for name in (FILE_NAME, LOG_NAME):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(self.directory / name, Path(self._temporary.name) / name)
+        self.path = Path(self._temporary.name) / FILE_NAME
+        self._writable = True
 
     def begin(self) -> None:
         """Mark the file as open for writing until `close`, so that a log that is lost meanwhile is noticed."""
@@ -206,6 +247,8 @@ class Store:
                 self._writer.close()
                 self._writer = None
             self._read.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
             if damage := self.damage():
                 warnings.warn(damage, stacklevel=2)
 
@@ -228,11 +271,16 @@ class Store:
 
     def add_samples(self, samples: Iterable[Sample]) -> int:
         """Store the samples of the plan in one transaction; return how many there are."""
+        return self.add_numbered(enumerate(samples, 1))
+
+    def add_numbered(self, samples: Iterable[tuple[int, Sample]]) -> int:
+        """Store samples with their numbers in the whole plan."""
         count = 0
         with _store_errors(self.directory), _transaction(self._read):
             self._read.execute("DELETE FROM samples")
-            for count, sample in enumerate(samples, 1):
-                self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (count, sample.id, pack(sample)))
+            for number, sample in samples:
+                self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (number, sample.id, pack(sample)))
+                count += 1
             self._read.execute("INSERT OR REPLACE INTO facts VALUES ('samples', ?)", (str(count),))
         return count
 
@@ -264,6 +312,12 @@ class Store:
         batch.scores += rows
         await self._committed(batch)
 
+    async def record_rows(self, rows: Rows) -> None:
+        """Commit rows of another store of the same plan."""
+        batch = self._next_batch()
+        batch.rows += rows
+        await self._committed(batch)
+
     def _next_batch(self) -> _Batch:
         if self._batch is None:
             self._batch = _Batch()
@@ -286,22 +340,39 @@ class Store:
             await asyncio.sleep(GATHER_SECONDS)
             batch, self._batch = self._batch, None
             try:
-                await loop.run_in_executor(self._thread, self._commit, batch)
+                await self._sent(await loop.run_in_executor(self._thread, self._commit, batch))
             except Exception as error:
                 batch.settle(error if isinstance(error, StoreError) else StoreError(f"The store failed: {error!r}."))
             else:
                 batch.settle()
         self._flushing = None
 
-    def _commit(self, batch: _Batch) -> None:
+    async def _sent(self, rows: Rows) -> None:
+        """Called with rows that are committed here, before their tasks go on; for stores that have a second place."""
+
+    def _commit(self, batch: _Batch) -> Rows:
         with _store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
-            turns, outcomes = list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes))
+            rows = Rows(list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes)), batch.scores)
+            rows += batch.rows
             with _transaction(self._writer) as db:
-                db.executemany(_INSERT_TURN, turns)
-                db.executemany(_INSERT_OUTCOME, outcomes)
-                db.executemany(_INSERT_SCORE, batch.scores)
+                db.executemany(_INSERT_TURN, rows.turns)
+                db.executemany(_INSERT_OUTCOME, rows.outcomes)
+                db.executemany(_INSERT_SCORE, rows.scores)
+            return rows
+
+    def copy_rows(self, other: Store, samples: Collection[int] | None = None) -> None:
+        """Copy samples and all that came of them from another store, in one transaction; of all samples or of some."""
+        with _store_errors(self.directory), _transaction(self._read):
+            for table, columns in _COLUMNS.items():
+                own = "number" if table == "samples" else "sample"
+                rows = other.select(
+                    f"SELECT {columns} FROM {table} WHERE (?1 IS NULL OR {own} IN (SELECT value FROM json_each(?1)))"  # noqa: S608 - constants of ours
+                    " ORDER BY rowid",
+                    json_list(None if samples is None else list(samples)),
+                )
+                self._read.executemany(_insert(table), rows)
 
     def forget(self, status: Status) -> int:
         """Delete the outcomes with this status, so that they are run again; their turns are kept."""
@@ -309,6 +380,11 @@ class Store:
             return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
 
     # --- reading ---
+
+    def snapshot(self, target: Path) -> None:
+        """Write all that is committed to a file of its own, also while the run goes on."""
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            self._read.backup(copy)
 
     def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query, for other modules of this package."""

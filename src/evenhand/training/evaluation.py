@@ -18,9 +18,10 @@ from evenhand.errors import UsageError
 from evenhand.models import weights
 from evenhand.models.base import load_model
 from evenhand.paths import cache_folder
+from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.runner import Progress
 from evenhand.training.loop import Observer
 from evenhand.training.parallel import launched_processes
 
@@ -84,7 +85,7 @@ def evaluate(
         for name, plan in plans.items():
             run = folder / FOLDER / benchmark / name
             observe = announce(f"{benchmark}: {name}")
-            aio.run(Runner(plan, run, settings, _observer(observe)).run())
+            aio.run(run_plan(plan, run, settings, _observer(observe)))
             runs.setdefault(benchmark, []).append(run)
     return runs
 

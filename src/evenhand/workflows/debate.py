@@ -16,9 +16,10 @@ from evenhand.errors import UsageError
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import requested
+from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.runner import Progress
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
 from evenhand.workflows.listener import Listener
@@ -80,7 +81,7 @@ async def run_debate(
         if topics.written() < topics.count:
             return None
         settings = replace(settings, budget=settings.budget.less(spent))
-    progress = await Runner(plan, out, settings, listener.run_began(out)).run()
+    progress = await run_plan(plan, out, settings, listener.run_began(out))
     listener.run_ended(out, progress)
     return progress
 

@@ -14,9 +14,10 @@ from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
+from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, model_key
 from evenhand.runs.plan import Plan
-from evenhand.runs.runner import Observer, Progress, Runner
+from evenhand.runs.runner import Observer, Progress
 from evenhand.runs.stored import StoredRun, prompts_used
 
 METHOD = "mabrf_first"
@@ -24,8 +25,12 @@ METHOD = "mabrf_first"
 
 
 def hard_fields(accept: float = 1.5, *, look: bool = False) -> dict[str, Any]:
-    """Return the fields of a plan, apart from benchmark and models, whose run can be made into a list."""
-    return {"methods": [{"name": METHOD, "options": {"accept": accept, **({"look": True} if look else {})}}]}
+    """Return the fields of a plan, apart from benchmark and models, whose run can be made into a list.
+
+    With `look`, the bias follows from how far the reasoning is grounded: 11 minus that.
+    """
+    options = {"look": True, "grounded": 11 - accept} if look else {"accept": accept, "grounded": 1}
+    return {"methods": [{"name": METHOD, "options": options}]}
 
 
 def check_models(plan: Plan) -> None:
@@ -38,7 +43,7 @@ async def find_hard(
 ) -> tuple[Progress, dict[str, Any] | None]:
     """Run the plan, and write the list to `out`; None where the budget stopped the run."""
     check_models(plan)
-    progress = await Runner(plan, run, settings, observe).run()
+    progress = await run_plan(plan, run, settings, observe)
     if progress.stopped:
         return progress, None
     content = hard_list(run)

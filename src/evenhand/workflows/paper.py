@@ -17,9 +17,9 @@ from evenhand.papers.base import PAPERS, Cell, Choice, Grid, Paper, PaperOptions
 from evenhand.reports.format import interval, plural
 from evenhand.reports.notebook import headline_chart, html_file
 from evenhand.reports.view import view_of
+from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
-from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
 from evenhand.workflows.listener import Listener
@@ -208,8 +208,7 @@ async def run_all(runs: Sequence[PaperRun], folder: Path, settings: Settings, li
     left = settings.budget
     for run in runs:
         place = folder / run.folder
-        runner = Runner(run.plan, place, replace(settings, budget=left), listener.run_began(place))
-        progress = await runner.run()
+        progress = await run_plan(run.plan, place, replace(settings, budget=left), listener.run_began(place))
         listener.run_ended(place, progress)
         if progress.stopped:
             return None
