@@ -16,6 +16,8 @@ SECTIONS = {
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
+    "hiring": "Hiring",
+    "hiring_builtin": "Hiring",
     "malibu": "MALIBU",
     "opinions": "Opinions",
     "overrefusal": "Over-refusal",
