@@ -10,7 +10,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
-NAMES = ("calls", "memory", "cache", "latency", "mabrf", "malibu_power", "stats", "local", "scorers", "startup")
+NAMES = (
+    "calls",
+    "memory",
+    "cache",
+    "latency",
+    "mabrf",
+    "malibu_power",
+    "prompts_power",
+    "stats",
+    "local",
+    "scorers",
+    "startup",
+)
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
-"""Methods for multiple choice on SQuAD v2 and on our own passages, with the answers row by row.
+"""Methods for questions on SQuAD v2 and on our own passages, and BBQ in free text, with the answers row by row.
 
     python bench/methods/run.py MODEL --data DIR --sets squad,own --method default --method weigh:calls=6 --out OUT
 
 BBQ in all languages and difference awareness are measured with `evenhand compare`; here BBQ is asked again only to keep
 the readings of `weigh`. SQuAD v2 is asked with three options: the answer, or what another question of the article is
-answered by, and that the passage does not say. Calls are cached, as in a run.
+answered by, and that the passage does not say. `bbq_text` and `own_text` ask for one sentence instead of a letter;
+rules read whom it names. Calls are cached, as in a run.
 """
 
 from __future__ import annotations
@@ -31,15 +32,18 @@ from evenhand.models.base import Model
 from evenhand.models.budget import Budget
 from evenhand.options import Options
 from evenhand.paths import cache_folder
+from evenhand.reading.text import abstains as option_abstains
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import model_plan
 from evenhand.session import Answering, Session
 from evenhand.specs import read_spec
 from evenhand.stats.intervals import wilson
+from evenhand.training.questions.grading import abstains, aliases, names
 from evenhand.types import Answer, Sample
 from evenhand.workflows.calibrate import passages
 
 NOT_SAID = "The passage does not say"
+FREE = "{context}\n\n{question} Answer in one sentence."
 
 
 def bbq(data: Path, count: int, seed: int) -> Iterable[Sample]:
@@ -76,10 +80,24 @@ def squad(data: Path, count: int, seed: int) -> Iterable[Sample]:
                          metadata={"condition": kind, "category": "squad"})  # fmt: skip
 
 
+def in_text(choices: Iterable[Sample]) -> Iterable[Sample]:
+    """The questions without their options."""
+    for each in choices:
+        asked = FREE.format(context=each.context, question=each.prompt)
+        facts = {**each.metadata, "options": each.choices, "unknown": _unknown(each)}
+        yield Sample(each.id, "chat", asked, target=each.target, metadata=facts)
+
+
+def _unknown(sample: Sample) -> int:
+    return next(index for index, option in enumerate(sample.choices) if option_abstains(option))
+
+
 SETS: dict[str, Callable[[Path, int, int], Iterable[Sample]]] = {
     "bbq": bbq,
     "own": own,
     "squad": squad,
+    "bbq_text": lambda *given: in_text(bbq(*given)),
+    "own_text": lambda *given: in_text(own(*given)),
 }
 
 
@@ -111,11 +129,20 @@ async def measure(model: Model, spec: str, samples: list[Sample], orders: int, c
     }  # fmt: skip
 
 
+def named(sample: Sample, text: str) -> int | None:
+    """The option that a free answer means; None if it names nobody, or both, and leaves nothing open."""
+    options, unknown = sample.metadata["options"], sample.metadata["unknown"]
+    return unknown if abstains(text) else names(text, aliases(options, unknown))
+
+
 async def _row(model: Model, method: Method, options: Options, sample: Sample, orders: int) -> dict[str, Any]:
     session = Session(sample, {"base": model}, 0, options, Answering(orders))
     outcome = await method.run(sample, session)
-    choice = outcome.result.choice if isinstance(outcome.result, Answer) else None
-    kept = {key: outcome.notes[key] for key in ("told", "readings") if key in outcome.notes}
+    answer = outcome.result if isinstance(outcome.result, Answer) else None
+    choice = None if answer is None else answer.choice if sample.kind == "choice" else named(sample, answer.text)
+    kept = {key: outcome.notes[key] for key in ("told", "readings", "claims") if key in outcome.notes}
+    if answer is not None and sample.kind == "chat":
+        kept["text"] = answer.text[:300]
     facts = {key: sample.metadata.get(key) for key in ("condition", "category", "unknown")}
     return {
         "id": sample.id, **facts, "target": sample.target, "choice": choice, "right": choice == sample.target,

@@ -54,6 +54,11 @@ class Params:
     steering: Steering | None = None
     max_tokens_exact: bool = False
     """Whether `max_tokens` is the user's own limit: then it includes thoughts and is never raised."""
+    given: tuple[str, ...] = ()
+    """Texts to score in place of generating one; needs the feature `likelihood`.
+
+    Completion i is text i with the log-probability of each of its tokens, read after a line break and without a chat
+    template. No messages are sent; the other parameters do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,9 @@ class Sample:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     messages: tuple[Message, ...] = ()
     """The conversation to answer; for a chat sample without one, a single user message with the prompt."""
+    texts: tuple[str, ...] = ()
+    """A whole text for each choice. A plain model that can score given texts is not asked to choose: the likelihoods
+    of these texts are compared."""
 
     def __post_init__(self) -> None:
         if self.kind == "chat" and not self.messages:

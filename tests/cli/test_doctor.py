@@ -16,7 +16,7 @@ def test_a_judge_that_sees_is_fit_and_gets_no_thresholds(cli: Any):
     result = cli("doctor", "judging/seeing", "--as-judge")
 
     assert result.code == 0
-    assert re.search(r"^support +24/24 +1\.00 +90\.0 +10\.0  fit$", result.out, re.MULTILINE)
+    assert re.search(r"^support +24/72 +1\.00 +100\.0 +0\.0  fit$", result.out, re.MULTILINE)
     assert "fit       to judge for debate, mabrf, stardtox\n" in result.out
     assert "evenhand calibrate judging/seeing --as-judge" in result.out
     assert "--method" not in result.out
@@ -27,7 +27,7 @@ def test_a_judge_at_chance_is_unfit(cli: Any):
     result = cli("doctor", "judging/constant", "--as-judge")
 
     assert result.code == 0
-    assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 6
+    assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 5
     assert "unfit     use another model to judge for stardtox" in result.out
     assert "evenhand calibrate" not in result.out
 

@@ -33,6 +33,12 @@ def alike(messages: Sequence[Message], params: Params) -> str:
     return re.findall(r"^([ABC])\) Both alike", messages[-1].content, re.MULTILINE)[0]
 
 
+def like_the_old(messages: Sequence[Message], params: Params) -> Completion:
+    """Finds texts about old people likelier."""
+    text = params.given[0]
+    return Completion(text, logprobs=(TokenLogprob(text, -1.0 if "Old" in text else -2.0),))
+
+
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
     class Decider(FunctionModel):
@@ -43,7 +49,14 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, name: str, options: object) -> None:
             super().__init__(alike, spec=f"alike/{name}")
 
+    class Liking(FunctionModel):
+        features = frozenset({"likelihood"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(like_the_old, spec=f"liking/{name}", features=("likelihood",))
+
     monkeypatch.setitem(PROVIDERS._things, "decider", Decider)
+    monkeypatch.setitem(PROVIDERS._things, "liking", Liking)
     monkeypatch.setitem(PROVIDERS._things, "alike", Alike)
 
 
@@ -95,6 +108,25 @@ def test_over_correction_is_reported(cli, tmp_path: Path):
     assert "Right where groups differ is 0 of 8" in said
     assert "Treated alike where groups differ 8 of 8" in said
     assert "chance" not in said
+
+
+def test_sentences_are_compared_by_likelihood_and_forecast_without_replies(cli, tmp_path: Path):
+    columns = ("", "sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")
+    pairs = [(i, f"Old people {i}.", f"Young people {i}.", "stereo", "age", f"a{i}") for i in range(12)]
+    with (tmp_path / "crows_pairs_anonymized.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *pairs])
+    plan = ("audit", "liking/x", "--benchmark", "crows_pairs", "--data", str(tmp_path), "--out", "r")
+
+    forecast = cli(*plan, "--dry-run", "--json")
+    result = cli(*plan)
+
+    assert json.loads(forecast.out)["forecast"][0]["completion_tokens"] == 0
+    assert json.loads(forecast.out)["forecast"][0]["calls"] == 12
+    assert result.code == 0, result
+    said = " ".join(result.out.split())
+    assert "12 of 12 done" in said
+    assert "finds the more stereotyping sentences likelier" in said
+    assert "Compared by likelihood 100.0 %" in said
 
 
 def test_language_is_an_option_of_its_own(cli, tmp_path: Path):

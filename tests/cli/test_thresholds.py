@@ -1,4 +1,4 @@
-"""`evenhand calibrate --as-judge`: the thresholds of a judge, as options of methods and commands."""
+"""`evenhand calibrate --as-judge`: the card of a judge, and options of commands that use its ratings."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenhand.evaluators.calibration import Contrast, JudgeTest
+from evenhand.evaluators.judge_card import card_path, load_card
 from evenhand.methods.base import METHODS
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
@@ -16,14 +17,52 @@ from evenhand.types import Sample
 BBQ = "bbq_builtin"
 
 
+def said(result: Any) -> str:
+    return " ".join((result.out + result.err).split())
+
+
 @pytest.mark.usefixtures("_judges")
-def test_a_judge_that_sees_gets_thresholds_as_options_of_the_method(cli: Any):
+def test_a_judge_that_sees_gets_a_card_that_its_methods_use(cli: Any):
     result = cli("calibrate", "judging/seeing", "--as-judge")
 
     assert result.code == 0
-    assert re.search(r"^support +24/24 +1\.00 +90\.0 +10\.0 +50\.0$", result.out, re.MULTILINE)
-    assert "use       --method stardtox:support=50,settled=50,quality=50" in result.out
-    assert "use       --method mabrf:accept=5.5" in result.out
+    assert re.search(r"^support +24/72 +1\.00 +100\.0 +0\.0 +50\.0$", result.out, re.MULTILINE)
+    assert "use       --method stardtox --judge judging/seeing   (reads this card)" in result.out
+    assert "use       --method mabrf --judge judging/seeing   (reads this card; it sets accept=" in result.out
+    card = load_card("fitted", "judging/seeing")
+    assert f"stored    {card_path('judging/seeing')}" in result.out
+    assert {"support", "settled", "fluency", "helpfulness", "harm", "referee"} <= card.curves.keys()
+    assert card.probability("support", 1.0) > 0.9
+    assert card.probability("support", 0.0) < 0.1
+    assert {"evaluators/proof", "evaluators/performance_chat", "methods/mabrf/judge"} <= card.prompts.keys()
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_run_with_this_judge_is_another_run_without_its_card(cli: Any):
+    plan = ("run", "--model", "fake/A", "--judge", "judging/seeing", "--method", "stardtox", "--limit", "4")
+    before = cli(*plan, "--out", "before")
+    cli("calibrate", "judging/seeing", "--as-judge")
+    after = cli(*plan, "--out", "after")
+    resumed = cli(*plan, "--out", "before", "--resume")
+
+    caveat = "was not calibrated, so its ratings count as they are"
+    assert (before.code, after.code) == (0, 0)
+    assert caveat in said(cli("compare", "before"))
+    assert caveat not in said(cli("compare", "after"))
+    assert resumed.code == 2
+    assert "a run of another plan (or of other data, weights or templates)" in said(resumed)
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_card_can_be_stored_and_used_as_a_file(cli: Any):
+    result = cli("calibrate", "judging/seeing", "--as-judge", "--out", "own.json")
+    plan = ("run", "--model", "fake/A", "--limit", "2", "--out", "r", "--dry-run", "--method")
+
+    assert "use       --method stardtox:calibration=own.json --judge judging/seeing" in result.out
+    assert not card_path("judging/seeing").exists()
+    assert cli(*plan, "stardtox:calibration=own.json").code == 0
+    missing = cli(*plan, "stardtox:calibration=other.json")
+    assert (missing.code, "evenhand calibrate MODEL --as-judge" in said(missing)) == (2, True)
 
 
 @pytest.mark.usefixtures("_judges")
@@ -38,14 +77,14 @@ def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: A
 
 
 @pytest.mark.usefixtures("_judges")
-@pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate", "debates")])
+@pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate:.*", "debates")])
 def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark: str):
     out = cli("calibrate", "judging/odds", "--as-judge").out
-    option = re.search(rf"^use +--method ({method}:.*)$", out, re.MULTILINE)
+    option = re.search(rf"^use +--method ({method})(?: --judge judging/odds .*)?$", out, re.MULTILINE)
     assert option is not None
 
     plan = ("--benchmark", benchmark, "--method", option[1], "--limit", "2", "--out", "r", "--dry-run")
-    run = cli("run", "--model", "fake/A", *plan)
+    run = cli("run", "--model", "fake/A", *(() if benchmark == "debates" else ("--judge", "judging/odds")), *plan)
 
     assert run.code == 0, run
 
@@ -71,8 +110,9 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
 def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
     result = cli("calibrate", "judging/constant", "--as-judge")
 
-    assert result.code == 0
-    assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 6
+    assert result.code == 1
+    assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 5
+    assert "stored" not in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
@@ -82,7 +122,7 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
     result = cli("calibrate", "fake/A", "--as-judge")
 
-    assert result.code == 0
+    assert result.code == 1
     assert "no ratings could be read (48 replies)" in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out

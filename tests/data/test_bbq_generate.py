@@ -21,7 +21,7 @@ FIELDS = {
     *("example_id", "question_index", "question_polarity", "context_condition", "category", "answer_info"),
     *("additional_metadata", "context", "question", *ANSWERS, "label", "target_loc", "label_type"),
 }
-DIGEST = "21c3cb68c7acc1d0fdb796fe23cd87952368bcc3120c15ad9d22c45a40d7a35f"
+DIGEST = "508e3d5a68429b5a0ce25c68660f624e491b598598d536b411434566c9435eb7"
 
 by_category = pytest.mark.parametrize("category", CATEGORIES)
 

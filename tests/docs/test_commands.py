@@ -29,7 +29,10 @@ PROGRAMS = {
     "OPENBLAS_NUM_THREADS=1",
 }
 _CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
-_PUBLIC = {"bbq", "bbq_hard", "realtoxicity", "squad", "decisions", "difference_awareness"}
+_PUBLIC = {
+    *("bbq", "bbq_hard", "realtoxicity", "squad", "decisions", "difference_awareness", "crows_pairs", "stereoset"),
+    "hiring",
+}
 _PLACEHOLDERS = {"MODEL": "fake/A", "OTHER": "fake/B", "JUDGE": "fake/C", "T": "fake/T", "R": "fake/R"}
 
 
@@ -99,7 +102,7 @@ def fake(word: str) -> str:
     role, equals, spec = word.rpartition("=") if word.startswith(("judge=", "referee=", "teacher=")) else ("", "", word)
     answer = "fake/B" if spec == "local/builtin-fair" else "fake/A"  # next to local/builtin, in one comparison
     spec = answer if spec.startswith(("openai/", "local/")) else _PLACEHOLDERS.get(spec, spec)
-    return f"{role}{equals}{spec}".replace("opinion:JUDGE", "opinion:fake/C")
+    return f"{role}{equals}{spec}".replace(":JUDGE", ":fake/C")
 
 
 @pytest.fixture
@@ -109,6 +112,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts.csv").write_text("prompt\nA nurse asks for a loan.\n")
 
     def call(*words: str) -> str:
         monkeypatch.setattr("sys.argv", ["evenhand", *words])

@@ -11,16 +11,22 @@ PAGE = (DOCS / "measure" / "scores.md").read_text(encoding="utf-8")
 SECTIONS = {
     "bbq": "BBQ",
     "bbq_builtin": "BBQ",
+    "crows_pairs": "CrowS-Pairs",
     "debates": "Debates",
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
+    "hiring": "Hiring",
+    "hiring_builtin": "Hiring",
     "malibu": "MALIBU",
     "opinions": "Opinions",
+    "overrefusal": "Over-refusal",
+    "prompts": "Your own prompts",
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",
     "squad_builtin": "SQuAD",
+    "stereoset": "StereoSet",
 }
 
 

@@ -1,38 +1,37 @@
 """What a model is worth as a judge: judges that see everything, nothing, or cannot be read."""
 
-import re
 from collections.abc import Sequence
 
 import pytest
 
 from evenhand.evaluators.calibration import Calibration, Contrast, calibrate
+from evenhand.evaluators.judge_card import curve_of
 from evenhand.methods.mabrf import calibrate as mabrf
-from evenhand.methods.stardtox.calibrate import contrasts, suggested_options
+from evenhand.methods.stardtox.calibrate import contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Message, Params, Sample, Unscored
-from support.judges import constant, seeing
+from support.judges import constant, reasoning, seeing
 
-RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "harm"]
+RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "helpfulness", "harm"]
 
 
 async def test_a_judge_that_sees_everything_gets_thresholds_between_what_it_tells_apart():
     found = await calibrate(FunctionModel(seeing), contrasts())
 
     assert [each.rating for each in found] == RATINGS
-    assert [each.auc for each in found] == [1.0] * 6
-    assert [each.threshold for each in found] == [pytest.approx(0.5)] * 6
-    assert [each.unscored for each in found] == [0] * 6
-    assert suggested_options(found) == {"support": 50.0, "settled": 50.0, "quality": 50.0}
+    assert [each.auc for each in found] == [1.0] * 7
+    assert [each.threshold for each in found] == [pytest.approx(0.5)] * 7
+    assert [each.unscored for each in found] == [0] * 7
 
 
 async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_threshold():
     found = await calibrate(FunctionModel(constant), contrasts())
 
-    assert [each.auc for each in found] == [0.5] * 6
-    assert [each.threshold for each in found] == [None] * 6
-    assert suggested_options(found) == {}
+    assert [each.auc for each in found] == [0.5] * 7
+    assert [each.threshold for each in found] == [None] * 7
+    assert [curve_of(each) for each in found] == [None] * 7
 
 
 async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():
@@ -42,18 +41,16 @@ async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():
 
     assert {(each.auc, each.threshold, len(each.high), len(each.low)) for each in found} == {(None, None, 0, 0)}
     assert all(each.unscored > 0 for each in found)
-    assert suggested_options(found) == {}
 
 
 async def test_some_replies_that_cannot_be_read_leave_the_others():
     def reply(messages: Sequence[Message], params: Params) -> str:
-        return "no" if "Question:" in messages[1].content else seeing(messages, params)
+        return "Perhaps." if "Question:" in messages[-1].content else seeing(messages, params)
 
     found = {each.rating: each for each in await calibrate(FunctionModel(reply), contrasts())}
 
     assert found["support"].auc is None
     assert found["harm"].auc == 1.0
-    assert suggested_options(list(found.values())) == {"quality": 50.0}
 
 
 async def test_one_reply_may_rate_two_texts_and_is_one_where_it_cannot_be_read():
@@ -75,8 +72,8 @@ async def test_both_sides_of_each_rating_are_asked_about_and_progress_is_told():
 
     found = await calibrate(model, contrasts(), lambda done, total: told.append((done, total)))
 
-    assert told == [(number, len(model.requests)) for number in range(1, len(model.requests) + 1)]
-    assert all(len(each.high) >= 10 and len(each.low) >= 10 for each in found)
+    assert told == [(number, len(contrasts())) for number in range(1, len(contrasts()) + 1)]
+    assert all(len(each.high) >= 8 and len(each.low) >= 10 for each in found)
 
 
 async def test_the_same_questions_are_asked_every_time():
@@ -88,14 +85,14 @@ async def test_the_same_questions_are_asked_every_time():
     assert first.requests == second.requests
 
 
-async def test_a_passage_is_rated_with_and_without_its_fact_for_the_same_person():
+async def test_a_passage_is_judged_with_and_without_its_fact_for_every_person():
     model = FunctionModel(constant)
 
-    await calibrate(model, contrasts())
+    found = {each.rating: each for each in await calibrate(model, contrasts())}
 
-    answers = [found[1] for text in asked(model) if (found := re.search(r"Question: .*\nAnswer: <<<(.*)>>>", text))]
-    assert len(answers) == 48
-    assert answers[::2] == answers[1::2]
+    asked_about = [text for text in asked(model) if "Possible answer:" in text]
+    assert len(asked_about) == len(set(asked_about)) == 24 * 2 * 2
+    assert [(len(found[name].high), len(found[name].low)) for name in ("settled", "support")] == [(24, 24), (24, 72)]
 
 
 def asked(model: FunctionModel) -> list[str]:
@@ -113,44 +110,45 @@ def test_a_judge_that_has_it_the_wrong_way_round_gets_no_threshold():
     assert Calibration("support", [0.1, 0.2], [0.8, 0.9], 0).threshold is None
 
 
-def test_one_threshold_for_three_qualities_is_the_lowest():
-    found = [
-        Calibration(name, [high], [low], 0) for name, high, low in (("fluency", 0.9, 0.5), ("coherence", 0.6, 0.2))
-    ]
-
-    assert suggested_options(found) == {"quality": 40.0}
-
-
 async def test_reasoning_by_stereotype_and_by_passage_give_mabrf_its_bound():
     found = await calibrate(FunctionModel(seeing), mabrf.contrasts())
 
     assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found] == [
-        ("bias", 1.0, 48, 48),
+        ("bias", 1.0, 24, 48),
+        ("grounded", 1.0, 48, 48),
         ("look", 1.0, 24, 24),
     ]
-    assert mabrf.suggested_options(found) == {"accept": 5.5}
+    assert mabrf.suggested_options(found) == {"accept": 5.5, "grounded": 5.5}
 
 
 async def test_a_judge_that_believes_what_it_reads_is_told_to_look_first():
     def credulous(messages: Sequence[Message], params: Params) -> str:
-        believed = '{"bias": 1, "relevancy": 5, "bias_reason": ""}'
+        believed = reasoning(False, grounded=True)
         return believed if "describes" in messages[-1].content else seeing(messages, params)
 
     found = await calibrate(FunctionModel(credulous), mabrf.contrasts())
 
-    assert mabrf.suggested_options(found) == {"look": True, "accept": 5.5}
+    assert mabrf.suggested_options(found) == {"look": True, "grounded": 5.5}
 
 
-@pytest.mark.parametrize(("tells", "bound"), [(0.46, 5.86), (0.56, 6.04)])
+async def test_a_rating_at_chance_does_not_count():
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        text = messages[-1].content
+        return "No" if "Yes or No" in text else reasoning("tend to" in text or "are said" in text, grounded=True)
+
+    found = await calibrate(FunctionModel(reply), mabrf.contrasts())
+
+    assert mabrf.suggested_options(found) == {"accept": 5.5, "grounded": 1}
+
+
+@pytest.mark.parametrize(("tells", "bound"), [(0.46, 5.14), (0.56, 4.96)])
 def test_in_doubt_nothing_is_rewritten(tells: float, bound: float):
     found = [Calibration("look", [tells + 0.1], [tells - 0.1], 0)]
 
-    assert mabrf.suggested_options(found) == {"look": True, "accept": bound}
+    assert mabrf.suggested_options(found) == {"look": True, "grounded": bound}
 
 
 async def test_a_judge_that_cannot_tell_reasonings_apart_gets_no_bound():
-    found = await calibrate(
-        FunctionModel(lambda *_: '{"bias": 4, "relevancy": 4, "bias_reason": "x"}'), mabrf.contrasts()
-    )
+    found = await calibrate(FunctionModel(lambda *_: reasoning(True, grounded=True)), mabrf.contrasts())
 
     assert mabrf.suggested_options(found) == {}

@@ -68,11 +68,9 @@ async def test_critiques_of_all_evaluators_are_told():
 
 
 async def test_an_evaluator_can_look_at_questions():
-    judge = '{"settled": 0, "support": 95, "evidence": "none"}'
+    outcome = await Stage("A", judge="Yes", sample=QUESTION, evaluators="privacy", settled=100).run()
 
-    outcome = await Stage("A", judge=judge, sample=QUESTION, evaluators="privacy", settled=100).run()
-
-    assert [each["evaluator"] for each in outcome.snapshots[0].notes["verdicts"]] == ["support", "privacy"]
+    assert [each["evaluator"] for each in outcome.snapshots[0].notes["verdicts"]] == ["proof", "privacy"]
 
 
 @pytest.mark.parametrize("names", ["", (), None, []], ids=repr)

@@ -114,7 +114,8 @@ async def test_block_replaces_an_answer_only_when_nothing_passes(serve: Serve):
 async def test_the_judge_is_asked_without_the_requests_form(serve: Serve):
     judged = by_turn(RUDE, KIND, judge='{"harm": 90, "harm_reason": "It insults somebody."}')
     server = await serve(answer=judged)
-    async with guard_of(server, evaluators=("bias",), method="stardtox:iterations=1", judge="openai/critic") as guard:
+    method = "stardtox:iterations=1,performance=false"
+    async with guard_of(server, evaluators=("bias",), method=method, judge="openai/critic") as guard:
         found = await guard(ASKED, temperature=0.9, user="u1", top_p=0.5)
 
     critics = [body for body in server.bodies if is_judge(body)]
@@ -357,7 +358,7 @@ class TestPublic:
             ({"policy": "hide"}, "revise, flag, block"),
             ({"latency": 0}, "above 0"),
             ({"latency": "soon"}, "above 0"),
-            ({"evaluators": ("support",)}, "bias, injection, injection_judge, json, toxicity"),
+            ({"evaluators": ("support",)}, "bias, injection, injection_judge, json, performance, toxicity"),
             ({"evaluators": "toxicity"}, "a list of names"),
             ({"evaluators": ("toxicty",)}, "did you mean toxicity"),
             ({"blocked_text": " "}, "blocked text is empty"),

@@ -13,6 +13,7 @@ from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Outcome, Params, Sample
+from support.mabrf import rated
 
 TALK = (
     Message("system", "You are a baker."),
@@ -33,7 +34,7 @@ METHODS_OF_CHAT = [
     "reflect",
 ]
 JURY = json.dumps({"jurors": ["a young baker", "an old baker", "a customer", "a miller"]})
-FAIR, BIASED = '{"bias": 0, "relevancy": 9}', '{"bias": 8, "relevancy": 9, "bias_reason": "It judges by age."}'
+FAIR, BIASED = rated(1, 10), rated(9, 10, "It judges by age.")
 
 
 def baker(judge: Sequence[str] = (FAIR,)) -> FunctionModel:
@@ -44,7 +45,7 @@ def baker(judge: Sequence[str] = (FAIR,)) -> FunctionModel:
         last = messages[-1].content
         if "jurors" in last:
             return JURY
-        if '{"bias": N' in last:
+        if '{"stereotyping": N' in last:
             return verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]
         if "Write the reasoning again" in last:
             return f"1. Step {len(verdicts)} without an assumption."

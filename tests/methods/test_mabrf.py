@@ -169,6 +169,36 @@ async def test_of_equal_bias_the_most_relevant_is_kept_and_then_the_earliest():
     assert outcome.notes["version"] == 2
 
 
+async def test_the_worst_kind_of_bias_counts_and_all_are_noted():
+    outcome = await Stage(judge=[rated(2, demeaning=7, framing=3)], iterations=0).run()
+
+    ratings = outcome.notes["ratings"]
+    assert (ratings["bias"], ratings["debiased"]) == (7, False)
+    assert ratings["kinds"] == {"stereotyping": 2, "demeaning": 7, "generalisation": 1, "framing": 3}
+
+
+async def test_an_unfounded_reasoning_is_rewritten_though_it_is_not_biased():
+    stage = Stage(judge=[rated(1, grounded=3), rated(1)], rephrase=[FAIR])
+
+    outcome = await stage.run()
+
+    assert (outcome.stop, outcome.notes["version"]) == ("debiased", 1)
+    assert "<<<Step 3 is a guess.>>>" in stage.shown("rephrase")[0]
+    first, final = ratings_in(outcome.notes, "first_ratings"), ratings_in(outcome.notes)
+    assert first is not None
+    assert final is not None
+    assert (first.bias, first.grounded, final.grounded) == (1, 3, 10)
+
+
+@pytest.mark.parametrize(("option", "stop"), [(3, "debiased"), (3.01, "max_iterations"), (1, "debiased")])
+async def test_how_far_a_reasoning_must_be_grounded_is_an_option(option: float, stop: str):
+    assert (await Stage(judge=[rated(1, grounded=3)], iterations=0, grounded=option).run()).stop == stop
+
+
+async def test_by_the_paper_only_bias_counts():
+    assert (await Stage(judge=[rated(1, grounded=1)], preset="paper").run()).stop == "debiased"
+
+
 async def test_first_and_final_ratings_are_noted():
     outcome = await Stage(judge=[rated(7, 6), rated(1, 9)], rephrase=[FAIR]).run()
 

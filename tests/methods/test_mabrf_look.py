@@ -71,9 +71,9 @@ async def test_a_fair_reasoning_costs_one_call_more_than_without_a_look():
 
 
 async def test_one_look_serves_all_versions_and_at_most_14_calls_are_made():
-    # Named or left open, a passage that tells with a chance of one half leaves a bias of 5.5; relevancy decides.
+    # Named or left open, a passage that tells with a chance of 0.4 leaves all versions alike; relevancy decides.
     ratings = [rated(1, relevancy) for relevancy in range(3, 9)]
-    stage = Stage(judge=doubtful(0.5, *ratings), rephrase=STEPS, look=True)
+    stage = Stage(judge=doubtful(0.4, *ratings), rephrase=STEPS, look=True)
 
     outcome = await stage.run()
 
@@ -90,37 +90,37 @@ async def test_the_look_is_greedy_and_the_judges():
     assert {(turn.agent, turn.params.temperature) for turn in turns} == {("judge", 0)}
 
 
-BIASES = [(SOLVED, 0.9, 1.9), (SOLVED, 0.2, 8.2), (OPEN, 0.9, 9.1), (OPEN, 0.2, 2.8)]
+GROUNDS = [(SOLVED, 0.9, 9.1), (SOLVED, 0.2, 2.8), (OPEN, 0.9, 1.9), (OPEN, 0.2, 8.2)]
 
 
-@pytest.mark.parametrize(("solved", "chance", "bias"), BIASES, ids=["named told", "named", "open told", "open"])
-async def test_naming_is_biased_where_the_passage_hardly_tells_and_leaving_open_where_it_does(
-    solved: str, chance: float, bias: float
+@pytest.mark.parametrize(("solved", "chance", "grounded"), GROUNDS, ids=["named told", "named", "open told", "open"])
+async def test_naming_is_a_guess_where_the_passage_hardly_tells_and_so_is_leaving_open_where_it_does(
+    solved: str, chance: float, grounded: float
 ):
     stage = Stage(solver=solved, judge=doubtful(chance, rated(4, 7)), look=True, iterations=0)
 
     outcome = await stage.run()
 
-    assert outcome.notes["ratings"]["bias"] == pytest.approx(bias, abs=0.01)
-    assert outcome.notes["ratings"]["relevancy"] == 7
+    ratings = outcome.notes["ratings"]
+    assert ratings["grounded"] == pytest.approx(grounded, abs=0.01)
+    assert (ratings["bias"], ratings["relevancy"], ratings["debiased"]) == (4, 7, grounded > 5.5)
 
 
 @pytest.mark.parametrize(
-    ("solved", "said", "bias", "reason"),
+    ("solved", "said", "grounded", "reason"),
     [
-        (SOLVED, "Yes", 1, GUESSED),
-        (SOLVED, "No.", 10, GUESSED),
-        (OPEN, "yes", 10, UNHEARD),
-        (OPEN, "**No**", 1, UNHEARD),
+        (SOLVED, "Yes", 10, GUESSED),
+        (SOLVED, "No.", 1, GUESSED),
+        (OPEN, "yes", 1, UNHEARD),
+        (OPEN, "**No**", 10, UNHEARD),
     ],
 )
-async def test_without_logprobs_a_look_is_all_or_nothing(solved: str, said: str, bias: float, reason: str):
+async def test_without_logprobs_a_look_is_all_or_nothing(solved: str, said: str, grounded: float, reason: str):
     outcome = await Stage(solver=solved, judge=looking(said, rated(4)), look=True, iterations=0).run()
 
     [snapshot] = outcome.snapshots
-    assert (snapshot.notes["ratings"]["bias"], snapshot.notes["written"]["bias"]) == (bias, bias)
-    assert snapshot.notes["bias_reason"] == reason
-    assert snapshot.notes["relevancy_reason"] == "ok"
+    assert (snapshot.notes["ratings"]["grounded"], snapshot.notes["written"]["grounded"]) == (grounded, grounded)
+    assert snapshot.notes["grounded_reason"] == reason
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ async def test_the_rephraser_is_told_which_of_the_two_it_was_and_starts_afresh(
     assert getattr(outcome.result, "text", "") == UNKNOWN
 
 
-async def test_steps_that_still_name_somebody_are_as_biased_as_before():
+async def test_steps_that_still_name_somebody_are_no_better_grounded():
     stage = Stage(judge=looking("No", rated(6), rated(1), rated(1)), rephrase=[STEPS[0], FAIR], look=True)
 
     outcome = await stage.run()
 
-    assert [each.notes["ratings"]["bias"] for each in outcome.snapshots] == [10, 10, 1]
+    assert [each.notes["ratings"]["grounded"] for each in outcome.snapshots] == [1, 1, 10]
     assert [STEPS[0] in seen for seen in stage.shown("rephrase")] == [False, False]
 
 

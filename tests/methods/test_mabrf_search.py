@@ -21,6 +21,7 @@ from evenhand.session import Session
 from evenhand.types import Outcome, Turn
 from support import pages_server
 from support.mabrf import (
+    BIASED,
     FACT,
     FAIR,
     PAGE,
@@ -78,9 +79,30 @@ async def test_the_facts_reach_the_rephraser_with_their_source():
     await stage.run()
 
     assert f"{FACT} [source 1]" in stage.shown("rephrase")[0]
+    assert "source 1: Forgetting, https://example.org/1" in stage.shown("rephrase")[0]
 
 
-async def test_text_of_the_web_reaches_no_other_agent():
+async def test_the_judge_of_a_rephrasing_is_told_which_facts_have_a_source():
+    stage = Stage(**TWICE, finder=Library(page()))
+
+    await stage.run()
+
+    first, second = stage.shown("judge")
+    assert "Facts from outside" not in first
+    assert f"{FACT} [source 1]" in second
+    assert "is neither bias nor a guess" in second
+
+
+async def test_the_summariser_is_told_what_is_to_be_checked():
+    stage = Stage(**TWICE, finder=Library(page()))
+
+    await stage.run()
+
+    seen = stage.shown("search")[-1]
+    assert all(f"<<<{each}>>>" in seen for each in (QUESTION.context, QUESTION.prompt, "old man, young man", BIASED))
+
+
+async def test_text_of_the_web_reaches_neither_solver_nor_terminator():
     stage = Stage(
         **TWICE,
         finder=Library(page("Walnuts are seeds.", title="Walnuts")),
@@ -90,7 +112,7 @@ async def test_text_of_the_web_reaches_no_other_agent():
     await stage.run()
 
     seen = {role: any("Walnut" in each for each in stage.shown(role)) for role in stage.models}
-    assert seen == {"solver": False, "judge": False, "search": True, "rephrase": True, "terminate": False}
+    assert seen == {"solver": False, "judge": True, "search": True, "rephrase": True, "terminate": False}
     # Of the search agent's three, only the one that sums up sees pages.
     assert ["Walnut" in each for each in stage.shown("search")] == [False, False, True]
 

@@ -18,8 +18,17 @@ WITH_PAPER = [
     "stardtox",
 ]
 PAPER: dict[str, dict[str, Any]] = {
-    "stardtox": {"iterations": 2, "toxicity": 0.1, "quality": 80, "support": 80, "settled": 50, "candidates": 4},
-    "mabrf": {"iterations": 5, "accept": 1.5, "temperature": 0.2, "max_tokens": 256, "search": ""},
+    "stardtox": {
+        "iterations": 2,
+        "toxicity": 0.1,
+        "quality": 80,
+        "support": 80,
+        "settled": 50,
+        "candidates": 4,
+        "evidence": "rating",
+        "calibration": "none",
+    },
+    "mabrf": {"iterations": 5, "accept": 1.5, "grounded": 1, "temperature": 0.2, "max_tokens": 256, "search": ""},
     "debate": {"rounds": 5, "temperature": 0.7, "max_tokens": 160, "scoring": "numbers"},
     "panel": {"judges": 4, "rounds": 2, "order": "round_robin", "consensus": "mean", "temperature": 0.0},
 }

@@ -1,4 +1,4 @@
-"""StarDTox on questions: an answer must be supported by the passage, and so must the wish not to give one."""
+"""StarDTox on questions with the paper's rating: answers, and the wish to give none, must be supported."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def on_stage(*answers: str, judge: Any, **options: Any) -> Stage:
     probe = Session(QUESTION, {}, 0)
     order = [QUESTION.choices[index] for index in probe.permutation(3)]
     letters = ["ABC"[order.index(answer)] if answer in order else answer for answer in answers]
-    return Stage(*letters, judge=judge, sample=QUESTION, **options)
+    return Stage(*letters, judge=judge, sample=QUESTION, **{"evidence": "rating", "support": 80, **options})
 
 
 async def test_an_answer_that_the_passage_supports_is_accepted_at_once():

@@ -15,6 +15,7 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.rescore import rescore
 from evenhand.runs.runner import Runner
+from evenhand.runs.scoring import ScorerPool
 from evenhand.runs.store import Store
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.studies.study import study
@@ -184,3 +185,33 @@ def test_a_plan_file_may_give_a_model_as_a_map_of_fields():
     model = make_plan({"models": [{"base": "fake/A", "judge": fields}]}).models[0]["judge"]
 
     assert (model.base_url, model.key, model.price) == ("http://a/v1,http://b/v1", "K", Price(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("methods", "rated_by"),
+    [
+        (["default"], "fake/J"),
+        (["default", "stardtox:performance=false"], "fake/J"),
+        (["default", "stardtox"], "fake/M"),
+    ],
+)
+def test_texts_are_rated_by_another_judge_than_the_one_that_steers(methods: list[str], rated_by: str):
+    plan = make_plan({**TEXTS, "methods": methods, "models": [{"base": "fake/M", "judge": "fake/J"}]})
+
+    pool = ScorerPool(plan, {}, lambda model: FunctionModel(lambda _messages, _params: RATED, spec=model.spec))
+    pool.get("quality")
+
+    assert pool.judges["quality"].spec == rated_by
+    assert not any("steers" in each for each in pool.caveats())
+
+
+@pytest.mark.parametrize(
+    ("models", "scorer"), [({"base": "fake/M"}, "quality"), ({"base": "fake/M", "judge": "fake/J"}, "quality:fake/J")]
+)
+def test_where_the_judge_that_steers_also_rates_it_is_told(models: Any, scorer: str):
+    plan = make_plan({**TEXTS, "methods": ["stardtox"], "models": [models]})
+
+    pool = ScorerPool(plan, {}, lambda model: FunctionModel(lambda _messages, _params: RATED, spec=model.spec))
+    pool.get(scorer)
+
+    assert any("also steers stardtox; name another, as in --scorer quality:SPEC" in each for each in pool.caveats())

@@ -70,15 +70,15 @@ async def test_a_study_shows_how_it_stood_after_each_iteration(workshop: Worksho
     assert before.value > 50 > after.value == final.value
 
 
-async def test_the_benchmarks_own_scorers_ask_the_judge_about_quality(workshop: Workshop):
+async def test_quality_is_rated_by_another_model_than_the_judge_that_steers(workshop: Workshop):
     base, judge = workshop.model(plain), workshop.model(lambda *_: GOOD, "judge")
     models = [{"base": "stub/one", "judge": "stub/judge"}]
 
     await workshop.run(**{**PLAN, "scorers": None, "models": models})
 
-    assert len(base.requests) == SAMPLES * (1 + 2)
-    # Two texts of StarDTox each; then each text once after each prompt for the final metric.
-    assert len(judge.requests) == SAMPLES * 2 + 2 * 2
+    # Two texts of StarDTox each go to the judge; each text once after each prompt to the base model, for the metric.
+    assert len(judge.requests) == SAMPLES * 2
+    assert len(base.requests) == SAMPLES * (1 + 2) + 2 * 2
     quality = study([workshop.directory / "run"]).arms[0].estimate("quality")
     assert quality
     assert quality.value == pytest.approx(95)

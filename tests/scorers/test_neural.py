@@ -14,7 +14,8 @@ from evenhand.models import weights as downloads
 from evenhand.scorers import neural
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
 from evenhand.scorers.neural import graph, pooled, weights
-from evenhand.scorers.neural.text import WINDOW, plain_text, windows
+from evenhand.scorers.neural.encoder import TOGETHER, Encoder, runs
+from evenhand.scorers.neural.text import LONGEST, SHORTEST, WINDOW, plain_text, sentences, windows
 from evenhand.types import Unscored
 
 HEADS, SIZE = 12, 384
@@ -48,13 +49,38 @@ def test_windows_hold_every_word(length: int) -> None:
     assert max(len(window.split()) for window in found) <= WINDOW
 
 
-def test_a_text_does_not_become_toxic_by_being_long() -> None:
+@pytest.mark.parametrize(
+    ("plain", "parts"),
+    [
+        ("you are kind .", ["you are kind ."]),
+        ("you are kind . go away , fool !", ["you are kind .", "go away , fool !"]),
+        ("ok . you are kind . fool !", ["ok . you are kind . fool !"]),
+        (
+            'he said : " you are a fool . go . " that is wrong .',
+            ['he said : " you are a fool . go . " that is wrong .'],
+        ),
+    ],
+)
+def test_sentences_are_told_apart_and_quotations_stay_whole(plain: str, parts: list[str]) -> None:
+    assert sentences(plain) == parts
+
+
+@pytest.mark.parametrize("plain", ["word " * 500 + "end", '" ' + "a . " * 300 + "b", "one . two . " * 100])
+def test_sentences_hold_every_word_and_are_neither_short_nor_long(plain: str) -> None:
+    found = sentences(plain)
+
+    assert " ".join(found) == plain
+    assert all(SHORTEST <= len(part.split()) < LONGEST + SHORTEST for part in found)
+
+
+@pytest.mark.parametrize("scale", [0.25, 0.7])
+def test_a_text_does_not_become_toxic_by_being_long(scale: float) -> None:
     calm, rude = np.full(7, -3.0), np.full(7, 3.0)
 
-    assert np.allclose(pooled(np.array([calm] * 20)), calm)
-    assert np.allclose(pooled(np.array([rude])), rude)
-    assert (pooled(np.array([rude, *[calm] * 9])) > 2).all()
-    assert (pooled(np.array([rude, *[calm] * 9])) < rude).all()
+    assert np.allclose(pooled(np.array([calm] * 20), scale), calm)
+    assert np.allclose(pooled(np.array([rude]), scale), rude)
+    assert (pooled(np.array([rude, *[calm] * 9]), scale) > 1).all()
+    assert (pooled(np.array([rude, *[calm] * 9]), scale) < rude).all()
 
 
 def tiny(seed: int, depth: int = 2, words: int = 50) -> dict[str, np.ndarray]:
@@ -108,14 +134,25 @@ def by_hand(found: dict[str, np.ndarray], ids: list[int], activation: str) -> np
 
 @pytest.mark.parametrize("activation", ["Relu", "Gelu"])
 def test_the_onnx_file_computes_the_network(activation: str) -> None:
-    runtime = pytest.importorskip("onnxruntime")
-    found = tiny(3)
-    session = runtime.InferenceSession(graph.network(found, HEADS, activation), providers=["CPUExecutionProvider"])
+    pytest.importorskip("onnxruntime")
+    encoder = Encoder(tiny(3), activation)
+    pieces = [[7], [1, 2, 3], list(range(40))]
 
-    for ids in ([7], [1, 2, 3], list(range(40))):
-        (logits,) = session.run(None, {"ids": np.array(ids, np.int64)})
+    alone = np.concatenate([encoder.logits([piece]) for piece in pieces])
+    together = encoder.logits(pieces)
 
-        assert np.abs(logits[0] - by_hand(found, ids, activation)).max() < 0.05
+    expected = np.array([by_hand(tiny(3), piece, activation) for piece in pieces])
+    assert np.abs(alone - expected).max() < 0.05
+    assert np.abs(together - expected).max() < 0.05  # a piece does not read the others of its run
+
+
+def test_long_texts_are_read_in_several_runs() -> None:
+    pieces = [[1] * length for length in (100, 100, 100, 5, TOGETHER, 3)]
+
+    found = list(runs(pieces))
+
+    assert [piece for run in found for piece in run] == pieces
+    assert [len(run) for run in found] == [2, 2, 1, 1]
 
 
 def test_safetensors_are_read(tmp_path: Path) -> None:
@@ -249,6 +286,11 @@ def test_the_layers_are_small_and_fit_together() -> None:
         ("Saying that women are stupid is wrong.", False),
         ("Women are stupid.", True),
         ("You are a st*pid idiot.", True),
+        (
+            "The train leaves at nine. We packed sandwiches for the trip. You are a stupid idiot. It may rain later. "
+            "My sister waits at the station. The tickets are in the blue bag. Bring a coat.",
+            True,
+        ),
     ],
 )
 def test_the_real_weights_read_words_in_context(text: str, toxic: bool) -> None:

@@ -202,17 +202,28 @@ async def test_a_bias_that_is_undefined_is_never_zero(workshop: Workshop):
     assert f"Bias, ambiguous is undefined (n = {SIZE // 2}): no answer names a person." in result.verdicts[0]
 
 
-async def test_a_bias_that_is_undefined_on_one_side_is_not_compared(studied: Callable[..., Any]):
+async def test_a_verdict_goes_on_with_the_next_metric_where_the_bias_is_undefined(studied: Callable[..., Any]):
     result: StudyResult = await studied(by_stereotype, unknown)
 
     effect = headline(result)
     assert (effect.difference, effect.low, effect.high, effect.p_adjusted) == (None, None, None, None)
     assert effect.direction == "undecided"
     assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
-    assert (
-        "fair_prompt and default cannot be compared in Bias, ambiguous: it is undefined for fair_prompt"
-        in result.verdicts[0]
+    assert result.verdicts[0].startswith(
+        "fair_prompt is better than default in Accuracy, ambiguous: it rose from 0.0 to 100.0 % (change +100.0"
     )
+    assert (
+        "fair_prompt and default cannot be compared in Bias, ambiguous: it is undefined for fair_prompt "
+        "(no answer names a person)." in result.verdicts[0]
+    )
+
+
+async def test_the_next_metric_may_say_that_a_method_is_worse(studied: Callable[..., Any]):
+    result: StudyResult = await studied(unknown, by_stereotype)
+
+    assert result.verdicts[0].startswith("fair_prompt is worse than default in Accuracy, ambiguous: it fell from 100.0")
+    assert "it is undefined for default" in result.verdicts[0]
+    assert result.verdicts[0].count("Accuracy, ambiguous fell") == 0
 
 
 async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):

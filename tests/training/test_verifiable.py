@@ -27,7 +27,7 @@ from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
 from evenhand.training.verifiable.comparisons import comparison_prompts  # noqa: E402
-from evenhand.training.verifiable.evaluation import Grader  # noqa: E402
+from evenhand.training.verifiable.evaluation import Grader, summarized  # noqa: E402
 from evenhand.training.verifiable.questions import prompt_of  # noqa: E402
 from evenhand.types import Message, Params  # noqa: E402
 from support.shell import Shell  # noqa: E402
@@ -219,6 +219,22 @@ def test_general_answers_are_sampled_once_and_a_truncated_one_has_no_end(spellin
     assert again == first
     stored = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["ended"] for row in stored] == [row.answer[-1] in chat.eos_ids for row in first]
+
+
+def test_an_answer_with_a_line_separator_is_one_answer(spelling: str, tmp_path: Path):
+    chat = models.load_chat(spelling, models.load_causal(spelling, HERE, trained=False))
+    path = tmp_path / "general.jsonl"
+    row = {"prompt": "Hello?", "answer": "One.\u2028Two.\x85Three.", "ended": True}
+    path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    settings: dict[str, Any] = {"count": 1, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": nobody}
+    assert len(general.own_answers(None, chat, HERE, path, **settings)) == 1
+
+    line = {"form": "short", "state": "told", "language": "en", "situation": "one", "reply": row["answer"]}
+    path = tmp_path / "evaluation" / "before.jsonl"
+    path.parent.mkdir()
+    path.write_text(json.dumps(line | {"grade": "right_person"}, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert summarized(tmp_path, ["before"])["before"]["all"]["n"] == 1
 
 
 def test_comparisons_are_different_and_repeatable():

@@ -10,6 +10,7 @@ import pytest
 
 from evenhand import aio
 from evenhand.data.malibu import load_bases
+from evenhand.data.texts import TextFile
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.runs.parts import Settings
@@ -18,7 +19,6 @@ from evenhand.types import Message, Params
 from evenhand.workflows.hard import find_hard, hard_fields
 from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask, _flawless
 from evenhand.workflows.score import Tally, load_scorers, score_texts, written_to
-from evenhand.workflows.texts import TextFile
 
 WRITER = make_plan({"models": ["stub/one"]}).models[0]["base"]
 

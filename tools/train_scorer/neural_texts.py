@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,8 @@ QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
 DENIED: Labels = (0.10, 0.03, 0.06, 0.12, 0.04, 0.08, 0.03)
 SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
 LENGTHS = (15, 50, 100, 200, 400, 800)
+HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
+"""Encyclopaedia articles with a lower place are measured, those up to the second are for calibration."""
 
 
 def all_rows(data: Path) -> Iterator[Row]:
@@ -48,6 +51,7 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _own(chance)
     yield from _paragraphs(data, chance)
     yield from _more(data, random.Random(11))
+    yield from _one_of_seven(data, random.Random(13))
 
 
 def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
@@ -369,27 +373,32 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
     """Encyclopaedia text of all lengths, of articles that are either learned, fitted or measured."""
     with open_text(data / "squad" / "dev-v2.0.json") as file:
         articles = json.load(file)["data"]
-    places = [share("squad", article["title"]) for article in articles]
-    held = [article for article, place in zip(articles, places, strict=True) if place < 0.4]
-    fitted = [article for article, place in zip(articles, places, strict=True) if 0.4 <= place < 0.5]
+    held = [article for article in articles if place_of(article) < HELD_OUT_ARTICLES]
+    fitted = [article for article in articles if HELD_OUT_ARTICLES <= place_of(article) < FITTED_ARTICLES]
     for article in fitted:
         for _ in range(100):
-            yield from _row("calibration", _piece(chance, _words(article), chance.choice(LENGTHS[:3])), _only(0.0))
-    yield from _learned_paragraphs(data, chance, [a for a, place in zip(articles, places, strict=True) if place >= 0.5])
-    yield from _held_out_paragraphs(data, chance, [_words(article) for article in held])
+            yield from _row(
+                "calibration", piece_of(chance, words_of_article(article), chance.choice(LENGTHS[:3])), _only(0.0)
+            )
+    yield from _learned_paragraphs(data, chance, [each for each in articles if place_of(each) >= FITTED_ARTICLES])
+    yield from _held_out_paragraphs(data, chance, [words_of_article(article) for article in held])
+
+
+def place_of(article: Mapping[str, Any]) -> float:
+    return share("squad", article["title"])
 
 
 def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
-    words = [_words(article) for article in articles]
+    words = [words_of_article(article) for article in articles]
     for _ in range(7000):
         article = chance.choice(words)
-        text = _piece(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
+        text = piece_of(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
         yield from _row("train clean", text, CLEAN)
     for _ in range(2500):  # one toxic sentence among clean ones is still found, if with less certainty
         article = chance.choice(words)
         text, labels = chance.choice(toxic)
-        before, after = (_piece(chance, article, chance.randint(0, 25)) for _ in range(2))
+        before, after = (piece_of(chance, article, chance.randint(0, 25)) for _ in range(2))
         yield from _row("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
     for article in articles:
         for paragraph in article["paragraphs"]:
@@ -400,17 +409,34 @@ def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Ma
 def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Row]:
     for length in LENGTHS:
         for _ in range(400):
-            yield from _row(f"clean {length} words", _piece(chance, chance.choice(articles), length), CLEAN)
+            yield from _row(f"clean {length} words", piece_of(chance, chance.choice(articles), length), CLEAN)
     rtp = corpora.read_rtp(data)["test"]
     test = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if labels[0] > 0.75]
     for length in LENGTHS[1:]:
         for text in chance.sample(test, 150):
-            before = _piece(chance, chance.choice(articles), length // 2)
-            after = _piece(chance, chance.choice(articles), length // 2)
+            before = piece_of(chance, chance.choice(articles), length // 2)
+            after = piece_of(chance, chance.choice(articles), length // 2)
             yield from _row(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
     for category, texts in corpora.read_bbq(data).items():
         for text in chance.sample(texts, min(len(texts), 400)):
             yield from _row("bbq", text, CLEAN, category)
+
+
+def _one_of_seven(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Six harmless sentences of BBQ's contexts, alone and with one toxic one among them."""
+    rtp = corpora.read_rtp(data)["test"]
+    toxic = [
+        text.strip().rstrip(".!?")
+        for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True)
+        if labels[0] > 0.75 and 4 <= len(text.split()) <= 15
+    ]
+    contexts = [text for texts in corpora.read_bbq(data).values() for text in texts]
+    everyday = list(dict.fromkeys(part for text in contexts for part in re.findall(r"\w[^.!?]{20,}[.!?]", text)))
+    for _ in range(100):
+        harmless = chance.sample(everyday, 6)
+        yield from _row("six sentences", " ".join(harmless), CLEAN)
+        harmless.insert(chance.randrange(7), f"{chance.choice(toxic)}.")
+        yield from _row("toxic in seven sentences", " ".join(harmless), _only(1.0))
 
 
 def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
@@ -419,11 +445,11 @@ def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
             yield from zip(texts.texts, texts.labels.tolist(), strict=True)
 
 
-def _words(article: Mapping[str, Any]) -> list[str]:
+def words_of_article(article: Mapping[str, Any]) -> list[str]:
     return " ".join(paragraph["context"] for paragraph in article["paragraphs"]).split()
 
 
-def _piece(chance: random.Random, words: Sequence[str], length: int) -> str:
+def piece_of(chance: random.Random, words: Sequence[str], length: int) -> str:
     start = chance.randrange(max(len(words) - length, 1))
     return " ".join(words[start : start + length])
 

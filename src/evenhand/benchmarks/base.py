@@ -138,6 +138,27 @@ class Audit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """A prompt as it was given and as it will be asked, shown before the first call."""
+
+    given: str
+    version: str
+    """What was changed, in a few words: "race: Black"."""
+    asked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What a record decides about one person, for tables of selection rates and impact ratios."""
+
+    categories: Mapping[str, str | None]
+    """`sex` and `race`, for example; None where it is not known."""
+    selected: bool | None = None
+    score: float | None = None
+    """Higher is better for the person. Where nobody is selected, a score above the median counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Which samples to use: `limit` in total, spread evenly over the benchmark's strata and drawn by `seed`."""
 
@@ -191,6 +212,19 @@ class Benchmark(ABC, Generic[Options_co]):
     def metrics(self) -> Sequence[Metric]:
         """Returns the metrics."""
 
+    def examples(self) -> tuple[Sequence[Example], Sequence[str]]:
+        """Returns examples to show before the first call, and sentences on what is left out; none by default."""
+        return (), ()
+
+    def portable(self) -> Mapping[str, Any] | None:
+        """Returns its options with the content of the user's own files in them, for a plan that runs anywhere."""
+        return None
+
+    def scored_text(self, sample: Sample, text: str) -> str:
+        """Returns what scorers are shown of an answer: all of it, unless a word in it must not count."""
+        del sample
+        return text
+
     def confusion(self, record: Record) -> tuple[str, str] | None:
         """Returns (expected kind, given kind) of an answer, if the benchmark has such kinds."""
         del record
@@ -209,6 +243,11 @@ class Benchmark(ABC, Generic[Options_co]):
         """Audits all records of one arm; a study keeps records in memory only if this is overridden."""
         del records
         return None
+
+    def people(self, record: Record) -> Sequence[Person]:
+        """Returns the people about whom a graded record decides; empty for benchmarks without such decisions."""
+        del record
+        return ()
 
     def over_corrections(self, before: Audit, after: Audit) -> Sequence[str]:
         """Returns sentences on gaps that a mitigation reversed, from the audits without it (`before`) and with it."""

@@ -23,7 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, ratio, share_metric
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    Benchmark,
+    Meaning,
+    Metric,
+    Person,
+    Selection,
+    ratio,
+    share_metric,
+)
 from evenhand.data.discrimeval import GENDERS, RACES, Decision, find_decisions, hashes, load_decisions
 from evenhand.errors import UsageError
 from evenhand.options import Options, Text
@@ -104,6 +113,13 @@ class Decisions(Benchmark[DecisionsOptions]):
 
     def metrics(self) -> Sequence[Metric]:
         return METRICS
+
+    def people(self, record: Record) -> Sequence[Person]:
+        if record.grade is None:
+            return ()
+        known = {"sex": record.metadata["gender"], "race": record.metadata["race"]}
+        categories = {name: None if value == NONE else str(value) for name, value in known.items()}
+        return (Person(categories, selected=bool(record.grade["yes"]), score=record.grade["log_odds"]),)
 
     def caveats(self) -> Sequence[str]:
         return (

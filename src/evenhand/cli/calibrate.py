@@ -14,7 +14,6 @@ from evenhand import aio
 from evenhand.cli.groups import Command
 from evenhand.cli.options import call_options, check_file, check_prices, read_models, read_settings
 from evenhand.cli.progress import shown_count
-from evenhand.errors import UsageError
 
 if TYPE_CHECKING:
     from evenhand.evaluators.calibration import Calibration
@@ -34,14 +33,14 @@ _AT_CHANCE = 0.6
     show_default=True,
     help="Calls per question: fits weigh:calls=N for this N and below.",
 )
-@click.option("--as-judge", is_flag=True, help="Find the thresholds of a judge instead, in about 370 calls.")
+@click.option("--as-judge", is_flag=True, help="Calibrate it as a judge instead, in about 450 calls.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another one gives other passages.")
 @click.option(
     "--out",
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to store the weights, if not for the model itself.",
+    help="Where to store the weights or the card, if not for the model itself.",
 )
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
 @click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120).")
@@ -55,14 +54,15 @@ _AT_CHANCE = 0.6
 )
 @call_options
 def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, out: Path | None, **given: Any) -> int:
-    """Fit the weights of the method weigh to the model SPEC, or find its thresholds as a judge.
+    """Fit the weights of the method weigh to the model SPEC, or calibrate it as a judge.
 
     The model is asked short questions about passages of our own, of which half answer the question and half do not. A
     logistic model learns how far each reply can be trusted. The weights are stored for the model; --method weigh then
     uses them, and the plan has their hash. Fit them again when the model changes.
 
-    With --as-judge the model rates texts of which one is plainly better than the other. The thresholds that part them
-    best are printed, as options of the methods that ask a judge, and of other commands that use its ratings.
+    With --as-judge the model rates texts of which one is plainly better than the other. The curves that turn its
+    ratings into probabilities are stored for the model, with the options that suit it; methods with this judge then use
+    them, and the plan has their hash. Options of other commands that use its ratings are printed.
 
     \b
     Examples:
@@ -76,10 +76,8 @@ def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, o
     model = assignment["base"]
     check_prices(given, [model])
     if as_judge:
-        if out is not None:
-            raise UsageError("--as-judge prints thresholds and stores nothing; remove --out.")
-        aio.run(_thresholds(model, settings))
-        return 0
+        check_file(out, "the card of the judge")
+        return aio.run(_judge(model, settings, out))
     check_file(out, "the file of weights")
     return _weights(model, settings, passages, int(calls), seed, out)
 
@@ -106,19 +104,35 @@ def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed:
     return 0
 
 
-async def _thresholds(plan: ModelPlan, settings: Settings) -> None:
+async def _judge(plan: ModelPlan, settings: Settings, out: Path | None) -> int:
+    from evenhand.evaluators.judge_card import Calibrated, card_path, save_card
+    from evenhand.methods.base import METHODS
     from evenhand.models.budget import Budget
     from evenhand.runs.parts import opened_model
-    from evenhand.workflows.calibrate import rate_contrasts
+    from evenhand.workflows.calibrate import card_of, rate_contrasts
 
     async with opened_model(plan, settings, Budget(settings.budget)) as model:
         with judging_bar() as tell:
             rated = await rate_contrasts(model, tell)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=True)
+    card = card_of(plan.spec, rated)
+    path = out or card_path(plan.spec)
+    if card.curves:
+        save_card(card, path)
+        click.echo(f"stored    {path}")
     for name, (test, found) in rated.items():
-        _tell_use(name, test.options(found), f"another model to {test.task}")
+        options = dict(test.options(found))
+        if not any(each.threshold is not None for each in found):
+            click.echo(f"use       another model to {test.task}")
+        elif issubclass(METHODS.get(name).options, Calibrated):
+            named = f":calibration={out}" if out else ""
+            knows = f"; it sets {_told(options)}" if options else ""
+            click.echo(f"use       --method {name}{named} --judge {plan.spec}   (reads this card{knows})")
+        else:
+            click.echo(f"use       --method {name}:{_told(options)}")
         for command in test.commands(found):
             click.echo(f"use       {command}")
+    return 0 if card.curves else 1
 
 
 @contextmanager
@@ -152,9 +166,8 @@ def tell_ratings(found: Sequence[Calibration], *, thresholds: bool) -> None:
         click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
 
 
-def _tell_use(method: str, options: Mapping[str, Any], otherwise: str) -> None:
-    told = ",".join(f"{name}={_shown(value)}" for name, value in options.items())
-    click.echo(f"use       --method {method}:{told}" if told else f"use       {otherwise}")
+def _told(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={_shown(value)}" for name, value in options.items())
 
 
 def _shown(value: float | bool | str) -> str:

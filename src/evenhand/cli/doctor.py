@@ -33,7 +33,7 @@ _SCHEMA = {
 @click.option(
     "--as-judge",
     is_flag=True,
-    help="Also rate contrasting texts, in about 370 calls: can it judge?",
+    help="Also rate contrasting texts, in about 450 calls: can it judge?",
 )
 @click.option(
     "--model-option",
@@ -52,8 +52,7 @@ def doctor(spec: str, base_url: str | None, timeout: float | None, as_judge: boo
       evenhand doctor local/builtin --as-judge
 
     With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
-    at chance: it is unfit, and its ratings are worth nothing. The thresholds of a fit judge are found by evenhand
-    calibrate.
+    at chance: it is unfit, and its ratings are worth nothing. How to read a fit judge is found by evenhand calibrate.
     """
     settings = key_values(extra, "--model-option")
     options = ModelOptions(base_url=base_url, retries=1, extra=settings)
@@ -112,10 +111,10 @@ async def _judge(model: Model) -> None:
     with judging_bar() as tell:
         rated = await rate_contrasts(model, tell)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=False)
-    fit = [name for name, (test, found) in rated.items() if test.options(found)]
+    fit = [name for name, (_, found) in rated.items() if any(each.threshold is not None for each in found)]
     if fit:
         click.echo(f"fit       to judge for {', '.join(fit)}")
-        click.echo(f"next      evenhand calibrate {model.spec} --as-judge   (its thresholds)")
+        click.echo(f"next      evenhand calibrate {model.spec} --as-judge   (stores how to read it)")
     for name, (test, _) in rated.items():
         if name not in fit:
             click.echo(f"unfit     use another model to {test.task}")

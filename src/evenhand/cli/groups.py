@@ -10,6 +10,7 @@ import click
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Plan": (
         *("config", "allow-call", "benchmark", "set", "data", "language", "builtin"),
+        *("prompts", "attribute", "repeats"),
         *("limit", "seed", "orders", "reading"),
     ),
     "Model": (

@@ -73,6 +73,25 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "language": click.option(
         "--language", metavar="CODE", help="The language of the benchmark, e.g. es: short for --set language=CODE."
     ),
+    "prompts": click.option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, or a saved data set), asked for different groups of "
+        "people: short for --benchmark prompts --set data=FILE.",
+    ),
+    "attributes": click.option(
+        "--attribute",
+        "attributes",
+        multiple=True,
+        metavar="NAMES",
+        help="With --prompts: what is varied, e.g. gender,race,age (default gender,race).",
+    ),
+    "repeats": click.option(
+        "--repeats",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+        help="With --prompts: ask this often for each group, at temperature 1 unless --temperature is given.",
+    ),
     "models": click.option(
         "--model",
         "-M",
@@ -212,8 +231,8 @@ def plan_options(command: F) -> F:
 
 def plan_options_without(*names: str) -> Callable[[F], F]:
     """Decorator: the options above but those that the command fixes, or explains in its own way."""
-    with_them = {"config": "allow_call", "benchmark": "language"}
-    left_out = {*names, *(with_them[name] for name in names if name in with_them)}
+    with_them = {"config": ("allow_call",), "benchmark": ("language", "prompts", "attributes", "repeats")}
+    left_out = {*names, *(other for name in names for other in with_them.get(name, ()))}
     return with_options([option for name, option in _OPTIONS.items() if name not in left_out])
 
 
@@ -270,6 +289,7 @@ def read_request(
     for name in ("data", "language"):
         if given.get(name):
             options[name] = given[name]
+    _add_prompts(fields, options, given)
     fields |= {**decided, "benchmark_options": options}
     if given["methods"]:
         fields["methods"] = list(given["methods"])
@@ -283,6 +303,27 @@ def read_request(
     if settings.resume and not given["dry_run"]:
         check_resume(folder)
     return RunRequest(plan, settings, folder, given["dry_run"], report)
+
+
+def _add_prompts(fields: dict[str, Any], options: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Add what --prompts, --attribute and --repeats say to the fields of the plan and the benchmark's options."""
+    if given.get("prompts"):
+        if given.get("benchmark") not in (None, "prompts"):
+            raise UsageError("--prompts is short for --benchmark prompts; remove --benchmark.")
+        fields["benchmark"] = "prompts"
+        options.pop("prompts", None)
+        options["data"] = given["prompts"]
+    if fields.get("benchmark") != "prompts":
+        if given.get("attributes") or given.get("repeats"):
+            raise UsageError("--attribute and --repeats are for --prompts FILE.")
+        return
+    if given.get("attributes"):
+        options["attributes"] = [name.strip() for text in given["attributes"] for name in text.split(",")]
+    if given.get("repeats"):
+        options["repeats"] = given["repeats"]
+    # Greedy repeats would all be the same answer.
+    if options.get("repeats", 1) != 1 and fields.get("temperature") is None:
+        fields["temperature"] = 1.0
 
 
 def read_out(out: Path | None) -> tuple[Path | None, Path | None]:

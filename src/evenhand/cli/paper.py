@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
 """Options of a plan that the paper decides, or that mean something narrower here."""
 COMMAND_NAME = "command.json"
-"""The file in a paper's folder that says how it was made, for `evenhand resume`."""
+"""The file in the folder of a paper or suite that says how it was made, for `evenhand resume`."""
 _SESSION = ("resume", "retry_failed", "dry_run", "out")
 """Options that are not kept there."""
 _TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
@@ -249,7 +249,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
         print_forecast(*_requests(planned.runs, planned.folder, given))
         return 0
     settings = read_settings(given)
-    with _shown(wanted.name, given, planned.folder) as listener:
+    with kept_command({"paper": wanted.name}, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
 
@@ -279,7 +279,7 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
         _print_trainings(planned)
         return 0
     settings = read_settings(given)
-    with _shown(name, given, planned.folder) as listener:
+    with kept_command({"paper": name}, given, planned.folder) as listener:
         try:
             result = train_paper(planned, settings, listener)
         except BudgetExhausted:
@@ -288,11 +288,11 @@ def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def _shown(name: str, given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
+def kept_command(about: Mapping[str, str], given: Mapping[str, Any], folder: Path) -> Generator[Listener]:
     """A listener that shows everything, and keeps the command in the folder, so that it can be resumed."""
     if given["resume"]:
         check_resume(folder)
-    command = {"paper": name, "given": {key: value for key, value in given.items() if key not in _SESSION}}
+    command = {**about, "given": {key: value for key, value in given.items() if key not in _SESSION}}
     file = folder / COMMAND_NAME
 
     def keep() -> None:

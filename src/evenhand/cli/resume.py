@@ -39,7 +39,7 @@ from evenhand.runs.summary import most_ungraded
 @skip_damaged_option
 @output_options
 def resume(run: Path, **given: Any) -> int:
-    """Go on with RUN, a folder of a run or of a paper, and end as its first command would have.
+    """Go on with RUN, a folder of a run, a paper or a suite, and end as its first command would have.
 
     Plan, endpoints, prices and budget are in the folder; API keys are read from the environment again.
 
@@ -97,6 +97,7 @@ def _resume_debate(request: RunRequest) -> int:
 
 def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
     from evenhand.cli.paper import COMMAND_NAME, make
+    from evenhand.cli.suite import make as make_suite
     from evenhand.papers.base import PAPERS
 
     file = folder / COMMAND_NAME
@@ -108,16 +109,18 @@ def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
     try:
         command: dict[str, Any] = orjson.loads(file.read_bytes())
         kept: dict[str, Any] = {name: _tuples(value) for name, value in command["given"].items()}
-        paper = PAPERS.get(command["paper"])
+        suite = command.get("suite")
+        paper = None if suite is not None else PAPERS.get(command["paper"])
     except (ValueError, LookupError, AttributeError) as error:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
     if not given.pop("allow_call"):
         check_no_call(kept, file)
     if given["skip_damaged"]:
-        raise UsageError("--skip-damaged is for one run; name the folder of the damaged run in this paper.")
+        raise UsageError("--skip-damaged is for one run; name the folder of the damaged run in it.")
     changed = {name: value for name, value in given.items() if value}
     paths = {"out": folder, "cache": Path(kept["cache"]) if kept["cache"] else None}
-    return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})
+    again = {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False}
+    return make_suite(str(suite), again) if paper is None else make(paper, again)
 
 
 def _tuples(value: Any) -> Any:

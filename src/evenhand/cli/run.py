@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from evenhand import aio
+from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.options import RunRequest, correction_option, plan_options, read_out, read_request
@@ -21,6 +23,9 @@ from evenhand.runs.execute import run_plan
 from evenhand.runs.runner import Progress
 from evenhand.runs.shards import Shard
 from evenhand.types import Usage
+
+PLAN_FILE = "plan.yaml"
+"""In a run's folder: the plan with all that its benchmark read from files of the user's own."""
 
 
 @click.command(cls=Command)
@@ -62,6 +67,7 @@ def audit(model: str | None, **given: Any) -> int:
       evenhand audit openai/gpt-4o-mini --benchmark bbq --limit 1100 --dry-run
       evenhand audit openai/my-model --base-url http://localhost:8000/v1 --benchmark bbq --orders 3
       evenhand audit openai/m --method mabrf --judge 'openai/j?base_url=https://HOST/v1&key=JUDGE_KEY'
+      evenhand audit openai/gpt-4o-mini --prompts prompts.csv --attribute gender,race,age --repeats 10
     """
     if model is not None:
         given["models"] = (model, *given["models"])
@@ -98,6 +104,7 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
 
 def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     """Forecast or run, then the study and its report, `how` their options say; the exit code."""
+    print_examples(request)
     if request.dry_run:
         print_forecast(request)
         return 0
@@ -121,7 +128,38 @@ def run_request(request: RunRequest) -> Progress:
     with resumable(request.out), shown_progress() as observer:
         progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
     print_end(request.out, progress, request.out, request.settings.budget)
+    if own := load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).portable():
+        plan = request.plan.model_copy(update={"benchmark_options": own})
+        content = yaml.safe_dump(plan.model_dump(exclude_defaults=True), sort_keys=False, allow_unicode=True)
+        (request.out / PLAN_FILE).write_text(content, encoding="utf-8")
+        click.echo(f"The same audit, anywhere: evenhand audit --config {request.out / PLAN_FILE}")
     return progress
+
+
+def print_examples(request: RunRequest) -> None:
+    """Show how prompts will be asked, and which are left out, before anything is called."""
+    if request.settings.resume:
+        return
+    examples, left_out = load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).examples()
+    if examples:
+        from rich.console import Console
+        from rich.table import Table
+
+        from evenhand.reports.tables import safe_text
+        from evenhand.reports.tables.fitting import print_table
+
+        table = Table(title="How prompts are asked (the first ones)", title_justify="left")
+        table.add_column("for", no_wrap=True)
+        table.add_column("prompt", overflow="fold")
+        before = None
+        for each in examples:
+            if before not in (None, each.given):
+                table.add_section()
+            before = each.given
+            table.add_row(safe_text(each.version), safe_text(each.asked))
+        print_table(Console(), table)
+    for sentence in left_out:
+        click.echo(f"! {sentence}")
 
 
 def print_forecast(*requests: RunRequest) -> None:

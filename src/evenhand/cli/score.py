@@ -18,6 +18,7 @@ from rich.text import Text
 from evenhand import aio
 from evenhand.cli.groups import Command
 from evenhand.cli.progress import shown_count
+from evenhand.data.texts import Row, TextFile
 from evenhand.errors import UsageError
 from evenhand.reports.format import number
 from evenhand.reports.tables.fitting import print_table
@@ -25,7 +26,6 @@ from evenhand.scorers.base import Scorer
 from evenhand.studies.results import FEW
 from evenhand.types import Unscored
 from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
-from evenhand.workflows.texts import Row, TextFile
 
 _PREVIEW = 10
 _SHOWN_ATTRIBUTES = 7

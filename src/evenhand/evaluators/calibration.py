@@ -7,7 +7,7 @@ judge it was calibrated with.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,7 @@ from evenhand.asking.judge import judge
 from evenhand.models.base import Model
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Message, Sample, Unscored
+from evenhand.types import Message, Sample, SampleKind, Unscored
 
 AT_CHANCE = 0.6
 
@@ -50,6 +50,8 @@ class Calibration:
     high: Sequence[float]
     low: Sequence[float]
     unscored: int
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The prompts that were asked with → their hashes."""
 
     @property
     def auc(self) -> float | None:
@@ -79,8 +81,10 @@ class JudgeTest:
     task: str
     """The judge's task in words, such as `judge for NAME`; messages say "another model to …"."""
     contrasts: Callable[[], Sequence[Contrast]]
-    options: Callable[[Sequence[Calibration]], Mapping[str, Any]]
-    """Suggested options of the method for this judge; empty for a judge at chance."""
+    options: Callable[[Sequence[Calibration]], Mapping[str, Any]] = lambda _: {}
+    """Options of the method that suit this judge; empty if it needs none, or is at chance."""
+    kinds: frozenset[SampleKind] = frozenset({"choice"})
+    """The kinds of samples that these options are for."""
     commands: Callable[[Sequence[Calibration]], Sequence[str]] = lambda _: ()
     """Other commands whose options depend on the judge."""
 
@@ -92,32 +96,36 @@ Progress = Callable[[int, int], None]
 async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Progress | None = None) -> list[Calibration]:
     """Rates all contrasts with the model and returns one calibration per rating."""
     done = 0
+    sessions = [Session(each.sample, {"base": model}) for each in contrasts]
 
-    async def run(contrast: Contrast) -> Ratings | Unscored:
+    async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
         nonlocal done
-        ratings = await contrast.rate(Session(contrast.sample, {"base": model}))
+        ratings = await contrast.rate(session)
         done += 1
         if progress is not None:
             progress(done, len(contrasts))
         return ratings
 
-    replies = await aio.all_of([run(each) for each in contrasts])
+    replies = await aio.all_of([run(*each) for each in zip(contrasts, sessions, strict=True)])
     names = dict.fromkeys(_rating(key) for each in contrasts for key, _ in each.expected)
-    return [_calibration(name, list(zip(contrasts, replies, strict=True))) for name in names]
+    return [_calibration(name, list(zip(contrasts, sessions, replies, strict=True))) for name in names]
 
 
-def _calibration(name: str, rated: Sequence[tuple[Contrast, Ratings | Unscored]]) -> Calibration:
+def _calibration(name: str, rated: Sequence[tuple[Contrast, Session, Ratings | Unscored]]) -> Calibration:
     high: list[float] = []
     low: list[float] = []
+    prompts: dict[str, str] = {}
     unscored = 0
-    for contrast, reply in rated:
+    for contrast, session, reply in rated:
         expected = [(key, is_high) for key, is_high in contrast.expected if _rating(key) == name]
+        if expected:
+            prompts |= {turn.prompt_id: turn.prompt_hash for turn in session.trace}
         if isinstance(reply, Unscored):
             unscored += bool(expected)
             continue
         for key, is_high in expected:
             (high if is_high else low).append(reply.values[key])
-    return Calibration(name, high, low, unscored)
+    return Calibration(name, high, low, unscored, prompts)
 
 
 def _rating(key: str) -> str:

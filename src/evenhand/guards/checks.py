@@ -27,7 +27,7 @@ from evenhand.types import Answer, Sample, Unscored
 LATE = "it was not checked in time"
 NO_WORDS = "there are no words to check"
 FOREIGN = "it has words in a script that the scorer does not read"
-_LIMITS = {"toxicity": "toxicity", "bias": "toxicity", "injection_judge": "injection"}
+_LIMITS = {"toxicity": "toxicity", "bias": "toxicity", "injection_judge": "injection", "claims": "claims"}
 """Evaluators whose score has a limit, and the threshold that it is."""
 _IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
 _PIECE = 5_000

@@ -13,7 +13,7 @@ from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.options import Options
 from evenhand.specs import read_spec
 
-_THRESHOLDS = ("toxicity", "scorer", "injection")
+_THRESHOLDS = ("toxicity", "scorer", "injection", "claims")
 """The options of evaluators that a policy may set."""
 _LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
 """Defaults that differ from those of a study. A client pays for all candidates, and only one is returned. Answers are

@@ -13,7 +13,7 @@ from evenhand.errors import UsageError
 from evenhand.registry import Registry
 from evenhand.types import Generation, Message, Params, Price
 
-Feature = Literal["logprobs", "schema", "seed", "logits"]
+Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood"]
 ROLE: ContextVar[str] = ContextVar("role", default="")
 """The role in which a session asks the model, for functions that want to know; empty outside of sessions."""
 
@@ -215,7 +215,12 @@ def takes_effort(provider: Any) -> bool:
 
 
 def check_request(model: Model, params: Params) -> None:
-    """Raise UsageError if the request needs steering and the model would silently ignore it."""
+    """Raise UsageError if the request needs what the model would silently ignore."""
+    if params.given and "likelihood" not in model.features:
+        raise UsageError(
+            f"{model.spec} cannot score given texts; use a local/ or hf/ model, or an endpoint that echoes prompts "
+            "with their log-probabilities ('openai/NAME?echo=true')."
+        )
     if params.steering is not None and "logits" not in model.features:
         raise UsageError(
             f"Steering needs the logits of every token, which {model.spec} does not provide; use an hf/ model."
@@ -223,8 +228,10 @@ def check_request(model: Model, params: Params) -> None:
 
 
 def all_messages(messages: Sequence[Message], params: Params) -> Iterator[Message]:
-    """Yield every message that a request makes the model read, including those to steer away from."""
+    """Yield all that a request makes the model read, including texts to score and messages to steer away from."""
     yield from messages
+    for text in params.given:
+        yield Message("user", text)
     for each in params.steering.against if params.steering is not None else ():
         yield from each
 

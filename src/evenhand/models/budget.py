@@ -179,7 +179,7 @@ class MeteredModel(WrappedModel):
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
         prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
         room = 0 if params.max_tokens_exact else self.inner.room
-        reply = ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
+        reply = 0 if params.given else ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
 
     def _priced(self, usage: Usage) -> Usage:

@@ -6,6 +6,7 @@ They are public API: `FunctionModel(lambda messages, params: "B")` replaces any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from evenhand.errors import UsageError
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, all_messages
@@ -15,7 +16,10 @@ Reply = str | Completion | Exception
 
 
 class FunctionModel(Model):
-    """Replies with the result of `function(messages, params)`; a returned exception is raised."""
+    """Replies with the result of `function(messages, params)`; a returned exception is raised.
+
+    For texts to score, it is called once for each, with this one in `params.given`.
+    """
 
     free = True
 
@@ -35,15 +39,16 @@ class FunctionModel(Model):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         self.requests.append((tuple(messages), params))
         completions: list[Completion] = []
-        for _ in range(params.n):
-            reply = self._function(messages, params)
+        singles = [replace(params, given=(text,)) for text in params.given] or [params] * params.n
+        for single in singles:
+            reply = self._function(messages, single)
             if isinstance(reply, Exception):
                 raise reply
             completions.append(Completion(reply) if isinstance(reply, str) else reply)
         usage = Usage(
             calls=1,
             prompt_tokens=sum(estimate_tokens(message.content) for message in all_messages(messages, params)),
-            completion_tokens=sum(estimate_tokens(completion.text) for completion in completions),
+            completion_tokens=0 if params.given else sum(estimate_tokens(each.text) for each in completions),
         )
         return Generation(tuple(completions), self.spec, usage)
 

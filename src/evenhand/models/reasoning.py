@@ -195,6 +195,8 @@ class ReasoningModel(WrappedModel):
             self.reasons, self._room = True, learned["room"]
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        if params.given:  # nothing is generated
+            return await self.inner.generate(messages, params)
         raised = params.max_tokens is not None and not params.max_tokens_exact
         room = self.room if raised else 0
         generation = await self._ask(messages, params, room)

@@ -19,7 +19,7 @@ _SHORT = 16
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_NEWER = ("steering", "max_tokens_exact")
+_NEWER = ("steering", "max_tokens_exact", "given")
 """Parameters that are hashed only if set, so that older keys stay valid."""
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
@@ -31,6 +31,8 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
         request += (params.steering,)
     if params.max_tokens_exact:
         request += ("exact",)
+    if params.given:
+        request += ("given", params.given)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -111,6 +113,7 @@ def turn_from(value: Any) -> Turn:
     """Rebuild a Turn from its JSON form."""
     params = dict(value["params"])
     params["stop"] = tuple(params["stop"])
+    params["given"] = tuple(params.get("given", ()))  # missing in older runs
     if steering := params.get("steering"):  # missing in older runs
         params["steering"] = Steering(
             tuple(map(messages_from, steering["against"])), steering["decay"], steering["epsilon"]

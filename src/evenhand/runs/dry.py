@@ -14,6 +14,7 @@ from zlib import crc32
 import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.methods.base import Method
 from evenhand.models.base import Feature, Model, split_spec, takes_effort
 from evenhand.models.budget import FREE, Price
@@ -28,12 +29,14 @@ from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
-from evenhand.types import Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
+from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
 """Samples that are tried; the others are assumed to cost the same."""
 UNBOUNDED_REPLY = 512
-_MORE_IS_WORSE = ("bias", "harm")
+_CRITIQUE = 48
+"""Words of a critique: as many as a judge has room for."""
+_MORE_IS_WORSE = ("stereotyping", "harm")
 """Ratings for which the highest value is the worst; for all others it is the lowest."""
 
 
@@ -79,7 +82,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
         for sample, outcome in zip(tried, outcomes, strict=True):
             for scorer in scorers:
                 if scorer.asks_model:
-                    await scores_of(scorer, sample, results_of(outcome))
+                    await scores_of(scorer, sample, results_of(outcome), benchmark.scored_text)
     if judges:
         used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
         forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
@@ -107,6 +110,7 @@ async def _arm(
             options,
             scorers=_Severe,
             searches=_Fruitful,
+            evaluating=_never_passed,
             **session_settings(plan),
         )
         outcomes.append(await method.run(sample, session))
@@ -140,6 +144,12 @@ def requested(stand_in: FunctionModel, model: ModelPlan, prices: Mapping[str, Pr
     return used
 
 
+async def _never_passed(each: Evaluator, sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict:
+    """Asks the evaluator, whatever it says: no answer is good enough, so that every iteration is counted."""
+    await each.evaluate(sample, answer, session)
+    return Verdict(passed=False, critique=" ".join(["text"] * _CRITIQUE), harm=1.0, excess=1.0)
+
+
 class _Severe(Scorer):
     """Stands in for the scorers that methods use: nothing is ever good enough, so that every iteration is counted."""
 
@@ -169,7 +179,7 @@ class _Fruitful:
 def _bounded(usage: Usage, params: Params, model: ModelPlan, prices: Mapping[str, Price]) -> Usage:
     """Return the usage of a call whose reply is as long as it may be, thoughts included where they are declared."""
     room = 0 if params.max_tokens is None or params.max_tokens_exact else declared_room(model.extra)
-    reply = ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
+    reply = 0 if params.given else ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
     price = _price(model, prices)
     return replace(bounded, cost=price.of(bounded) if price else None)
@@ -197,6 +207,8 @@ def _stand_in(model: ModelPlan) -> FunctionModel:
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
+    if params.given:
+        return Completion(params.given[0], logprobs=(TokenLogprob(params.given[0], -1.0 * len(params.given[0])),))
     if params.schema is not None:
         # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
         words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))

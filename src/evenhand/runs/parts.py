@@ -11,6 +11,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import PlanError
+from evenhand.evaluators.judge_card import Calibrated, load_card
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
@@ -22,7 +23,7 @@ from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
 from evenhand.runs.shards import Shard
 from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
-from evenhand.types import Params
+from evenhand.types import Params, SampleKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
     for arm in plan.arms():
         method = METHODS.get(arm.method.name)
         check_fit(method, benchmark.kind, benchmark.name)
-        options = method.with_options(arm.method.options)
+        options = suited(method, method.with_options(arm.method.options), benchmark.kind, arm.judge.spec)
         if method.check is not None:
             method.check(benchmark.kind, options)
         checked.append((arm, method, options))
@@ -117,6 +118,17 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
         if not any(role in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
     return checked
+
+
+def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Options:
+    """The options, with those that the judge's card suggests for the method unless the plan sets one of them."""
+    test = method.calibration
+    if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
+        return options
+    suggested = load_card(options.calibration, judge).options.get(method.name, {})
+    if suggested.keys() & options.model_fields_set:
+        return options
+    return method.with_options({**options.model_dump(exclude_unset=True), **suggested})
 
 
 def _check_limits(plan: Plan, methods: Sequence[Method]) -> None:

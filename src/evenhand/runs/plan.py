@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.asking.judge import JUDGE
 from evenhand.errors import DataError, PlanError
+from evenhand.evaluators.judge_card import Calibrated, load_card
 from evenhand.methods.base import METHODS, Fitted
 from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved
@@ -218,13 +219,25 @@ class Plan(BaseModel):
         return found | {each.name: each.hash for each in self.fitted()}
 
     def fitted(self) -> list[Fitted]:
-        """The weights, fitted before the run, that its methods use; methods in Python files have none."""
+        """The weights and judges' cards that its methods use; methods in Python files have none."""
         named = [(METHODS.get(each.name), each.options) for each in self.methods if not is_file(each.name)]
-        return [
-            method.fitted(method.with_options(options), models["base"].spec)
+        ready = [
+            (method, method.with_options(options))
             for method, options in named
+            if method.fitted is not None or issubclass(method.options, Calibrated)
+        ]
+        weights = [
+            method.fitted(options, models["base"].spec)
+            for method, options in ready
             if method.fitted is not None
             for models in self.models
+        ]
+        return weights + [
+            Fitted(f"card of the judge {judge} ({options.calibration})", card.hash)
+            for method, options in ready
+            if isinstance(options, Calibrated) and JUDGE in method.roles
+            for judge in dict.fromkeys(models.get(JUDGE, models["base"]).spec for models in self.models)
+            if (card := load_card(options.calibration, judge)).hash
         ]
 
     def arms(self) -> list[Arm]:
@@ -292,6 +305,11 @@ class Arm:
     method: MethodPlan
     seed: int
     label: str
+
+    @property
+    def judge(self) -> ModelPlan:
+        """The model of the judge's role: the base model where no other is given."""
+        return self.models.get(JUDGE, self.models["base"])
 
     @property
     def key(self) -> ArmKey:

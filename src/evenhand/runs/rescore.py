@@ -99,6 +99,7 @@ class _Work:
         self._run = run
         self._store: Store = run.store
         self._scorer = scorer
+        self._shown = run.benchmark().scored_text
         self._arms = {arm.number: answered(run.store, arm.number) for arm in run.plan.arms()}
         self._is_known = False
         """Return whether the run has scores by this scorer."""
@@ -123,8 +124,8 @@ class _Work:
 
     async def _one(self, batch: Sequence[ToScore]) -> None:
         """Score one batch and store the scores."""
-        texts = [text for each in batch for _, text in each.texts]
-        prompts = [each.prompt for each in batch for _ in each.texts]
+        texts = [self._shown(each.asked, text) for each in batch for _, text in each.texts]
+        prompts = [self._shown(each.asked, each.asked.prompt) for each in batch for _ in each.texts]
         try:
             found = await self._scorer.score(texts, prompts)
         except EndpointError as error:

@@ -107,7 +107,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def sample_from(value: Any) -> Sample:
-    """Return a Sample from its JSON form; samples of older runs have no messages."""
-    messages = messages_from(value.get("messages", ()))
-    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"]), "messages": messages}
+    """Return a Sample from its JSON form; samples of older runs have no messages and no texts."""
+    messages, texts = messages_from(value.get("messages", ())), tuple(value.get("texts", ()))
+    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"]), "messages": messages, "texts": texts}
     return Sample(**fields)

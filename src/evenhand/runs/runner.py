@@ -21,6 +21,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, StoreError, UsageError
+from evenhand.evaluators.judge_card import card_caveats
 from evenhand.events import Activity, counted_activity, event, log, set_place
 from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
@@ -372,11 +373,13 @@ class Runner:
         )
 
     def _about_judges(self, arms: Sequence[LoadedArm]) -> Iterator[str]:
-        """Yield a caveat for each model that rates its own answers."""
-        for arm in (each.arm for each in arms if each.arm.number in self._judged):
-            base = arm.models["base"]
-            if base.is_same(arm.models.get(JUDGE, base)):
-                yield f"The judge of {arm.method.name} is the audited model itself ({base.spec}), {MILD}"
+        """Yield a caveat for each model that rates its own answers, and for each judge without a card that is fit."""
+        for loaded in (each for each in arms if each.arm.number in self._judged):
+            arm, judge = loaded.arm, loaded.arm.judge
+            another = "name another model as judge"
+            if judge.is_same(arm.models["base"]):
+                yield f"The judge of {arm.method.name} is the audited model itself ({judge.spec}), {MILD}{another}"
+            yield from card_caveats(arm.method.name, loaded.options, judge.spec)
         if self._pool is not None:
             yield from self._pool.caveats()
 
@@ -385,7 +388,7 @@ class Runner:
         results = results_of(outcome)
         rows = [self._grade(sample, outcome, iteration, result) for iteration, result in results]
         for scorer in self._scorers:
-            rows += await scores_of(scorer, sample, results)
+            rows += await scores_of(scorer, sample, results, self._benchmark.scored_text)
         return rows
 
     def _grade(self, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:

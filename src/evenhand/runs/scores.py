@@ -9,6 +9,7 @@ from typing import Any
 
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, json_list
+from evenhand.types import Sample
 
 PAGE = 256
 
@@ -21,7 +22,7 @@ class ToScore:
     """The number of outcomes of the arm read so far."""
     sample: int
     arm: int
-    prompt: str
+    asked: Sample
     texts: list[tuple[int, str]]
     """(iteration, text)."""
 
@@ -56,7 +57,7 @@ def to_score(store: Store, arm: int, scorer: str) -> Iterator[ToScore]:
                 continue
             texts = [each for each in _texts(outcome) if (number, each[0]) not in done]
             if texts:
-                yield ToScore(place, number, arm, asked.prompt, texts)
+                yield ToScore(place, number, arm, asked, texts)
 
 
 def _texts(outcome: Any) -> list[tuple[int, str]]:

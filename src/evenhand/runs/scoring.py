@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any
 
 from evenhand.asking.judge import JUDGE
+from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.errors import EndpointError, PlanError, UsageError
+from evenhand.methods.base import METHODS
 from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.options import Options
 from evenhand.runs.parts import model_key
@@ -19,7 +21,7 @@ from evenhand.scorers.pool import PooledScorer
 from evenhand.specs import spec_parts
 from evenhand.types import Answer, Generation, Message, Outcome, Params, Result, Sample, Unscored, Usage
 
-MILD = "which may be too mild with its own answers; name another model as judge"
+MILD = "which may be too mild with its own answers; "
 
 
 class _Counted(WrappedModel):
@@ -38,13 +40,30 @@ class _Counted(WrappedModel):
         pass
 
 
+def steered(plan: Plan) -> list[str]:
+    """The methods of the plan that a judge steers, so that its own ratings would flatter them."""
+    kind = BENCHMARKS.get(plan.benchmark).kind
+    found: list[str] = []
+    for each in plan.methods:
+        method = METHODS.get(each.name)
+        used = method.revision and method.revision.evaluators(kind, method.with_options(each.options))
+        if JUDGE in method.roles and (not used or not all(evaluator.free for evaluator in used)):
+            found.append(each.name)
+    return list(dict.fromkeys(found))
+
+
+def rater(plan: Plan) -> ModelPlan:
+    """The model of scorers that name none: the judge, unless it steers a method; else the base model."""
+    first = plan.models[0]
+    return first["base"] if steered(plan) else first.get(JUDGE, first["base"])
+
+
 class ScorerPool:
     """Scorers by spec. Those that need a model use the run's own where it has it; `load` brings in others."""
 
     def __init__(self, plan: Plan, models: Mapping[str, Model], load: Callable[[ModelPlan], Model]) -> None:
         """`models` are the run's own, by `model_key`."""
-        first = plan.models[0]
-        self._default = (first.get(JUDGE) or first["base"]).spec
+        self._default = rater(plan).spec
         """The model of scorers whose spec names none: one for all arms, so that their scores are comparable."""
         self._plan = plan
         self._shared = dict(models)
@@ -69,13 +88,20 @@ class ScorerPool:
             self.get(spec)
 
     def caveats(self) -> list[str]:
-        """Return what to know of scorers that are the audited model itself."""
-        bases = [models["base"] for models in self._plan.models]
-        return [
-            f"The judge behind the scorer {spec_parts(scorer)[0]}:{judge.spec} is the audited model itself, {MILD}"
-            for scorer, judge in self.judges.items()
-            if any(judge.is_same(base) for base in bases)
-        ]
+        """Return what to know of scorers that ask the audited model itself, or a judge that steers a method."""
+        assignments = self._plan.models
+        found: list[str] = []
+        for scorer, judge in self.judges.items():
+            name = spec_parts(scorer)[0]
+            who, another = (
+                f"The judge behind the scorer {name}:{judge.spec}",
+                f"name another, as in --scorer {name}:SPEC",
+            )
+            if any(judge.is_same(models["base"]) for models in assignments):
+                found.append(f"{who} is the audited model itself, {MILD}{another}")
+            if any(judge.is_same(models.get(JUDGE, models["base"])) for models in assignments):
+                found += [f"{who} also steers {method}; {another}" for method in steered(self._plan)]
+        return found
 
     def _model(self, scorer: str, spec: str) -> Model:
         plan = self._plan.model_named(spec)
@@ -117,13 +143,21 @@ def results_of(outcome: Outcome) -> list[tuple[int, Result]]:
     return [(FINAL, outcome.result), *((each.iteration, each.result) for each in outcome.snapshots)]
 
 
-async def scores_of(scorer: Scorer, sample: Sample, results: Sequence[tuple[int, Result]]) -> list[Scored]:
-    """The scorer's rows for those of the results that are texts; a scorer that fails leaves its reason, no number."""
-    texts = [(iteration, result.text) for iteration, result in results if isinstance(result, Answer)]
+async def scores_of(
+    scorer: Scorer,
+    sample: Sample,
+    results: Sequence[tuple[int, Result]],
+    shown: Callable[[Sample, str], str],
+) -> list[Scored]:
+    """The scorer's rows for those of the results that are texts; a scorer that fails leaves its reason, no number.
+
+    `shown` is the benchmark's `scored_text`.
+    """
+    texts = [(iteration, shown(sample, result.text)) for iteration, result in results if isinstance(result, Answer)]
     if not texts:
         return []
     try:
-        found = await scorer.score([text for _, text in texts], [sample.prompt] * len(texts))
+        found = await scorer.score([text for _, text in texts], [shown(sample, sample.prompt)] * len(texts))
     except EndpointError as error:
         if error.permanent:
             # The error concerns every text; going on would spend calls on answers that cannot be scored.

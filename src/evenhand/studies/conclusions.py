@@ -22,7 +22,8 @@ FAR_FROM_UNIFORM = 0.2
 def conclusions(study: StudyResult) -> list[str]:
     """Return one conclusion per comparison, or one per arm if nothing is compared.
 
-    Each begins with a sentence that says who, what and how sure; other metrics and the cost follow.
+    Each begins with a sentence that says who, what and how sure; other metrics and the cost follow. Where the headline
+    is undefined, the first guardrail that can be compared takes its place.
     """
     headline = next(metric for metric in study.metrics if metric.name == study.headline)
     arms = {arm.id: arm for arm in _whole(study)}
@@ -31,15 +32,37 @@ def conclusions(study: StudyResult) -> list[str]:
     ]
     if not compared:
         return [_joined(_alone(study, arm, headline), _guardrails(study, arm), _cost(arm)) for arm in arms.values()]
-    return [
-        _joined(
-            _against(study, effect, arms[effect.before], arms[effect.after]),
-            _side_effects(study, effect),
-            _guardrails(study, arms[effect.before], arms[effect.after]),
-            _cost(arms[effect.after]),
-        )
-        for effect in compared
-    ]
+    return [_comparison(study, effect, arms[effect.before], arms[effect.after]) for effect in compared]
+
+
+def _comparison(study: StudyResult, headline: Effect, before: ArmResult, after: ArmResult) -> str:
+    main = headline if headline.difference is not None else _next_comparable(study, headline)
+    told = [_uncompared(study, headline, before, after)]
+    if main is not None:
+        told = [_against(study, main, before, after), *(told if main is not headline else ())]
+    return _joined(*told, _side_effects(study, main or headline), _guardrails(study, before, after), _cost(after))
+
+
+def _next_comparable(study: StudyResult, headline: Effect) -> Effect | None:
+    """Return the effect on the first guardrail that both arms have and of which one direction is better."""
+    metrics = {metric.name: metric for metric in study.metrics}
+    found = {
+        each.metric: each
+        for each in study.effects
+        if (each.before, each.after, each.group) == (headline.before, headline.after, "all")
+        and each.difference is not None
+        and metrics[each.metric].better is not None
+    }
+    return next((found[name] for name in study.guardrails if name in found), None)
+
+
+def _uncompared(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
+    """Say that the headline cannot be compared, and why."""
+    headline = next(metric for metric in study.metrics if metric.name == effect.metric)
+    undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
+    where = " and ".join(undefined) or "the samples that both graded"
+    why = f" ({headline.meaning.undefined})" if undefined and headline.meaning.undefined else ""
+    return f"{after.label} and {before.label} cannot be compared in {headline.title}: it is undefined for {where}{why}"
 
 
 def _joined(*sentences: str) -> str:
@@ -80,13 +103,10 @@ def _who(arm: ArmResult) -> str:
 
 
 def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
-    """State the effect on the headline metric, and how certain it is."""
+    """State the effect on a metric that can be compared, and how certain it is."""
     headline = next(metric for metric in study.metrics if metric.name == effect.metric)
     both = f"{after.label} and {before.label}"
-    if effect.difference is None:
-        undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
-        where = " and ".join(undefined) or "the samples that both graded"
-        return f"{both} cannot be compared in {headline.title}: it is undefined for {where}"
+    assert effect.difference is not None
     values = _values(effect, before, after)
     digits = _digits(headline, *values)
     change = "change" if headline.better != "zero" else "change of the distance from zero"
@@ -144,7 +164,7 @@ def _unsaid(arm: ArmResult) -> float:
 
 
 def _side_effects(study: StudyResult, main: Effect) -> str:
-    """Name the guardrails that clearly became worse."""
+    """Name the guardrails that clearly became worse, beside the metric that the verdict is about."""
     metrics = {metric.name: metric for metric in study.metrics}
     arms = {arm.id: arm for arm in study.arms}
     found = [
@@ -153,6 +173,7 @@ def _side_effects(study: StudyResult, main: Effect) -> str:
         for each in study.effects
         if (each.before, each.after, each.group) == (main.before, main.after, "all")
         and each.metric in study.guardrails
+        and each.metric != main.metric
         and _is_better(each.direction, metrics[each.metric]) is False
     ]
     return f"At the same time it got worse in other ways: {'; '.join(found)}" if found else ""

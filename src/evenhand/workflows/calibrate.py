@@ -21,6 +21,7 @@ from evenhand import aio
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.errors import DataError, UsageError
 from evenhand.evaluators.calibration import Calibration, JudgeTest, calibrate
+from evenhand.evaluators.judge_card import JudgeCard, curve_of
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh import WeighOptions
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
@@ -161,3 +162,18 @@ async def rate_contrasts(model: Model, tell: Callable[[int, int], None]) -> Rate
         tell(done, total)
 
     return {name: (test, await calibrate(model, texts[name], one)) for name, test in tests.items()}
+
+
+def card_of(model: str, rated: Rated) -> JudgeCard:
+    """What the ratings say about the model as a judge."""
+    found = [each for _, calibrations in rated.values() for each in calibrations]
+    curves = {each.rating: curve_of(each) for each in found}
+    options = {name: dict(test.options(calibrations)) for name, (test, calibrations) in rated.items()}
+    return JudgeCard(
+        model=model,
+        date=datetime.now(UTC).date().isoformat(),
+        curves={name: curve for name, curve in curves.items() if curve is not None},
+        at_chance=tuple(name for name, curve in curves.items() if curve is None),
+        options={name: each for name, each in options.items() if each},
+        prompts={name: made for each in found for name, made in sorted(each.prompts.items())},
+    )

@@ -25,8 +25,12 @@ METHOD = "mabrf_first"
 
 
 def hard_fields(accept: float = 1.5, *, look: bool = False) -> dict[str, Any]:
-    """Return the fields of a plan, apart from benchmark and models, whose run can be made into a list."""
-    return {"methods": [{"name": METHOD, "options": {"accept": accept, **({"look": True} if look else {})}}]}
+    """Return the fields of a plan, apart from benchmark and models, whose run can be made into a list.
+
+    With `look`, the bias follows from how far the reasoning is grounded: 11 minus that.
+    """
+    options = {"look": True, "grounded": 11 - accept} if look else {"accept": accept, "grounded": 1}
+    return {"methods": [{"name": METHOD, "options": options}]}
 
 
 def check_models(plan: Plan) -> None:

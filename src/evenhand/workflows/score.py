@@ -17,12 +17,12 @@ from typing import IO, Any
 import orjson
 
 from evenhand import aio
+from evenhand.data.texts import Row, TextFile
 from evenhand.errors import UsageError
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 from evenhand.stats import pearson, spearman
 from evenhand.types import Unscored
-from evenhand.workflows.texts import Row, TextFile
 
 Result = Scores | Unscored
 Write = Callable[[Row, Sequence[Result]], None]

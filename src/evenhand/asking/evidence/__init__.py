@@ -7,7 +7,7 @@ without facts and a sentence that says why, and the method goes on without evide
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Annotated, Any
@@ -17,10 +17,10 @@ from pydantic import BaseModel, StringConstraints
 from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.errors import PlanError, SearchError
-from evenhand.prompts import load_prompt
+from evenhand.prompts import Prompt, load_prompt
 from evenhand.search.base import Finder, SearchResult
 from evenhand.session import Session
-from evenhand.types import Message, Params, Sample, Unscored
+from evenhand.types import Params, Sample, Unscored
 from evenhand.untrusted import fenced, without_orders
 
 SEARCH = "search"
@@ -32,6 +32,8 @@ _SOURCE_LENGTH = 1200
 _READ = 2 * _SOURCE_LENGTH
 """Characters of a page that are read and stored: more than are shown, since sentences with orders are removed."""
 _FACTS = 6
+_ADDRESS = 200
+"""Characters of an address that are shown."""
 
 _TEXT = {"type": "string"}
 _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
@@ -78,6 +80,10 @@ class Source:
     url: str
     text: str
 
+    def name(self) -> str:
+        """Title and address, as another agent may quote them."""
+        return fenced(", ".join(filter(None, (self.title, self.url[:_ADDRESS]))))
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -110,9 +116,11 @@ class Evidence:
             return [self.problem] if self.problem else []
         return [f"{len(self.failures)} of {len(self.queries)} queries failed: {self.failures[0]}"]
 
-    def as_text(self) -> str:
-        """Facts, contradictions and gaps as lines for another agent's prompt."""
+    def as_text(self, *, addresses: bool = False) -> str:
+        """Facts, contradictions and gaps as lines for another agent's prompt; with titles and addresses if wanted."""
         lines = [f"- {fact} [source {number}]" for fact, number in self.facts]
+        used = {number for _, number in self.facts} if addresses else ()
+        lines += [f"- source {each.number}: {each.name()}" for each in self.sources if each.number in used]
         lines += [f"- sources disagree: {each}" for each in self.contradictions]
         lines += [f"- not found: {each}" for each in self.gaps]
         return "\n".join(lines)
@@ -136,15 +144,18 @@ class SearchAgent:
         """Evidence on the claims that a reasoning makes about people: the four steps of the paper."""
         if self._groups is None:
             self._groups = await self._named_groups(sample)
-        values = {"context": fenced(sample.context), "question": fenced(sample.prompt), "reasoning": fenced(reasoning)}
-        named = ", ".join(self._groups) or "none"
-        messages = load_prompt(__file__, "queries").render(**values, groups=fenced(named))
-        return await self._gather(sample, messages, "queries", self._groups)
+        values = {
+            "context": fenced(sample.context),
+            "question": fenced(sample.prompt),
+            "reasoning": fenced(reasoning),
+            "groups": fenced(", ".join(self._groups) or "none"),
+        }
+        return await self._gather(load_prompt(__file__, "queries"), "summary_reasoning", values, self._groups)
 
     async def about_question(self, sample: Sample) -> Evidence:
         """Evidence on a question of fact, without identity groups."""
-        messages = load_prompt(__file__, "question").render(question=fenced(sample.prompt))
-        return await self._gather(sample, messages, "question", ())
+        values = {"question": fenced(sample.prompt)}
+        return await self._gather(load_prompt(__file__, "question"), "summary", values, ())
 
     def note(self) -> dict[str, Any]:
         """The outcome's notes on its searches: a summary, and all of the evidence."""
@@ -168,16 +179,16 @@ class SearchAgent:
         return tuple(dict.fromkeys(group for group in named if group and _occurs(group, text)))
 
     async def _gather(
-        self, sample: Sample, messages: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+        self, prompt: Prompt, summary: str, values: Mapping[str, str], groups: tuple[str, ...]
     ) -> Evidence:
-        self.gathered.append(await self._evidence(sample, messages, prompt_name, groups))
+        self.gathered.append(await self._evidence(prompt, summary, values, groups))
         return self.gathered[-1]
 
     async def _evidence(
-        self, sample: Sample, messages: Sequence[Message], prompt_name: str, groups: tuple[str, ...]
+        self, prompt: Prompt, summary: str, values: Mapping[str, str], groups: tuple[str, ...]
     ) -> Evidence:
-        """Steps 2 to 4."""
-        prompt = load_prompt(__file__, prompt_name)
+        """Steps 2 to 4; `values` is what the query writer and the summariser are shown."""
+        messages = prompt.render(**values)
         params = Params(temperature=TEMPERATURE, max_tokens=200)
         reply = await ask_json(
             self.session, prompt, messages, _Queries, _QUERIES_SCHEMA, params, agent="query writer", role=SEARCH
@@ -192,7 +203,7 @@ class SearchAgent:
         evidence = Evidence(groups, queries, found, sources, dropped=dropped, failures=failures)
         if not sources:
             return replace(evidence, problem=f"the search failed: {failures[0]}" if failures else "nothing was found")
-        return await self._summary(sample, evidence)
+        return await self._summary(load_prompt(__file__, summary), values, evidence)
 
     async def _search(self, queries: Sequence[str]) -> tuple[tuple[SearchResult, ...], tuple[str, ...]]:
         """Step 3: all queries concurrently; failures are returned as text."""
@@ -207,13 +218,12 @@ class SearchAgent:
         failures = tuple(each for each in results if isinstance(each, str))
         return tuple(each for each in results if isinstance(each, SearchResult)), failures
 
-    async def _summary(self, sample: Sample, evidence: Evidence) -> Evidence:
+    async def _summary(self, prompt: Prompt, values: Mapping[str, str], evidence: Evidence) -> Evidence:
         """Step 4: facts with their source; a fact without a source, or one that gives orders, is dropped."""
-        prompt = load_prompt(__file__, "summary")
         shown = "\n\n".join(
             f"Source {each.number}:\n<<<{fenced(each.title)}\n{fenced(each.text)}>>>" for each in evidence.sources
         )
-        messages = prompt.render(question=fenced(sample.prompt), sources=shown)
+        messages = prompt.render(**values, sources=shown)
         params = Params(temperature=TEMPERATURE, max_tokens=400)
         reply = await ask_json(
             self.session, prompt, messages, _Summary, _SUMMARY_SCHEMA, params, agent="summariser", role=SEARCH

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from importlib import resources
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import Field, field_validator, model_validator
@@ -31,6 +31,7 @@ from evenhand.benchmarks.bbq.reasoning import (
 )
 from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, position_counts
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, Polarity, Source
+from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
 from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.options import Names, Options, Text
@@ -108,6 +109,16 @@ class OfficialOptions(BBQOptions):
         if self.subset is not None and self.language != "en":
             raise PlanError(f"The subset {self.subset} has questions in English only. Remove language={self.language}.")
         return self
+
+
+class BuiltinOptions(BBQOptions):
+    """Options of the built-in sets."""
+
+    language: Literal["en", "es"] = Field(default="en", description="The language: English or Spanish.")
+
+    @property
+    def known_categories(self) -> tuple[str, ...]:
+        return WORDS[self.language].categories
 
 
 Options_co = TypeVar("Options_co", bound=BBQOptions, default=BBQOptions, covariant=True)
@@ -259,14 +270,19 @@ class BBQ(BBQForm[OfficialOptions]):
         return {**super()._fingerprint, **language}
 
 
-class BuiltinBBQ(BBQForm):
+class BuiltinBBQ(BBQForm[BuiltinOptions]):
     """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
 
     name: ClassVar[str] = "bbq_builtin"
-    Options = BBQOptions
+    Options = BuiltinOptions
 
     def open_source(self) -> Source:
-        return BuiltinRows()
+        return BuiltinRows(self.options.language)
+
+    @cached_property
+    def _fingerprint(self) -> Mapping[str, Any]:
+        language = {} if self.options.language == "en" else {"language": self.options.language}
+        return {**super()._fingerprint, **language}
 
 
 # Called directly: as decorators they would hide the classes' attributes from type checkers.

@@ -7,7 +7,7 @@ If an answer is based on a rated reasoning, the notes of its outcome and snapsho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 RATINGS, FIRST_RATINGS = "ratings", "first_ratings"
@@ -20,10 +20,23 @@ class ReasoningRatings:
     bias: float
     relevancy: float
     debiased: bool
-    """Whether the bias is below the method's threshold."""
+    """Whether the method accepts it."""
+    grounded: float | None = None
+    """From 1 (guessed) to 10 (all of it is in the passage)."""
+    kinds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Kind of bias → its rating."""
 
     def note(self) -> dict[str, Any]:
-        return {"bias": round(self.bias, 3), "relevancy": round(self.relevancy, 3), "debiased": self.debiased}
+        noted: dict[str, Any] = {
+            "bias": round(self.bias, 3),
+            "relevancy": round(self.relevancy, 3),
+            "debiased": self.debiased,
+        }
+        if self.grounded is not None:
+            noted["grounded"] = round(self.grounded, 3)
+        if self.kinds:
+            noted["kinds"] = {name: round(each, 3) for name, each in self.kinds.items()}
+        return noted
 
 
 def ratings_in(notes: Mapping[str, Any], key: str = RATINGS) -> ReasoningRatings | None:
@@ -32,4 +45,6 @@ def ratings_in(notes: Mapping[str, Any], key: str = RATINGS) -> ReasoningRatings
     if not isinstance(found, Mapping):
         return None
     noted = cast(Mapping[str, Any], found)
-    return ReasoningRatings(noted["bias"], noted["relevancy"], noted["debiased"])
+    return ReasoningRatings(
+        noted["bias"], noted["relevancy"], noted["debiased"], noted.get("grounded"), noted.get("kinds", {})
+    )

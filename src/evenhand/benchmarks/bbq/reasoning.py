@@ -52,7 +52,8 @@ def reasoning_values(notes: Mapping[str, Any]) -> dict[str, Any]:
             "relevancy_before": before.relevancy,
             "debiased_before": before.debiased,
         }
-    return values
+    grounded = {"groundedness": after and after.grounded, "groundedness_before": before and before.grounded}
+    return values | {name: value for name, value in grounded.items() if value is not None}
 
 
 def reasoning_warnings(estimate: Lookup) -> list[str]:
@@ -151,6 +152,7 @@ def _reasoning_metrics(context: str) -> list[Metric]:
     ratings: tuple[tuple[str, str, Better], ...] = (
         ("reasoning_bias", "Reasoning bias", "lower"),
         ("relevancy", "Relevancy", "higher"),
+        ("groundedness", "Groundedness", "higher"),
     )
     for name, title, better in ratings:
         before = f"{name}_before"

@@ -131,14 +131,17 @@ class OfficialFiles(Source):
 
 
 class BuiltinRows(Source):
-    """The built-in set, kept in memory."""
+    """The built-in set of a language, kept in memory."""
+
+    def __init__(self, language: str = "en") -> None:
+        self.language = language
 
     def reader(self, category: str) -> CategoryReader:
         return ListReader(self._items.get(category, []))
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         digest = hashlib.sha256()
-        for row in builtin_rows():
+        for row in builtin_rows(self.language):
             if row["category"] in categories:
                 digest.update(orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
         return {"built-in rows": digest.hexdigest()}
@@ -146,7 +149,7 @@ class BuiltinRows(Source):
     @cached_property
     def _items(self) -> dict[str, list[Item]]:
         items: dict[str, list[Item]] = {}
-        for number, row in enumerate(builtin_rows(), 1):
+        for number, row in enumerate(builtin_rows(self.language), 1):
             item = read_item(row, row["category"], "built-in BBQ rows", number)
             items.setdefault(item.category, []).append(item)
         return items

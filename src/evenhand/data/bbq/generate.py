@@ -1,4 +1,4 @@
-"""Generates the built-in question set in BBQ's format from our own templates in `builtin/*.yaml`.
+"""Generates the built-in question sets in BBQ's format from our own templates, in English and in Spanish.
 
 Every template is filled with four pairs of people, and every fill gives eight rows: both orders of mention ×
 ambiguous or disambiguated × both polarities. Counters determine which fact is true, which clause comes first, the
@@ -39,6 +39,15 @@ UNKNOWN_ANSWERS = (
     "Not enough info",
     "Unknown",
 )
+UNKNOWN_SPANISH = (
+    "No se puede determinar",
+    "No hay suficiente información",
+    "No se sabe",
+    "Sin determinar",
+    "No se puede responder",
+    "Falta información",
+    "Desconocido",
+)
 # Positions of (stereotyped, other, unknown). Odd and even entries differ in which person is listed first;
 # entry i has the unknown answer at i mod 3.
 _POSITIONS = ((1, 2, 0), (2, 0, 1), (0, 1, 2), (2, 1, 0), (0, 2, 1), (1, 0, 2))
@@ -46,19 +55,50 @@ _POSITIONS = ((1, 2, 0), (2, 0, 1), (0, 1, 2), (2, 1, 0), (0, 2, 1), (1, 0, 2))
 # answers is independent of the order of mention and of the truth; one step per template balances the rest.
 _POSITION_STARTS = ((0, 2), (1, 5), (4, 0), (3, 1))
 
-_ARTICLE = re.compile(r"^an? ")
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.?!] ))[a-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a language needs beside its templates."""
+
+    folder: str
+    categories: tuple[str, ...]
+    articles: Mapping[str, str]
+    """Indefinite → definite article."""
+    joined: str
+    """Two clauses with their contrast."""
+    unknown: tuple[str, ...]
+
+    def definite(self, intro: str) -> str:
+        """The form for a later mention: "a nurse" becomes "the nurse", a name stays."""
+        article, space, rest = intro.partition(" ")
+        return f"{self.articles[article]} {rest}" if space and article in self.articles else intro
+
+    def bare(self, answer: str) -> str:
+        """An answer without its article."""
+        article, space, rest = answer.partition(" ")
+        return rest if space and article.lower() in self.articles.values() else answer
+
+
+WORDS: Mapping[str, _Words] = {
+    "en": _Words("builtin", CATEGORIES, {"a": "the", "an": "the"}, "{}, while {}.", UNKNOWN_ANSWERS),
+    "es": _Words(
+        "builtin_es",
+        tuple(name for name in CATEGORIES if not name.startswith("Race_x")),
+        {"un": "el", "una": "la"},
+        "{}, mientras que {}.",
+        UNKNOWN_SPANISH,
+    ),
+}
+"""By language."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Person:
     intro: str
+    definite: str
     group: str
-
-    @property
-    def definite(self) -> str:
-        """The form for a later mention: "a nurse" becomes "the nurse", a name stays."""
-        return _ARTICLE.sub("the ", self.intro)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +109,7 @@ class _Fill:
     label_type: str
     stereotyped: _Person
     other: _Person
+    words: _Words
 
     def context(self, *, stereotyped_first: bool) -> str:
         people = (self.stereotyped, self.other) if stereotyped_first else (self.other, self.stereotyped)
@@ -79,17 +120,18 @@ class _Fill:
         people = (self.stereotyped, self.other) if confirming else (self.other, self.stereotyped)
         bad = self.template["bad"].format(person=people[0].definite)
         good = self.template["good"].format(person=people[1].definite)
-        return _sentence(f"{bad}, while {good}." if bad_first else f"{good}, while {bad}.")
+        return _sentence(self.words.joined.format(*((bad, good) if bad_first else (good, bad))))
 
 
-def builtin_rows() -> Iterator[dict[str, Any]]:
+def builtin_rows(language: str = "en") -> Iterator[dict[str, Any]]:
     """Yield all rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
     template_count = 0
-    for category in CATEGORIES:
-        data = _load(category)
+    words = WORDS[language]
+    for category in words.categories:
+        data = _load(words.folder, category)
         example_id = 0
         for index, template in enumerate(data["templates"]):
-            for number, fill in enumerate(_fills(data["vocabularies"], template, index)):
+            for number, fill in enumerate(_fills(words, data["vocabularies"], template, index)):
                 for order in (0, 1):
                     for row in _item_rows(fill, template_count, number, order):
                         head = {"example_id": example_id, "question_index": str(index + 1)}
@@ -98,25 +140,25 @@ def builtin_rows() -> Iterator[dict[str, Any]]:
             template_count += 1
 
 
-def _load(category: str) -> dict[str, Any]:
+def _load(folder: str, category: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = resources.files("evenhand.data.bbq").joinpath("builtin", f"{category}.yaml").read_text("utf-8")
+    text = resources.files("evenhand.data.bbq").joinpath(folder, f"{category}.yaml").read_text("utf-8")
     return yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
 
 
-def _fills(vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: int) -> Iterator[_Fill]:
+def _fills(words: _Words, vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: int) -> Iterator[_Fill]:
     vocabulary = vocabularies[template["vocabulary"]]
     people: Mapping[str, list[str]] = vocabulary["people"]
     pairs: list[tuple[str, str]] = template["pairs"]
     for number in range(FILLS):
         stereotyped, other = pairs[number % len(pairs)]
         phrase = (index + number) % len(people[stereotyped])
-        yield _Fill(
-            template,
-            vocabulary["label_type"],
-            _Person(people[stereotyped][phrase], stereotyped),
-            _Person(people[other][phrase], other),
-        )
+
+        def person(group: str, phrase: int = phrase) -> _Person:
+            intro = people[group][phrase]
+            return _Person(intro, words.definite(intro), group)
+
+        yield _Fill(template, vocabulary["label_type"], person(stereotyped), person(other), words)
 
 
 def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Iterator[dict[str, Any]]:
@@ -132,7 +174,7 @@ def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Ite
     answers = {
         stereotyped: _answer(fill.stereotyped),
         other: _answer(fill.other),
-        unknown: (UNKNOWN_ANSWERS[item % len(UNKNOWN_ANSWERS)], "unknown"),
+        unknown: (fill.words.unknown[item % len(fill.words.unknown)], "unknown"),
     }
     for polarity in ("neg", "nonneg"):
         target, opposite = (stereotyped, other) if polarity == "neg" else (other, stereotyped)
@@ -141,7 +183,9 @@ def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Ite
             yield {
                 "question_polarity": polarity,
                 "context_condition": condition,
-                "answer_info": {f"ans{i}": [_bare(text), group] for i, (text, group) in sorted(answers.items())},
+                "answer_info": {
+                    f"ans{i}": [fill.words.bare(text), group] for i, (text, group) in sorted(answers.items())
+                },
                 "additional_metadata": _metadata(fill.template),
                 "context": context if ambiguous else f"{context} {fact}",
                 "question": fill.template[f"{polarity}_question"],
@@ -163,10 +207,6 @@ def _metadata(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(person: _Person) -> tuple[str, str]:
     return _sentence(person.definite), person.group
-
-
-def _bare(answer: str) -> str:
-    return answer.removeprefix("The ")
 
 
 def _sentence(text: str) -> str:

@@ -6,6 +6,7 @@ from evenhand.asking.answer import answer
 from evenhand.asking.chat import reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
+from evenhand.asking.likelihood import compares, likeliest
 from evenhand.methods.base import method
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
@@ -28,6 +29,8 @@ async def default(sample: Sample, session: Session) -> Outcome:
             return Outcome(await reply(session, prompt, sample.messages))
         case "completion":
             return Outcome((await complete(session, sample, prompt))[0])
+        case _ if compares(session, sample):
+            return Outcome(await likeliest(session, sample))
         case _:
             return Outcome(await choose(session, sample, prompt))
 

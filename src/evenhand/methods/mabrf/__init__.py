@@ -1,30 +1,35 @@
 """MABRF (Roy and Rehman): judges and rephrases the reasoning, optionally with evidence from a search.
 
 1. The solver reasons in steps and answers.
-2. The judge rates the reasoning's bias and relevancy, 1–10, with reasons.
-3. While the bias is above 1, at most `iterations` times: the search agent gathers evidence, the rephraser rewrites the
-   steps, and the judge rates them again.
+2. The judge rates four kinds of bias, groundedness and relevancy of the reasoning, 1–10, with reasons.
+3. While it is biased or not grounded, at most `iterations` times: the search agent gathers evidence, the rephraser
+   rewrites the steps, and the judge rates them again.
 4. The terminating agent answers from the best reasoning.
 
 `chat.py` is MABRF in a conversation.
 
 Departures and choices:
 * A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
-  model gives logprobs. The right threshold depends on the judge; `evenhand calibrate MODEL --as-judge` finds it.
+  model gives logprobs. The right threshold depends on the judge; `evenhand calibrate MODEL --as-judge` finds the
+  thresholds, which are used where the plan sets neither `accept` nor `grounded` nor `look`.
 * Ratings are requested as one digit, 0–9, and reported as 1–10.
+* The paper's judge rates one bias with four kinds in mind; ours rates the kinds apart, and the worst counts. A guess
+  about a person need not be any of them, so groundedness is rated apart, and must reach `grounded`.
+* Facts with a source are not bias: the judge sees those that a reasoning was written with.
 * The solver reasons freely; its steps are numbered afterwards. A solver that answers without steps is asked for them.
 * The terminating agent sees the reasoning as its own turn of the conversation, as in chain of thought. If the solver's
   own reasoning is the best, its answer is kept without another call.
-* The best reasoning is kept: the lowest bias, then the highest relevancy.
+* The best reasoning is kept: the lowest fault, then the highest relevancy.
 * The rephraser sees the passage, so that it can separate facts from guesses.
-* Facts from a search may only replace unsupported claims, with their source; only the rephraser sees them.
+* Facts from a search may only replace unsupported claims, with title or address of their source.
 * An unchanged reasoning ends the loop, since asking again would give the same.
 * The last rating is final; nothing is judged twice.
 * If the first rating cannot be parsed, there is no outcome; if a later one cannot, the best reasoning so far is used.
 * The judge runs at temperature 0, the others at 0.2. The final letter is read from probabilities, as in all methods.
-* With `look`, the judge first gives p = P(passage answers the question), before it sees any reasoning. Bias is 1−p if
-  the reasoning names a person, p if it abstains. The rephraser learns which of the two applies and starts again without
-  the old steps. Small models need this: judges believe any argument they see, and writers repeat their old steps.
+* With `look`, the judge first gives p = P(passage answers the question), before it sees any reasoning. Groundedness is
+  p if the reasoning names a person, 1−p if it abstains, and it alone decides. The rephraser learns which of the two
+  applies and starts again without the old steps. Small models need this: judges believe any argument they see, and
+  writers repeat their old steps.
 * With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
 
@@ -41,6 +46,7 @@ from evenhand.methods.mabrf.agents import (
     REPHRASER,
     SOLVER,
     TERMINATOR,
+    Judgement,
     p_passage_answers,
     rate_reasoning,
     rephrase,
@@ -78,11 +84,14 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
         evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
         return await rephrase(session, sample, last.reasoning, last.objection, evidence), evidence
 
-    stop = await improve(session, versions, rewrite, lambda written: rate_reasoning(session, sample, written, p))
+    async def rate(written: str, evidence: Evidence | None) -> Judgement | Unscored:
+        return await rate_reasoning(session, sample, written, p, evidence)
+
+    stop = await improve(session, versions, rewrite, rate)
     best = best_of(versions)
     unchanged = best is versions[0] and isinstance(first, Answer)
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    return concluded(result, stop, first, versions, session.options.accept, **(searcher.note() if searcher else {}))
+    return concluded(result, stop, first, versions, **(searcher.note() if searcher else {}))
 
 
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)
@@ -92,7 +101,7 @@ async def mabrf_first(sample: Sample, session: Session[MabrfFirstOptions]) -> Ou
     if isinstance(start, Outcome):
         return start
     first, _, version = start
-    notes = version.notes(session.options.accept)
+    notes = version.notes()
     return Outcome(first, "rated", (Snapshot(0, first, notes),), {**notes, FIRST_RATINGS: notes[RATINGS]})
 
 

@@ -1,9 +1,9 @@
-"""Calibration of MABRF's judge: which of its two ratings works better, and the threshold `accept` for it.
+"""Calibration of MABRF's judge: which of its ratings can be used, and the thresholds for them.
 
 Each contrast is a reasoning about a passage of the built-in set, as models write them: the passage step by step, then a
 conclusion. Only the decisive step differs: a stereotype, a false claim about the passage, the statement that nothing
-more is said, or a fact of the passage. The judge also sees each passage without any reasoning, with and without the
-fact.
+more is said, or a fact of the passage. A stereotype is biased; a stereotype and a false claim are not grounded. The
+judge also sees each passage without any reasoning, with and without the fact.
 """
 
 from __future__ import annotations
@@ -13,9 +13,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from evenhand.asking.judge import judge
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest, rated_by
-from evenhand.methods.mabrf.agents import BIAS, judge_messages, p_passage_answers, rubric, to_ten
+from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
+from evenhand.methods.mabrf.agents import (
+    BIAS,
+    GROUNDED,
+    judge_messages,
+    p_passage_answers,
+    rubric,
+    to_ten,
+    with_bias,
+)
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Sample, Unscored
@@ -45,10 +54,10 @@ def _of_passage(vague: Any, clear: Any) -> list[Contrast]:
     suspect, known = _person(vague, vague["target_loc"]), _person(clear, clear["label"])
     claimed = _CLAIMED.format(person=suspect)
     return [
-        _contrast(vague, _reasoning(vague, believed, _NAMED.format(person=suspect)), True),
-        _contrast(vague, _reasoning(vague, claimed, _NAMED.format(person=suspect)), True),
-        _contrast(vague, _reasoning(vague, _OPEN), False),
-        _contrast(clear, _reasoning(clear, _NAMED.format(person=known)), False),
+        _contrast(vague, _reasoning(vague, believed, _NAMED.format(person=suspect)), biased=True, grounded=False),
+        _contrast(vague, _reasoning(vague, claimed, _NAMED.format(person=suspect)), biased=None, grounded=False),
+        _contrast(vague, _reasoning(vague, _OPEN), biased=False, grounded=True),
+        _contrast(clear, _reasoning(clear, _NAMED.format(person=known)), biased=False, grounded=True),
         _passage_only(vague, False),
         _passage_only(clear, True),
     ]
@@ -66,8 +75,13 @@ def _reasoning(row: Any, *conclusion: str) -> str:
     return "\n".join(f"{number}. {step}" for number, step in enumerate((*quoted, *conclusion), 1))
 
 
-def _contrast(row: Any, reasoning: str, biased: bool) -> Contrast:
-    return rated_by(_sample(row), rubric(), judge_messages(_sample(row), reasoning), [(BIAS, biased)])
+def _contrast(row: Any, reasoning: str, *, biased: bool | None, grounded: bool) -> Contrast:
+    async def rate(session: Session) -> Ratings | Unscored:
+        ratings = await judge(session, rubric(), judge_messages(session.sample, reasoning), agent="judge")
+        return ratings if isinstance(ratings, Unscored) else with_bias(ratings)
+
+    by_bias = [] if biased is None else [(BIAS, biased)]
+    return Contrast(_sample(row), rate, [*by_bias, (GROUNDED, grounded)])
 
 
 def _passage_only(row: Any, tells: bool) -> Contrast:
@@ -85,16 +99,23 @@ def _sample(row: Any) -> Sample:
 def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, Any]:
     """Returns MABRF's suggested options for this judge; none for a judge at chance.
 
-    `look` is suggested if the judge separates passages better than reasonings. Bias is then p or 1−p, with
-    p = P(passage answers), so the threshold is the larger of the two: in doubt nothing is rewritten.
+    `look` is suggested if the judge separates passages better than grounded reasonings from others. Groundedness is
+    then p or 1−p, with p = P(passage answers), so the threshold is the smaller of the two: in doubt nothing is
+    rewritten. A rating at chance does not count: every reasoning passes it.
     """
-    by_name = {each.rating: each for each in calibrations if each.rating in (BIAS, LOOK) and each.threshold is not None}
-    best = max(by_name.values(), key=lambda each: each.auc or 0, default=None)
-    if best is None or best.threshold is None:
+    fit = {each.rating: each for each in calibrations if each.threshold is not None}
+    grounds = [fit[name] for name in (GROUNDED, LOOK) if name in fit]
+    best = max(grounds, key=lambda each: each.auc or 0, default=None)
+    if best is not None and best.threshold is not None and best.rating == LOOK:
+        return {"look": True, "grounded": round(to_ten(min(best.threshold, 1 - best.threshold)), 2)}
+    bias = fit[BIAS].threshold if BIAS in fit else None
+    ground = None if best is None else best.threshold
+    if bias is None and ground is None:
         return {}
-    if best.rating == LOOK:
-        return {"look": True, "accept": round(to_ten(max(best.threshold, 1 - best.threshold)), 2)}
-    return {"accept": round(to_ten(best.threshold), 2)}
+    return {
+        "accept": 10 if bias is None else round(to_ten(bias), 2),
+        "grounded": 1 if ground is None else round(to_ten(ground), 2),
+    }
 
 
 CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options)

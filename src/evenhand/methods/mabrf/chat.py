@@ -10,13 +10,13 @@ from functools import partial
 
 from evenhand import aio
 from evenhand.asking.chat import quoted, reply, think
+from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import judge
 from evenhand.errors import ModelError
-from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, rubric
+from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, Judgement, judged, rubric
 from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
 from evenhand.prompts import load_prompt
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.untrusted import fenced
@@ -41,7 +41,7 @@ async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outco
     stop = await improve(session, versions, partial(_rephrase, session, sample), rate)
     best = best_of(versions)
     result = first if best is versions[0] else await _answer(session, sample, best.reasoning, TERMINATOR)
-    return concluded(result, stop, first, versions, session.options.accept)
+    return concluded(result, stop, first, versions)
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:
@@ -51,13 +51,17 @@ async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Re
     return await reply(session, answer, messages, agent=role, role=role)
 
 
-async def _rate(session: Session, sample: Sample, reasoning: str) -> Ratings | Unscored:
+async def _rate(
+    session: Session[MabrfOptions], sample: Sample, reasoning: str, _evidence: Evidence | None = None
+) -> Judgement | Unscored:
+    """Rates a reasoning. Only bias counts: what a conversation is about need not have been told in it."""
     asked = rubric("chat_judge")
     messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))
     try:
-        return await judge(session, asked, messages, agent="judge")
+        ratings = await judge(session, asked, messages, agent="judge")
     except ModelError as error:  # a failing judge must not fail the answer
         return Unscored(f"the judge failed: {error}")
+    return ratings if isinstance(ratings, Unscored) else judged(ratings, session.options.accept, None)
 
 
 async def _rephrase(session: Session[MabrfOptions], sample: Sample, last: Version) -> tuple[str, None]:

@@ -7,21 +7,36 @@ from typing import ClassVar
 from pydantic import Field
 
 from evenhand.errors import PlanError
+from evenhand.evaluators.judge_card import Calibrated
 from evenhand.methods.base import WritingOptions
 from evenhand.options import Text
 from evenhand.search.base import check_spec
 from evenhand.types import SampleKind
 
 
-class MabrfFirstOptions(WritingOptions):
+class MabrfFirstOptions(WritingOptions, Calibrated):
     """Options of `mabrf_first`: solver and judge."""
 
     presets: ClassVar = {
-        "paper": {"accept": 1.5, "look": False, "domain": False, "temperature": 0.2, "max_tokens": 256},
+        "paper": {
+            "accept": 1.5,
+            "grounded": 1,
+            "look": False,
+            "domain": False,
+            "temperature": 0.2,
+            "max_tokens": 256,
+            "calibration": "none",
+        },
     }
 
     accept: float = Field(
         default=1.5, ge=1, le=10, description="Accept reasoning with a bias below this, on a scale of 1 to 10."
+    )
+    grounded: float = Field(
+        default=5.5,
+        ge=1,
+        le=10,
+        description="Accept reasoning that is grounded in the passage at least this far, on a scale of 1 to 10.",
     )
     look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
     domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")

@@ -8,9 +8,8 @@ from typing import Any
 
 from evenhand.asking.evidence import Evidence
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
-from evenhand.methods.mabrf.agents import BIAS, RELEVANCY, to_ten
+from evenhand.methods.mabrf.agents import BIAS, GROUNDED, KINDS, RELEVANCY, Judgement, to_ten
 from evenhand.methods.mabrf.options import MabrfOptions
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Outcome, Result, Snapshot, Unscored
 
@@ -20,30 +19,30 @@ class Version:
     """A reasoning with its ratings and the evidence it was written with."""
 
     reasoning: str
-    judgement: Ratings
+    judgement: Judgement
     evidence: Evidence | None = None
 
     @property
-    def bias(self) -> float:
-        return to_ten(self.judgement.values[BIAS])
-
-    @property
     def relevancy(self) -> float:
-        return to_ten(self.judgement.values[RELEVANCY])
+        return to_ten(self.judgement.ratings.values[RELEVANCY])
 
     @property
     def objection(self) -> str:
-        """Why the judge rates it as biased."""
-        return self.judgement.texts[f"{BIAS}_reason"]
+        """What the judge objects to: the bias, or the lack of ground if that is the larger fault."""
+        texts = self.judgement.ratings.texts
+        first, second = (BIAS, GROUNDED) if self.judgement.by_bias else (GROUNDED, BIAS)
+        return texts[f"{first}_reason"] or texts[f"{second}_reason"]
 
-    def ratings(self, accept: float) -> dict[str, Any]:
-        return ReasoningRatings(self.bias, self.relevancy, self.bias < accept).note()
+    def ratings(self) -> dict[str, Any]:
+        values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
+        kinds = {kind: values[kind] for kind in KINDS}
+        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, values[GROUNDED], kinds).note()
 
-    def notes(self, accept: float) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """Returns everything about this version, for the trace."""
-        written = {name: round(to_ten(value)) for name, value in self.judgement.written.items()}
-        noted: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(accept), "written": written}
-        noted |= {name: text for name, text in self.judgement.texts.items() if text}
+        written = {name: round(to_ten(value)) for name, value in self.judgement.ratings.written.items()}
+        noted: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(), "written": written}
+        noted |= {name: text for name, text in self.judgement.ratings.texts.items() if text}
         if self.evidence is not None:
             noted["evidence"] = self.evidence.problem or self.evidence.as_text()
         return noted
@@ -53,19 +52,18 @@ async def improve(
     session: Session[MabrfOptions],
     versions: list[Version],
     rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
-    rate: Callable[[str], Awaitable[Ratings | Unscored]],
+    rate: Callable[[str, Evidence | None], Awaitable[Judgement | Unscored]],
 ) -> str:
-    """Adds versions until one is free of bias; returns why the loop ended."""
-    accept, iterations = session.options.accept, session.options.iterations
-    while versions[-1].bias >= accept:
-        if len(versions) > iterations:
+    """Adds versions until one is free of faults; returns why the loop ended."""
+    while not versions[-1].judgement.accepted:
+        if len(versions) > session.options.iterations:
             return "max_iterations"
         written, evidence = await rephrase(versions[-1])
         if not written:
             return "no_rephrasing"
         if any(written == version.reasoning for version in versions):
             return "unchanged"
-        rated = await rate(written)
+        rated = await rate(written, evidence)
         if isinstance(rated, Unscored):
             return "unjudged"
         versions.append(Version(written, rated, evidence))
@@ -73,21 +71,24 @@ async def improve(
 
 
 def best_of(versions: Sequence[Version]) -> Version:
-    """Returns the version with the least bias; on a tie the most relevant, then the earliest."""
-    return min(versions, key=lambda version: (round(version.bias, 3), -round(version.relevancy, 3)))
+    """Returns the version that is accepted, else the one with the least fault; then the most relevant, the earliest."""
+
+    def rank(version: Version) -> tuple[bool, float, float]:
+        judgement = version.judgement
+        return not judgement.accepted, round(judgement.fault, 3), -round(version.relevancy, 3)
+
+    return min(versions, key=rank)
 
 
-def concluded(
-    result: Result, stop: str, first: Result, versions: Sequence[Version], accept: float, **more: Any
-) -> Outcome:
+def concluded(result: Result, stop: str, first: Result, versions: Sequence[Version], **more: Any) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
     best = best_of(versions)
-    snapshots = [Snapshot(k, first, each.notes(accept)) for k, each in enumerate(versions)]
+    snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,
         "version": versions.index(best),
-        RATINGS: best.ratings(accept),
-        FIRST_RATINGS: versions[0].ratings(accept),
+        RATINGS: best.ratings(),
+        FIRST_RATINGS: versions[0].ratings(),
         **more,
     }
     return Outcome(result, stop, tuple(snapshots), notes)

@@ -13,9 +13,12 @@ Departures and choices:
 * A refusal or an empty answer is requested again, like any other fault.
 * An evaluator that cannot score is ignored in the decision and named in the trace. If none can score, the loop ends.
 * In a conversation, answers that fail an evaluator are revised, refusals are not; revisions start again, as for texts.
-* For multiple choice, the bias evaluator judges how far the passage supports the answer or settles the question, and
-  there is no performance evaluator.
-* Thresholds are options. The right values depend on the judge; `evenhand calibrate MODEL --as-judge` finds them.
+  The performance evaluator judges revisions only, helpfulness included: the model's own answer is not ours to improve,
+  and a harmless one costs no call of a judge. In a live request this needs a judge of its own.
+* A revision that refuses or drops the task is never better than an answer that does it.
+* For multiple choice, the bias evaluator judges whether the passage proves the answer, and of an abstention, whether it
+  proves none of the others; there is no performance evaluator. `evidence=rating` asks for the paper's rating.
+* Ratings are read as probabilities by the card of the judge, if `evenhand calibrate MODEL --as-judge` has made one.
 * Critiques contain no scores.
 """
 
@@ -25,10 +28,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from evenhand import aio
-from evenhand.asking.chat import replies, reply
+from evenhand.asking.chat import ANSWER, replies, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
+from evenhand.asking.judge import JUDGE
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
+from evenhand.evaluators.performance import performance
 from evenhand.evaluators.toxicity import toxicity
 from evenhand.methods.base import Revision, method
 from evenhand.methods.default import plain_prompt, plain_question
@@ -36,8 +41,9 @@ from evenhand.methods.stardtox.calibrate import CALIBRATION
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
 from evenhand.methods.stardtox.options import StarDToxOptions, add_evaluators, evaluators_for
 from evenhand.prompts import Prompt, load_prompt
+from evenhand.reading.text import looks_like_refusal
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.types import Answer, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 from evenhand.untrusted import fenced
 
 __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
@@ -86,8 +92,15 @@ async def _attempt(
     for earlier in attempts:
         if isinstance(earlier.result, Answer) and earlier.result.text == result.text:
             return Attempt(result, earlier.verdicts)
+    if sample.kind == "chat" and attempts and _judges_revisions(session):
+        chosen = list(dict.fromkeys((*chosen, performance)))
     said = await aio.all_of(each.judge(sample, result, session) for each in chosen)
     return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
+
+
+def _judges_revisions(session: Session[StarDToxOptions]) -> bool:
+    """Whether revisions are judged: in a live request only by a judge of its own, not by the client's model."""
+    return session.options.performance and (ANSWER not in session.models or JUDGE in session.models)
 
 
 async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
@@ -107,13 +120,19 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
     if sample.kind == "chat":
         revise = load_prompt(__file__, "revise_chat")
         messages = (*sample.messages, *revise.render(critiques=fenced(all_critiques)))
-        results = await replies(session, revise, messages, candidates, agent="reviser")
+        written = await replies(session, revise, messages, candidates, agent="reviser")
+        results = [_refusal_or(each) for each in written]
     else:
         revise = load_prompt(__file__, "revise_completion")
         messages = revise.render(text=sample.prompt, critiques=all_critiques)
         results = await complete(session, sample, revise, messages, candidates=candidates)
     given = {_said(attempt.result) for attempt in attempts}
     return [result for result in results if _said(result) not in given] or results
+
+
+def _refusal_or(result: Result) -> Result:
+    """Live answers stay as they are written; a revision that declines is none all the same."""
+    return Refusal(result.text) if isinstance(result, Answer) and looks_like_refusal(result.text) else result
 
 
 def _asked_again(

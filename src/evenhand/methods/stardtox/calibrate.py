@@ -1,4 +1,4 @@
-"""Calibration of StarDTox's judges: contrasting texts, and the suggested thresholds.
+"""Calibration of StarDTox's judges: contrasting texts, from which the curves of the judge's card are fitted.
 
 The texts are our own, so that nothing is tuned on a public benchmark. The passages are those of `bbq_builtin`, so
 results on that benchmark are too optimistic.
@@ -7,7 +7,7 @@ results on that benchmark are too optimistic.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,50 +16,83 @@ import yaml
 
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest, rated_by
-from evenhand.evaluators.support import support_messages, support_rubric
+from evenhand.evaluators.calibration import Contrast, JudgeTest, rated_by
+from evenhand.evaluators.performance import HELPFULNESS, chat_messages, chat_rubric
+from evenhand.evaluators.proof import SETTLED, SUPPORT, p_proved
 from evenhand.reading.text import abstains
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
-from evenhand.types import Sample
+from evenhand.scorers.rubric import Ratings
+from evenhand.session import Session
+from evenhand.types import Sample, Unscored
 
 PASSAGES = 24
-"""Number of built-in passages, each rated with and without the fact that settles the question."""
+"""Number of built-in passages, each judged with and without the fact that settles the question."""
+_REFUSAL = "I am sorry, but I cannot help with that."
 
 
 def contrasts() -> list[Contrast]:
     """Returns the contrasts for all ratings of StarDTox's judges."""
-    return [*_support_jobs(), *_quality_jobs(), *_harm_jobs()]
+    return [*_proof_jobs(), *_quality_jobs(), *_chat_jobs(), *_harm_jobs()]
 
 
-def _support_jobs() -> Iterator[Contrast]:
-    """Yields each passage with the fact and without it, both with the same person as the answer."""
+def _proof_jobs() -> Iterator[Contrast]:
+    """Yields each passage with the fact and without it; the judge is asked about each person in turn."""
     pairs: dict[str, dict[str, dict[str, Any]]] = {}
     for row in builtin_rows():
         if row["question_polarity"] == "neg":
             pairs.setdefault(f"{row['category']}/{row['question_index']}", {}).setdefault(row["context_condition"], row)
     both = [pair for pair in pairs.values() if len(pair) == 2]
     for pair in random.Random(0).sample(both, min(PASSAGES, len(both))):
-        clear, vague = pair["disambig"], pair["ambig"]
-        person = clear[f"ans{clear['label']}"]
-        same = next((vague[f"ans{i}"] for i in range(3) if vague[f"ans{i}"] == person), None)
-        other = next(vague[f"ans{i}"] for i in range(3) if not abstains(vague[f"ans{i}"]))
-        for row, answer, high in ((clear, person, True), (vague, same or other, False)):
-            sample = Sample("contrast", "choice", row["question"], row["context"])
-            messages = support_messages(sample, answer)
-            yield rated_by(sample, support_rubric(), messages, [("settled", high), ("support", high)])
+        yield _proof_job(pair["disambig"])
+        yield _proof_job(pair["ambig"])
+
+
+def _proof_job(row: dict[str, Any]) -> Contrast:
+    options = tuple(str(row[f"ans{index}"]) for index in range(3))
+    right = options[int(row["label"])]
+    people = [each for each in options if not abstains(each)]
+    sample = Sample("contrast", "choice", row["question"], row["context"], options)
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        proved: dict[str, float] = {}
+        for person in people:
+            p = await p_proved(session, sample, person)
+            if isinstance(p, Unscored):
+                return p
+            proved[f"{SUPPORT}/{person}"] = p
+        values = {**proved, SETTLED: max(proved.values())}
+        return Ratings(values, values)
+
+    by_person = [(f"{SUPPORT}/{person}", person == right) for person in people]
+    return Contrast(sample, rate, [(SETTLED, right in people), *by_person])
 
 
 def _quality_jobs() -> Iterator[Contrast]:
     pairs = _contrast()["quality"]
     for number, (beginning, good) in enumerate(pairs):
-        words = good.split()
-        random.Random(number).shuffle(words)
         other = pairs[(number + 5) % len(pairs)][1]
-        for text, high in ((good, True), (" ".join(words), False), (other, False)):
-            wrong = QUALITIES if high else (("relevance", "coherence") if text == other else ("fluency", "coherence"))
+        for text, ratings, high in (
+            (good, QUALITIES, True),
+            (_shuffled(good, number), ("fluency", "coherence"), False),
+            (other, ("relevance", "coherence"), False),
+        ):
             sample = Sample("contrast", "completion", beginning)
-            expected = [(name, high) for name in wrong]
+            expected = [(name, high) for name in ratings]
             yield rated_by(sample, quality_rubric(), quality_messages(beginning, text), expected)
+
+
+def _chat_jobs() -> Iterator[Contrast]:
+    pairs = _contrast()["answers"]
+    for number, (question, good) in enumerate(pairs):
+        other = pairs[(number + 3) % len(pairs)][1]
+        for text, ratings, high in (
+            (good, (*QUALITIES, HELPFULNESS), True),
+            (_shuffled(good, number), ("fluency", "coherence"), False),
+            (other, ("relevance", HELPFULNESS), False),
+            (_REFUSAL, (HELPFULNESS,), False),
+        ):
+            sample = Sample("contrast", "chat", question)
+            yield rated_by(sample, chat_rubric(), chat_messages(sample, text), [(name, high) for name in ratings])
 
 
 def _harm_jobs() -> Iterator[Contrast]:
@@ -69,23 +102,15 @@ def _harm_jobs() -> Iterator[Contrast]:
             yield rated_by(sample, bias_rubric(), bias_messages(beginning, text), [("harm", high)])
 
 
+def _shuffled(text: str, seed: int) -> str:
+    words = text.split()
+    random.Random(seed).shuffle(words)
+    return " ".join(words)
+
+
 @cache
 def _contrast() -> dict[str, Any]:
     return yaml.safe_load(Path(__file__).with_name("contrast.yaml").read_text(encoding="utf-8"))
 
 
-def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, float]:
-    """Returns StarDTox's suggested options for this judge; none for ratings at chance."""
-    by_name = {each.rating: each.threshold for each in calibrations}
-    options: dict[str, float] = {}
-    for name in ("support", "settled"):
-        if by_name.get(name) is not None:
-            options[name] = round(100 * (by_name[name] or 0), 1)
-    qualities = [by_name[name] for name in QUALITIES if by_name.get(name) is not None]
-    if qualities:
-        # One threshold serves three scales: the lowest, so that a good text can pass on all of them.
-        options["quality"] = round(100 * min(value for value in qualities if value is not None), 1)
-    return options
-
-
-CALIBRATION = JudgeTest("judge for stardtox", contrasts, suggested_options)
+CALIBRATION = JudgeTest("judge for stardtox", contrasts)

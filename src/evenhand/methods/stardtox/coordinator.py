@@ -35,9 +35,10 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Sort key, lower is better: has an answer, passed, names somebody, excess harm over the threshold, quality.
+        """Sort key, lower is better: has an answer, does its task, passed, names somebody, excess harm, quality.
 
-        An abstention that was rejected is no better than a rejected answer that names somebody. Harm below the
+        A text that has dropped its task is never better than one that does it, however harmless it is. An abstention
+        that was rejected is no better than a rejected answer that names somebody. Harm below the
         threshold is ignored: otherwise a dull answer would beat a good one. Harm that nobody could judge counts as
         infinite, not as 0.
         """
@@ -46,7 +47,8 @@ class Attempt:
         quality = [each.quality for each in self.judged if each.quality is not None]
         mean = sum(quality) / len(quality) if quality else 0.0
         no_answer = not isinstance(self.result, Answer)
-        return (no_answer, not self.passed, self._vainly_abstains, round(harm, 6), round(-mean, 6))
+        off_task = any(each.off_task for each in self.judged)
+        return (no_answer, off_task, not self.passed, self._vainly_abstains, round(harm, 6), round(-mean, 6))
 
     @property
     def _vainly_abstains(self) -> bool:

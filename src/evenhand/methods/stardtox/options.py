@@ -24,7 +24,10 @@ class StarDToxOptions(Thresholds):
             "scorer": "builtin",
             "toxicity": 0.1,
             "injection": 0.5,
+            "claims": 0.5,
+            "calibration": "none",
             "quality": 80,
+            "evidence": "rating",
             "support": 80,
             "settled": 50,
             "candidates": 4,
@@ -39,13 +42,20 @@ class StarDToxOptions(Thresholds):
     bias: Literal["rule", "llm"] = Field(
         default="rule", description="Measure harm with a scorer (rule) or with a judge (llm)."
     )
-    performance: bool = Field(default=True, description="Whether the performance evaluator judges texts.")
+    evidence: Literal["proof", "rating"] = Field(
+        default="proof",
+        description="Questions: the probability that the passage proves the answer (proof), or a rating (rating).",
+    )
+    performance: bool = Field(
+        default=True, description="Whether the performance evaluator judges texts, and revisions in conversations."
+    )
     evaluators: Names | None = Field(default=(), description="More evaluators by name; use a+b for several.")
 
 
 def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
     """Returns the evaluators for this kind of sample; rejects added evaluators that do not support it."""
-    names = ["support"] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
+    on_choices = "support" if options.evidence == "rating" else "proof"
+    names = [on_choices] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
     if options.performance and kind == "completion":
         names.append("performance")
     chosen = [EVALUATORS.get(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]

@@ -13,7 +13,8 @@ Models rank evidence better than they act on it, so a few weights do what instru
 the answer that the letters alone would give.
 
 A question without an option of not knowing is answered by step 2 alone. A question without a passage is answered as
-`default` does, in several orders of the options: there is no evidence to weigh, and nothing makes it abstain.
+`default` does, in several orders of the options: there is no evidence to weigh, and nothing makes it abstain. Answers
+in free text are weighed claim by claim (`text.py`).
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from typing import Literal
 from pydantic import Field
 
 from evenhand.asking.choice import choose
+from evenhand.evaluators.judge_card import Calibrated
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
+from evenhand.methods.weigh.calibrate import CALIBRATION
 from evenhand.methods.weigh.signals import read_evidence
+from evenhand.methods.weigh.text import weigh_text
 from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
-from evenhand.options import Options, Text
+from evenhand.options import Text
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 from evenhand.types import Answer, Outcome, Refusal, Sample, Snapshot
 
 
-class WeighOptions(Options):
+class WeighOptions(Calibrated):
     """Options of `weigh`."""
 
     calls: Literal[3, 6, 12] = Field(
@@ -42,6 +46,9 @@ class WeighOptions(Options):
     )
     told: float = Field(
         default=0.5, ge=0, le=1, description="Abstains if the passage answers with a probability below this."
+    )
+    claims: float = Field(
+        default=0.5, ge=0, le=1, description="In free text, a claim about people goes if it is unsupported with this."
     )
     samples: int = Field(default=5, ge=1, le=100, description="Replies sampled per call from a model without logprobs.")
     weights: Text = Field(
@@ -60,10 +67,19 @@ def _fitted(options: WeighOptions, spec: str) -> Fitted:
     return Fitted(f"weights of weigh for {spec} ({options.weights})", weights.hash, caveat)
 
 
-@method("weigh", kinds={"choice"}, options=WeighOptions, fitted=_fitted)
+@method(
+    "weigh",
+    kinds={"choice", "chat"},
+    roles=("base", "judge"),
+    options=WeighOptions,
+    fitted=_fitted,
+    calibration=CALIBRATION,
+)
 async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     """Weigh the evidence: short questions about the passage decide whether to answer, and whom to name."""
     options = session.options
+    if sample.kind == "chat":
+        return await weigh_text(sample, session)
     if not sample.context.strip():
         plain = replace(session, answering=replace(session.answering, orders=min(options.calls, len(sample.choices))))
         return Outcome(await choose(plain, sample, plain_prompt("choice")), stop="no_passage")

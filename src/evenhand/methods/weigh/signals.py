@@ -63,7 +63,7 @@ class Readings:
         letters = _mean(self.letters[: _ORDERS[calls]])
         named = [_log(letters[index]) for index in self.people]
         proofs = [_logit(each) for each in self.proofs]
-        told = {"proof": max(proofs), "proof_lead": _lead(proofs), "letters_lead": _lead(named)}
+        told = {"proof": max(proofs)}
         who = [{"letters": a, "proof": b} for a, b in zip(named, proofs, strict=True)]
         if self.unknown is not None:
             told["unknown"] = _logit(letters[self.unknown])
@@ -73,7 +73,7 @@ class Readings:
             among = [fmean(map(_log, each)) for each in zip(*self.among, strict=True)] or [0.0] * len(self.people)
             masked = _mean(self.masked or self.letters)
             labels = [_log(masked[index]) for index in self.people]
-            told |= {"guess": _logit(self.guess), "among_lead": _lead(among), "masked_lead": _lead(labels)}
+            told["guess"] = _logit(self.guess)
             if self.unknown is not None:
                 told["masked_unknown"] = _logit(masked[self.unknown])
             who = [{**each, "among": a, "masked": b} for each, a, b in zip(who, among, labels, strict=True)]
@@ -170,12 +170,6 @@ def _orders(first: Sequence[int], count: int) -> list[Sequence[int]]:
 
 def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
     return [fmean(each) for each in zip(*rows, strict=True)]
-
-
-def _lead(values: Sequence[float]) -> float:
-    """How far the largest value is above the second."""
-    best = sorted(values, reverse=True)
-    return best[0] - best[1] if len(best) > 1 else 0.0
 
 
 def _log(chance: float) -> float:

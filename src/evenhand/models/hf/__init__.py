@@ -30,6 +30,7 @@ from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageE
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.hf import decoding
+from evenhand.models.hf.likelihood import score_texts
 from evenhand.models.hf.sampling import sample, steered
 from evenhand.models.hf.tuning import tune
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
@@ -79,7 +80,7 @@ class HFModel(Model):
     `template` (`none` joins the contents of the messages instead of applying the chat template, for base models).
     """
 
-    features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits"})
+    features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits", "likelihood"})
     free = True
     replicable = True
     takes = frozenset({"batch", "device", "template"})
@@ -168,6 +169,10 @@ class HFModel(Model):
         if self._closed:
             raise UsageError(f"{self.spec} was closed; load it again.")
         started = time.perf_counter()
+        if params.given:
+            work = self._pool.submit(self._score, params.given)
+            completions, tokens = await asyncio.wrap_future(work)
+            return Generation(tuple(completions), self.spec, Usage(1, tokens), time.perf_counter() - started)
         seeds = [None if params.seed is None else params.seed + i for i in range(max(1, params.n))]
         rows = [_Row(tuple(messages), params, seed) for seed in seeds]
         self._pending.extend(rows)
@@ -205,6 +210,14 @@ class HFModel(Model):
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = "" if self.path else "; there is no such folder here, and the hub may not be reachable"
             raise UsageError(f"transformers cannot load {self._name}{where}: {reason}") from None
+
+    def _score(self, texts: Sequence[str]) -> tuple[list[Completion], int]:
+        """Score given texts; runs in the worker thread."""
+        try:
+            with self._computing, _torch().inference_mode():
+                return score_texts(self.model, self.tokenizer, texts, self._max_length, self._word)
+        except Exception as error:
+            raise self._failure(error) from error
 
     def _work(self) -> None:
         """Compute the waiting completions batch by batch; runs in the worker thread."""

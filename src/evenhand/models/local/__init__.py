@@ -15,10 +15,11 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -26,9 +27,12 @@ from evenhand.errors import BadResponseError, MissingExtraError, ModelError, Usa
 from evenhand.gate import Gate
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.local.likelihood import score_text
 from evenhand.models.local.wire import join_chunks, request_body, restore_tokens
 from evenhand.models.openai.wire import parse_generation
 from evenhand.types import Completion, Generation, Message, Params, Usage
+
+T = TypeVar("T")
 
 MAX_SLOTS = 16
 DEFAULT_SLOTS = 8
@@ -46,7 +50,7 @@ class LocalModel(Model):
     sampled (cut by top_p if given).
     """
 
-    features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed"})
+    features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed", "likelihood"})
     free = True
     replicable = True
     takes = frozenset({"context", "slots", "threads", "lora"})
@@ -88,6 +92,10 @@ class LocalModel(Model):
         if self._closed:
             raise UsageError(f"{self.spec} was closed; load it again.")
         started = time.perf_counter()
+        if params.given:
+            scored = await asyncio.gather(*(self._scored(text) for text in params.given))
+            tokens = sum(len(each.logprobs or ()) for each in scored)
+            return Generation(tuple(scored), self.spec, Usage(1, tokens), time.perf_counter() - started)
         # llama.cpp computes the prompt once for up to `slots` completions; completion i gets seed + i.
         starts = range(0, max(1, params.n), self._parallel)
         batches = [(start, min(self._parallel, max(1, params.n) - start)) for start in starts]
@@ -106,11 +114,17 @@ class LocalModel(Model):
         await asyncio.to_thread(setattr, self, "_server", None)
 
     async def _batch(self, messages: Sequence[Message], params: Params, start: int, n: int) -> Generation:
+        return await self._in_slots(n, partial(self._complete, messages, params, start, n))
+
+    async def _scored(self, text: str) -> Completion:
+        return await self._in_slots(1, partial(self._score, text))
+
+    async def _in_slots(self, n: int, compute: Callable[[threading.Event], T]) -> T:
+        """Compute in a worker thread that holds `n` slots."""
         await self._gate.acquire(n)
         stop = threading.Event()
-        loop = asyncio.get_running_loop()
         try:
-            work = loop.run_in_executor(self._pool, self._complete, messages, params, start, n, stop)
+            work = asyncio.get_running_loop().run_in_executor(self._pool, compute, stop)
             try:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -139,6 +153,20 @@ class LocalModel(Model):
             raise BadResponseError(
                 f"{self.spec} returned no completion ({error}); this is a bug, please report it."
             ) from None
+
+    def _score(self, text: str, stop: threading.Event) -> Completion:
+        """Score a given text; runs in a worker thread."""
+
+        def ask(body: Mapping[str, Any]) -> Any:
+            reply = _call(self._engine().handle_completions, body, stop)[0]
+            if "error" in reply:
+                raise self._failure(reply["error"])
+            return reply
+
+        found = score_text(ask, text)
+        if found is None:
+            raise ModelError(f"{self.spec} splits a text into other tokens than it reads; it cannot score it.")
+        return Completion(text, logprobs=found)
 
     def _failure(self, error: Mapping[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":

@@ -20,6 +20,7 @@ from evenhand.events import event
 from evenhand.http import Client, Hints, RefusedError, Reply, Retryable
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.endpoints import holds_secret
+from evenhand.models.openai import echo
 from evenhand.models.openai.wire import is_filtered, parse_generation, request_body, unsupported_parameter
 from evenhand.types import Completion, Generation, Message, Params, Usage
 
@@ -46,10 +47,14 @@ _KEYLESS = replace(
 
 
 class OpenAIModel(Model):
-    """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY."""
+    """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY.
+
+    With the option `echo=true`, given texts are scored by the endpoint's completions call, which must echo prompts with
+    their log-probabilities.
+    """
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
-    takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort"})
+    takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort", "echo"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         self.spec = f"openai/{name}"
@@ -64,16 +69,21 @@ class OpenAIModel(Model):
             raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
         self._effort = None if (effort := options.extra.get("reasoning_effort")) is None else str(effort)
         key = _key(options)
-        self.client = Client(
-            self.url,
-            f"The endpoint {self.url} ({name})",
-            key,
-            _HINTS if key else _KEYLESS,
-            headers=key_header(self.url, key),
-            timeout=options.timeout,
-            retries=options.retries,
-            concurrency=options.concurrency,
-        )
+
+        def client(url: str) -> Client:
+            return Client(
+                url,
+                f"The endpoint {url} ({name})",
+                key,
+                _HINTS if key else _KEYLESS,
+                headers=key_header(url, key),
+                timeout=options.timeout,
+                retries=options.retries,
+                concurrency=options.concurrency,
+            )
+
+        self.client = client(self.url)
+        self._echo = client(echo.address(self.url)) if options.extra.get("echo") else None
         if not key and urlsplit(self.url).hostname == urlsplit(DEFAULT_URL).hostname:
             raise UsageError(
                 f"{self.spec} needs an API key: set OPENAI_API_KEY, or point --base-url to another endpoint."
@@ -81,11 +91,13 @@ class OpenAIModel(Model):
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return frozenset(feature for feature, parameter in _FEATURE_PARAMETER.items() if parameter not in self.dropped)
+        echoed: tuple[Feature, ...] = () if self._echo is None else ("likelihood",)
+        return frozenset((*(name for name, sent in _FEATURE_PARAMETER.items() if sent not in self.dropped), *echoed))
 
     def fingerprint(self) -> Mapping[str, Any]:
         effort = {} if self._effort is None else {"reasoning_effort": self._effort}
-        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body), **effort}
+        echoes = {} if self._echo is None else {"echo": True}
+        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body), **effort, **echoes}
 
     def caveats(self) -> Sequence[str]:
         return [self._left_out(name) for name in sorted(self.dropped - _HARMLESS)]
@@ -106,6 +118,9 @@ class OpenAIModel(Model):
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
+        if params.given and self._echo is not None:
+            generation = await echo.score(self._echo, self.name, self.spec, params.given)
+            return replace(generation, latency=time.perf_counter() - started)
         if params.logprobs and not self._logprobs_asked:
             # The first reply shows whether the server gives log-probabilities; the others wait for it.
             async with self._first:
@@ -140,6 +155,8 @@ class OpenAIModel(Model):
 
     async def aclose(self) -> None:
         await self.client.aclose()
+        if self._echo is not None:
+            await self._echo.aclose()
 
     async def _request(self, messages: Sequence[Message], params: Params) -> Generation:
         """Send one request; repeat it without parameters that the server does not support."""

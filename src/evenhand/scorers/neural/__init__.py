@@ -13,23 +13,23 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import MissingExtraError
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.builtin import DECIMALS, MAX_CHARS
 from evenhand.scorers.neural import weights
-from evenhand.scorers.neural.graph import network
-from evenhand.scorers.neural.text import plain_text, windows
+from evenhand.scorers.neural.encoder import Encoder, Logits
+from evenhand.scorers.neural.text import plain_text, sentences, windows
 from evenhand.types import Unscored
 
-HEADS = 12
 LONGEST = 128
 """Tokens of a window that are read; a window of ordinary words has fewer."""
-SHARPNESS = 4.0
-"""Of the pooling over windows: 0 is their mean, infinity their maximum."""
+WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
+"""Of the pooling over windows, over sentences, and over these two results; see `pooled`.
 
-Logits = NDArray[np.float64]
+`tools/train_scorer/neural_pooling.py` compares others."""
+READING = "1"
+"""Raised when parts of a text or their pooling change, since scores change too."""
 
 
 @SCORERS.register("neural")
@@ -42,7 +42,7 @@ class NeuralScorer(Scorer):
     longest = MAX_CHARS
 
     def __init__(self) -> None:
-        self.version = weights.about()["version"]
+        self.version = f"{weights.about()['version']}.{READING}"
         self._lock = threading.Lock()
         self._network: Network | None = None
 
@@ -69,7 +69,11 @@ class NeuralScorer(Scorer):
         plain = plain_text(text)
         if isinstance(plain, Unscored):
             return plain
-        logits = pooled(np.array([network.logits(window) for window in windows(plain)], np.float64))
+        whole, parts = windows(plain), sentences(plain)
+        rows = network.logits([*whole, *parts] if len(parts) > 1 else whole)
+        logits = pooled(rows[: len(whole)], WINDOW_SCALE)
+        if len(parts) > 1:  # an insult among harmless sentences may not show in the whole
+            logits = pooled(np.array([logits, pooled(rows[len(whole) :], SENTENCE_SCALE)]), JOINT_SCALE)
         scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
         return dict(zip(ATTRIBUTES, scores.round(DECIMALS).tolist(), strict=True))
 
@@ -77,32 +81,26 @@ class NeuralScorer(Scorer):
         return {**super().fingerprint(), "artefact": weights.digest()}
 
 
-def pooled(logits: Logits) -> Logits:
-    """Return the logits of a text from those of its windows.
+def pooled(logits: Logits, scale: float) -> Logits:
+    """Return the logits of a text from those of its parts: the log of the mean of exp(logit / scale), times the scale.
 
-    It is the logarithm of a mean of exponentials: a toxic window counts more than the others, and harmless ones lower
-    the score, so that a text does not become toxic by being long.
+    It lies between mean (a large scale) and maximum (a small one). The maximum of n clean parts grows with log n; the
+    mean takes that away, so that a text does not become toxic by being long.
     """
     highest = logits.max(0)
-    return highest + np.log(np.exp(SHARPNESS * (logits - highest)).mean(0)) / SHARPNESS
+    return highest + scale * np.log(np.exp((logits - highest) / scale).mean(0))
 
 
 class Network:
     """The tokenizer and the network, ready to run; safe to use from several threads."""
 
     def __init__(self) -> None:
-        runtime: Any = import_module("onnxruntime")
         tokenizers: Any = import_module("tokenizers")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(weights.tokenizer_file()))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(LONGEST)
-        options = runtime.SessionOptions()
-        # Windows are too small to share among cores; texts of several batches run in parallel.
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        file = network(weights.network_weights(), HEADS, weights.about()["activation"])
-        self._session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        self._encoder = Encoder(weights.network_weights(), weights.about()["activation"])
 
-    def logits(self, window: str) -> Logits:
-        ids = np.array(self._tokenizer.encode(window).ids, np.int64)
-        return self._session.run(None, {"ids": ids})[0][0]
+    def logits(self, pieces: Sequence[str]) -> Logits:
+        """Return one row of logits per piece."""
+        return self._encoder.logits([self._tokenizer.encode(piece).ids for piece in pieces])

@@ -1,8 +1,8 @@
-"""Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads one window of tokens.
+"""Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads pieces of text in a row.
 
 An ONNX file is a protocol buffer of few kinds of messages, so that numpy suffices to write it. Weights of the
-layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. One window per run:
-nothing is padded or masked, and a score does not depend on the other texts of a batch.
+layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. The pieces of one run
+are not padded, and attend to themselves alone.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ _TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int64": 7}
 _CONTRIB = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 _ATTENTION = ("query", "key", "value")
+APART = -1e4
+"""The attention bias between tokens of two pieces: its exponential is zero."""
 
 
 def network(weights: Mapping[str, Array], heads: int, activation: str) -> bytes:
-    """Return the ONNX file of the network with these weights (`weights.network_weights` returns them)."""
+    """Return the ONNX file of the network with these weights (`weights.network_weights` returns them).
+
+    It maps the `ids` of tokens, their `places` within their pieces and the `bias` of their attention to each other
+    (0 within a piece, else APART) to their last states.
+    """
     graph = _Graph()
     depth = len({name.partition(".")[0] for name in weights if name[0].isdigit()})
     levels = graph.add("Gather", ["words", "ids"], initial={"words": weights["words"]})
     scale = graph.add("Gather", ["word_scale", "ids"], initial={"word_scale": weights["word_scale"]})
     x = graph.add("Mul", [graph.add("Cast", [levels], to=1), scale])
-    length = graph.add("Shape", ["ids"])
-    zero = {"zero": np.zeros(1, np.int64)}
-    places = graph.add("Slice", ["places", "zero", length], initial={"places": weights["places"], **zero})
-    x = graph.add("Add", [x, places])
-    norm = {"norm.weight": weights["norm.weight"], "norm.bias": weights["norm.bias"]}
-    x = graph.add("LayerNormalization", [x, *norm], initial=norm, axis=-1, epsilon=1e-12)
-    x = graph.add("Unsqueeze", [x, "zero"])
+    x = graph.add("Add", [x, graph.add("Gather", ["all_places", "places"], initial={"all_places": weights["places"]})])
+    x = graph.norm(x, weights["norm.weight"], weights["norm.bias"])
+    x = graph.add("Unsqueeze", [x, "zero"], initial={"zero": np.zeros(1, np.int64)})
     for number in range(depth):
         x = _layer(
             graph,
@@ -44,25 +46,24 @@ def network(weights: Mapping[str, Array], heads: int, activation: str) -> bytes:
             heads,
             activation,
         )
-    mean = graph.add("ReduceMean", [x], axes=[1], keepdims=0)
-    most = graph.add("ReduceMax", [x], axes=[1], keepdims=0)
-    states = graph.add("Concat", [mean, most], axis=-1)
-    out = {"out.weight": weights["out.weight"], "out.bias": weights["out.bias"]}
-    graph.add("Gemm", [states, *out], initial=out, transB=1, output="logits")
-    return graph.file({"ids": ("int64", ["length"])}, {"logits": ("float32", [1, len(weights["out.bias"])])})
+    graph.add("Squeeze", [x, "zero"], output="states")
+    inputs: dict[str, _Shape] = {"ids": ("int64", ["length"]), "places": ("int64", ["length"])}
+    inputs["bias"] = ("float32", [1, 1, "length", "length"])
+    return graph.file(inputs, {"states": ("float32", ["length", len(weights["norm.bias"])])})
 
 
 def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int, activation: str) -> str:
     parts = ("weight", "scale", "bias")
     three = graph.linear(x, *(np.concatenate([weights[f"{name}.{part}"] for name in _ATTENTION]) for part in parts))
     query, key, value = graph.add_many("Split", [three], 3, axis=-1)
-    seen = graph.add("MultiHeadAttention", [query, key, value], domain=_CONTRIB, num_heads=heads)
+    inputs = [query, key, value, "", "", "bias"]
+    seen = graph.add("MultiHeadAttention", inputs, domain=_CONTRIB, num_heads=heads)
     merged = graph.linear(seen, *(weights[f"merge.{part}"] for part in parts))
-    x = graph.norm(merged, x, weights["norm.weight"], weights["norm.bias"])
+    x = graph.norm(graph.add("Add", [merged, x]), weights["norm.weight"], weights["norm.bias"])
     wide = graph.linear(x, *(weights[f"up.{part}"] for part in parts))
     wide = graph.add(activation, [wide], domain=_CONTRIB if activation == "Gelu" else "")
     narrow = graph.linear(wide, *(weights[f"down.{part}"] for part in parts))
-    return graph.norm(narrow, x, weights["last.weight"], weights["last.bias"])
+    return graph.norm(graph.add("Add", [narrow, x]), weights["last.weight"], weights["last.bias"])
 
 
 class _Graph:
@@ -79,10 +80,10 @@ class _Graph:
         inputs = [x, names[0], names[1], "", names[2]]
         return self.add("DynamicQuantizeMatMul", inputs, domain=_CONTRIB, initial=values)
 
-    def norm(self, x: str, skip: str, weight: Array, bias: Array) -> str:
+    def norm(self, x: str, weight: Array, bias: Array) -> str:
         names = [f"{kind}{len(self._nodes)}" for kind in ("gamma", "beta")]
         values = dict(zip(names, (weight, bias), strict=True))
-        return self.add("SkipLayerNormalization", [x, skip, *names], domain=_CONTRIB, initial=values, epsilon=1e-12)
+        return self.add("LayerNormalization", [x, *names], initial=values, axis=-1, epsilon=1e-12)
 
     def add(
         self,

@@ -73,7 +73,8 @@ def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
+        return [json.loads(line) for line in file]
 
 
 def _shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def own_answers(
         draft = path.with_name(path.name + ".partial")
         draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
         draft.replace(path)
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
+        rows = [json.loads(line) for line in file]
     return [_encoded(chat, row) for row in rows if row["answer"].strip()]
 
 

@@ -1,9 +1,12 @@
-"""Files of texts, read row by row: a text per line, JSON Lines, or CSV; errors name the line."""
+"""Files of texts, read row by row: a text per line, JSON Lines, CSV, an Excel sheet, or a folder that the package
+`datasets` saved; errors name the line."""
 
 from __future__ import annotations
 
 import csv
 import difflib
+import importlib
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +14,11 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError, UsageError
+from evenhand.errors import DataError, MissingExtraError, UsageError
 
-FORMATS = (".txt", ".jsonl", ".csv")
+FORMATS = (".txt", ".jsonl", ".csv", ".xlsx")
 DEFAULT_FIELD = "text"
+_ARROW = "data*.arrow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class TextFile:
             text = self._text(self.field or DEFAULT_FIELD, fields, line)
             yield Row(text, self._text(self.context, fields, line) if self.context else "", fields)
 
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields of the first row."""
+        return next((tuple(fields) for _, fields in _READERS[self._format()](self.path)), ())
+
     def survey(self) -> tuple[int, list[str]]:
         """The number of rows and the fields that fit into a table; the whole file is checked on the way."""
         count = 0
@@ -53,11 +61,18 @@ class TextFile:
         return count, [name for name, fits in flat.items() if fits]
 
     def _format(self) -> str:
+        if self.path.is_dir() and any(self.path.glob(_ARROW)):
+            return "folder"
+        if self.path.is_dir() and (self.path / "dataset_dict.json").is_file():
+            raise UsageError(f"{self.path} holds several splits; name one of them, e.g. {self.path / 'train'}.")
         if not self.path.is_file():
             raise DataError("There is no such file.", file=self.path)
         ending = self.path.suffix.lower()
         if ending not in FORMATS:
-            raise UsageError(f"{self.path} should end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+            raise UsageError(
+                f"{self.path} should end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, or be a folder that the "
+                "package datasets saved."
+            )
         if ending == ".txt" and (self.field or self.context):
             raise UsageError("A .txt file holds a text per line and has no fields; use .jsonl or .csv.")
         return ending
@@ -116,4 +131,41 @@ def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"This is not CSV ({error}).", file=path, line=reader.line_num) from error
 
 
-_READERS = {".txt": _plain, ".jsonl": _json_lines, ".csv": _table}
+def _sheet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The first sheet; its first row holds the names of the columns."""
+    try:
+        openpyxl: Any = importlib.import_module("openpyxl")
+    except ImportError as error:
+        raise MissingExtraError("Excel files", "xlsx") from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        raise DataError("This is not an Excel file; save it as .xlsx or .csv.", file=path) from error
+    try:
+        rows: Iterator[tuple[Any, ...]] = book.worksheets[0].iter_rows(values_only=True)
+        names = ["" if cell is None else str(cell).strip() for cell in next(rows, ())]
+        for number, cells in enumerate(rows, 2):
+            if any(cell is not None for cell in cells):
+                yield number, {name: cell for name, cell in zip(names, cells, strict=False) if name}
+    finally:
+        book.close()
+
+
+def _saved(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise MissingExtraError("Saved data sets", "parquet") from error
+    number = 0
+    for part in sorted(path.glob(_ARROW)):
+        try:
+            with arrow.OSFile(str(part)) as file, arrow.ipc.open_stream(file) as reader:
+                for batch in reader:
+                    for fields in batch.to_pylist():
+                        number += 1
+                        yield number, fields
+        except arrow.ArrowInvalid as error:
+            raise DataError(f"This is not an Arrow file ({error}).", file=part) from error
+
+
+_READERS = {".txt": _plain, ".jsonl": _json_lines, ".csv": _table, ".xlsx": _sheet, "folder": _saved}

@@ -1,0 +1,201 @@
+"""Prompts of the user's own, written for different groups: does the answer change with the person?
+
+Every prompt is asked for each group of each attribute, `repeats` times. `measures` has what is measured of an answer,
+`audit` the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar
+
+import orjson
+from pydantic import Field
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
+from evenhand.benchmarks.prompts.audit import PromptsAudit, audit
+from evenhand.benchmarks.prompts.measures import METRICS, counted_words, stance
+from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
+from evenhand.data.identities.substitute import Variants, neutral, variants
+from evenhand.data.own_prompts import OwnPrompt, checked, load_prompts
+from evenhand.errors import UsageError
+from evenhand.options import Names, Options, Text
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+__all__ = ["Prompts"]
+
+_KEPT = 4_000
+"""Characters of an answer that are kept for the comparison side by side."""
+_SHOWN = 3
+"""Prompts in the table of examples."""
+
+
+class PromptsOptions(Options):
+    """Options of `prompts`."""
+
+    data: Text | None = Field(
+        default=None, description="A .csv, .jsonl, .xlsx or .txt file, or a saved data set; a built-in set by default."
+    )
+    field: Text | None = Field(default=None, description="The field with the prompt: prompt, text, … by default.")
+    attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
+    repeats: int = Field(default=1, ge=1, le=1000, description="How often each prompt is asked for each group.")
+    names: Text | list[dict[str, str]] | None = Field(
+        default=None, description="A CSV file with names of your own: name, gender, race."
+    )
+    identities: Text | dict[str, dict[str, dict[str, str]]] | None = Field(
+        default=None, description="A YAML file with attributes and groups of your own."
+    )
+    neutral: bool = Field(default=True, description="Score answers without names, gender and group words.")
+    prompts: tuple[str, ...] | None = Field(
+        default=None, strict=False, description="The prompts themselves, as a plan file has them."
+    )
+
+
+class Prompts(Benchmark[PromptsOptions]):
+    """Prompts of your own, asked for different groups of people; `evenhand audit MODEL --prompts FILE`.
+
+    A limit counts prompts; each is asked for every group of every attribute.
+    """
+
+    name: ClassVar[str] = "prompts"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "chat"
+    headline: ClassVar[str] = "gap"
+    # An arm that refuses, or says little, shows no differences either.
+    guardrails: ClassVar[tuple[str, ...]] = ("similarity", "refusals", "sentiment", "toxicity", "length", "coverage")
+    group_key: ClassVar[str] = "identity"
+    scorers: ClassVar[tuple[str, ...]] = ("builtin_b", "sentiment")
+    report_sections: ClassVar[tuple[str, ...]] = ("identities", "what_changed")
+    Options = PromptsOptions
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[Group, ...]]:
+        return choose_attributes(load_identities(self.options.identities), self.options.attributes)
+
+    @cached_property
+    def names(self) -> Sequence[Name]:
+        return load_names(self.options.names)
+
+    @cached_property
+    def prompts(self) -> Sequence[OwnPrompt]:
+        """The prompts, read on first use: grades and metrics do not need them."""
+        if self.options.prompts is not None:
+            return checked(self.options.prompts)
+        return load_prompts(self.options.data, self.options.field)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        groups = [
+            (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
+        ]
+        names = [(each.text, sorted(each.groups.items())) for each in self.names]
+        content = orjson.dumps([[each.text for each in self.prompts], groups, names])
+        facts = {"prompts": len(self.prompts), "sha256": hashlib.sha256(content).hexdigest()}
+        return {"name": self.name, "version": self.version, **facts}
+
+    def variants(self, prompt: OwnPrompt, attribute: str, repeat: int = 0) -> Variants:
+        """Returns the prompt for all groups of an attribute; repeats have different names."""
+        return variants(prompt.text, self.groups[attribute], self.names, prompt.number + repeat)
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """Yields prompts in an order drawn by the seed, each for all groups and repeats."""
+        if selection.limit is not None and selection.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
+        drawn = sorted(self.prompts, key=lambda each: draw_key(selection.seed, each.id))
+        usable = (each for each in drawn if any(self.variants(each, name).found for name in self.groups))
+        found = 0
+        for prompt in islice(usable, selection.limit):
+            for attribute in self.groups:
+                for repeat in range(self.options.repeats):
+                    for variant in self.variants(prompt, attribute, repeat).found:
+                        found += 1
+                        yield Sample(
+                            id=f"{prompt.id}/{attribute}/{variant.group.name}/{repeat:03d}",
+                            kind="chat",
+                            prompt=variant.text,
+                            cluster=prompt.id,
+                            metadata={
+                                "attribute": attribute,
+                                "group": variant.group.name,
+                                "identity": f"{attribute}: {variant.group.name}",
+                                "inserted": list(variant.inserted),
+                                "names": [] if variant.name is None else [variant.name.text],
+                                "asked": variant.text,
+                            },
+                        )
+        if not found:
+            raise UsageError(f"None of the prompts can be written for {', '.join(self.groups)}: {self._left_out()[0]}.")
+
+    def examples(self) -> tuple[Sequence[Example], Sequence[str]]:
+        """Returns the first prompts for every group, and what is left out."""
+        shown = [each for each in self.prompts if any(self.variants(each, name).found for name in self.groups)]
+        rows = [
+            Example(prompt.text, f"{attribute}: {variant.group.name}", variant.text)
+            for prompt in shown[:_SHOWN]
+            for attribute in self.groups
+            for variant in self.variants(prompt, attribute).found
+        ]
+        return rows, self._left_out()
+
+    def portable(self) -> Mapping[str, Any]:
+        given = self.options.model_dump(exclude_defaults=True, exclude={"data", "field"})
+        content: dict[str, Any] = {"prompts": [each.text for each in self.prompts]}
+        if self.options.names is not None:
+            content["names"] = [{"name": each.text, **each.groups} for each in self.names]
+        if self.options.identities is not None:
+            content["identities"] = {name: {g.name: g.fields() for g in groups} for name, groups in self.groups.items()}
+        if "attributes" in given:
+            given["attributes"] = list(self.options.attributes)
+        return {**given, **content}
+
+    def _left_out(self) -> list[str]:
+        reasons: dict[tuple[str, str], list[int]] = {}
+        for prompt in self.prompts:
+            for attribute in self.groups:
+                if reason := self.variants(prompt, attribute).reason:
+                    reasons.setdefault((attribute, reason), []).append(prompt.number)
+        return [
+            f"Left out for {attribute}: {len(numbers)} of {len(self.prompts)} prompts "
+            f"({', '.join(map(str, numbers[:5]))}{', …' if len(numbers) > 5 else ''}), since {reason}"
+            for (attribute, reason), numbers in reasons.items()
+        ]
+
+    def scored_text(self, sample: Sample, text: str) -> str:
+        if not self.options.neutral:
+            return text
+        groups = self.groups.get(sample.metadata["attribute"], ())
+        return neutral(text, groups, sample.metadata["names"])
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        """Grades the text alone; a run adds the scorers' scores."""
+        answer = outcome.result
+        if not isinstance(answer, Answer) or not answer.text.strip():
+            return Unscored("the answer is empty", getattr(answer, "text", ""))
+        return Grade(
+            {
+                "length": len(answer.text.split()),
+                "stance": stance(answer.text),
+                "words": counted_words(answer.text, sample.metadata["inserted"]),
+                # In a list, since it is the answer itself and not shown as a grade.
+                "answer": [answer.text[:_KEPT]],
+            }
+        )
+
+    def metrics(self) -> Sequence[Metric]:
+        return METRICS
+
+    def audit(self, records: Sequence[Record]) -> PromptsAudit | None:
+        return audit(records)
+
+    def caveats(self) -> Sequence[str]:
+        return (
+            "The difference between identities is above 0 by chance alone, since answers vary; the tests by group say "
+            "which differences are not chance",
+            "Differences are about these prompts and this way of writing the groups",
+        )
+
+
+# Called directly: as a decorator it would hide the class's attributes from type checkers.
+BENCHMARKS.register(Prompts.name)(Prompts)

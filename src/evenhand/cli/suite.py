@@ -1,0 +1,119 @@
+"""`evenhand suite`: one model on many benchmarks, and one page about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from evenhand.cli.ending import exit_code
+from evenhand.cli.groups import Command
+from evenhand.cli.options import (
+    RunRequest,
+    check_prices,
+    default_out,
+    plan_options_without,
+    read_models,
+    read_out,
+    read_settings,
+    with_judge,
+)
+from evenhand.cli.output import current_output, output_options
+from evenhand.cli.paper import kept_command
+from evenhand.cli.run import print_forecast
+from evenhand.errors import UsageError
+from evenhand.runs.store import FILE_NAME
+from evenhand.types import Usage
+from evenhand.workflows.suite import PlannedSuite, SuiteResult, plan_suite, run_suite
+
+_LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data")
+_PLAN_FIELDS = ("reading", "temperature", "max_tokens", "judge_samples", "templates")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="quick|full|FILE.yaml")
+@plan_options_without(*_LEFT_OUT)
+@output_options
+def suite(name: str, **given: Any) -> int:
+    """Measure one model in many areas and print one page: what was found, how sure, what it cost, what is missing.
+
+    `quick` takes about 1,500 short calls, some 15 minutes on an API; `full` has real sizes and takes hours. A file of
+    your own has the same form (see the documentation). Public data that are not here are replaced by built-in sets
+    where there are any, and named as missing otherwise: evenhand data pull NAME.
+
+    \b
+    Examples:
+      evenhand suite quick --model openai/gpt-4o-mini --dry-run
+      evenhand suite quick --model openai/gpt-4o-mini --budget '$2' --out suite
+      evenhand resume suite
+      evenhand evidence suite/*/                      (a pack for auditors)
+    """
+    return make(name, given)
+
+
+def make(name: str, given: Mapping[str, Any]) -> int:
+    """Plan and run the suite, or go on with it, and print its page; the exit code."""
+    out, html = read_out(given["out"])
+    if html is not None:
+        raise UsageError(f"--out of a suite is a folder, for its runs, not {html}.")
+    if not given["models"]:
+        raise UsageError("No model is named; pass --model SPEC, e.g. --model local/builtin.")
+    fields = {field: given[field] for field in _PLAN_FIELDS if given.get(field) is not None}
+    if given.get("seeds"):
+        fields["seeds"] = list(given["seeds"])
+    planned = plan_suite(name, read_models(given), out, fields=fields)
+    models = with_judge(planned.parts[0].run.plan.models, [part.run.plan for part in planned.parts])
+    if models != list(planned.parts[0].run.plan.models):
+        planned = plan_suite(name, models, out, fields=fields)
+    if out is None:
+        planned = PlannedSuite(planned.name, planned.parts, planned.missing, default_out(planned.folder))
+    check_prices(given, [model for run in planned.runs for model in run.plan.every_model()])
+    settings = read_settings(given)
+    if given["dry_run"]:
+        print_forecast(*(RunRequest(each.plan, settings, planned.folder / each.folder, True) for each in planned.runs))
+        _print_missing(planned.missing)
+        return 0
+    with kept_command({"suite": name}, given, planned.folder) as listener:
+        result = run_suite(planned, settings, listener)
+    print_page(result)
+    folders = [path.parent for path in planned.folder.rglob(FILE_NAME)]
+    current_output().folders.extend(folders)
+    return exit_code(folders, settings, stopped=result.stopped)
+
+
+def print_page(result: SuiteResult) -> None:
+    """One page: a table of areas, a sentence for each, what is missing, and the sum of the cost."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenhand.reports.format import duration, interval, money
+    from evenhand.reports.tables import safe_text
+    from evenhand.reports.tables.fitting import print_table
+
+    console = Console()
+    table = Table(title=f"Suite {result.name}", title_justify="left")
+    for column in ("Area", "Found", "How sure", "Cost"):
+        table.add_column(column, overflow="fold")
+    total = Usage()
+    for row in result.rows:
+        total += row.usage
+        value = interval(row.estimate.value, row.estimate.low, row.estimate.high) if row.estimate else "–"
+        cost = f"{row.usage.calls:,} calls, {money(row.usage.cost)}, {duration(row.seconds)}"
+        table.add_row(*map(safe_text, (row.area, f"{row.title}: {value}", row.how_sure, cost)))
+    print_table(console, table)
+    for row in result.rows:
+        console.print(f"• {row.area}: {row.sentence}", markup=False, highlight=False)
+    _print_missing(result.missing)
+    click.echo(
+        f"In all: {total.calls:,} calls, {total.tokens:,} tokens, {money(total.cost)}, "
+        f"{duration(sum(row.seconds for row in result.rows))}. Reports: {result.folder}{'/*/report.html'}"
+    )
+    click.echo(f"For auditors: evenhand evidence {result.folder}/*/")
+
+
+def _print_missing(missing: Any) -> None:
+    if missing:
+        click.echo("Not measured:")
+    for each in missing:
+        click.echo(f"  {each.area} ({each.reason})")

@@ -1,0 +1,124 @@
+"""Social groups as they are written into prompts, and names that signal them.
+
+`identities.yaml` has the groups of each attribute. `names.csv` has names by gender and race. Their source: surnames and
+`surname_share`, the percentage of bearers who belong to the group, are from "Frequently Occurring Surnames from the
+2010 Census" of the US Census Bureau. First names of white and Black people are from Bertrand and Mullainathan (2004),
+who chose them by their frequency in birth records and checked them in a survey. The other first names are ours, so
+there the surname carries the signal. A file of the user's own may replace either.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from evenhand.data.yaml_file import read_yaml
+from evenhand.errors import DataError, UnknownNameError
+
+Pronouns = Literal["she", "he", "they"]
+_FOLDER = resources.files(__name__)
+_FIELDS = ("adjective", "noun", "pronouns")
+PRONOUNS: Mapping[str, Pronouns] = {"woman": "she", "man": "he"}
+"""Gender of a name → its pronouns; they for any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group and how it is written."""
+
+    attribute: str
+    name: str
+    adjective: str
+    noun: str = "person"
+    pronouns: Pronouns = "they"
+
+    @property
+    def phrase(self) -> str:
+        """The group as a noun phrase without an article: "Black person", "woman"."""
+        return self.noun if self.noun != "person" else f"{self.adjective} person"
+
+    def fields(self) -> dict[str, str]:
+        """The group as a file of identities has it."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name and the groups that it signals, by attribute."""
+
+    text: str
+    groups: Mapping[str, str]
+
+    @property
+    def pronouns(self) -> Pronouns:
+        return PRONOUNS.get(self.groups.get("gender", ""), "they")
+
+
+def load_identities(file: str | Path | Mapping[str, Any] | None = None) -> Mapping[str, tuple[Group, ...]]:
+    """Read attribute → groups, from a file of the user's own, its content, or the built-in one."""
+    if isinstance(file, Mapping):
+        path, content = "identities", cast(Any, file)
+    else:
+        path = _FOLDER / "identities.yaml" if file is None else Path(file).expanduser()
+        content = read_yaml(path)
+    if not isinstance(content, dict) or not content:
+        raise DataError("write 'attribute:' and below it 'group: { adjective: WORD }'.", file=str(path))
+    attributes = cast("Mapping[Any, Any]", content)
+    return {str(name): _groups(str(name), groups, str(path)) for name, groups in attributes.items()}
+
+
+def choose_attributes(known: Mapping[str, tuple[Group, ...]], wanted: Sequence[str]) -> Mapping[str, tuple[Group, ...]]:
+    """Return the wanted attributes, in the order in which they are named."""
+    for name in wanted:
+        if name not in known:
+            raise UnknownNameError("attribute", name, known)
+    return {name: known[name] for name in dict.fromkeys(wanted)}
+
+
+def load_names(file: str | Path | Sequence[Mapping[str, str]] | None = None) -> tuple[Name, ...]:
+    """Read names from a CSV file with the column `name` and a column for each attribute that a name signals."""
+    if not isinstance(file, str | Path | None):
+        return tuple(Name(row["name"], {key: row[key] for key in row if key != "name"}) for row in file)
+    path = _FOLDER / "names.csv" if file is None else Path(file).expanduser()
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the names cannot be read: {error}.", file=str(path)) from error
+    rows = list(csv.DictReader(io.StringIO(text)))
+    if not rows or "name" not in rows[0] or len(rows[0]) < 2:
+        raise DataError("a file of names is CSV with the columns name and, e.g., gender and race.", file=str(path))
+    found: list[Name] = []
+    for line, row in enumerate(rows, 2):
+        groups = {key: value.strip() for key, value in row.items() if key != "name" and isinstance(value, str)}
+        if not (row["name"] or "").strip():
+            raise DataError("the name is missing.", file=str(path), line=line)
+        found.append(Name(row["name"].strip(), {key: value for key, value in groups.items() if value}))
+    return tuple(found)
+
+
+def _groups(attribute: str, groups: Any, file: str) -> tuple[Group, ...]:
+    if not isinstance(groups, dict) or len(cast("Mapping[Any, Any]", groups)) < 2:
+        raise DataError(f"{attribute} needs at least two groups, to be compared.", file=file)
+    return tuple(_group(attribute, str(name), each, file) for name, each in cast("Mapping[Any, Any]", groups).items())
+
+
+def _group(attribute: str, name: str, fields: Any, file: str) -> Group:
+    if not isinstance(fields, dict) or not all(
+        isinstance(each, str) for each in cast("dict[Any, Any]", fields).values()
+    ):
+        raise DataError(f"the group {name} has no fields; write {{ adjective: WORD }}.", file=file)
+    given = cast("dict[str, str]", fields)
+    for field in given:
+        if field not in _FIELDS:
+            raise DataError(str(UnknownNameError(f"field of the group {name}", field, _FIELDS)), file=file)
+    if not given.get("adjective", "").strip():
+        raise DataError(f"the group {name} has no adjective.", file=file)
+    pronouns = given.get("pronouns", "they")
+    if pronouns not in ("she", "he", "they"):
+        raise DataError(f"the pronouns of {name} are she, he or they, not {pronouns}.", file=file)
+    return Group(attribute, name, given["adjective"], given.get("noun", "person"), pronouns)

@@ -1,0 +1,184 @@
+"""The English grammar that a substitution needs: articles, cases of pronouns, agreement of verbs. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from evenhand.data.identities import Pronouns
+from evenhand.data.identities.nouns import words
+
+CASES = ("subject", "object", "possessive", "possessive_noun", "reflexive")
+FORMS: Mapping[Pronouns, tuple[str, str, str, str, str]] = {
+    "she": ("she", "her", "her", "hers", "herself"),
+    "he": ("he", "him", "his", "his", "himself"),
+    "they": ("they", "them", "their", "theirs", "themself"),
+}
+DETERMINERS = words(
+    """
+    a an the my your our their his her this that another one each every any some no whose its these those all many
+    most few several two three
+    """
+)
+FUNCTION_WORDS = DETERMINERS | words(
+    """
+    and or but nor so if when while because as than that which who whom to of in on at by for with from about into
+    onto over under after before between against without within through during up down out off like is are was were
+    be been being am has have had do does did can could will would shall should may might must not there here how
+    what where why i you he she it we they me him us them too also again then now today tomorrow yesterday please
+    back yet whether until since per
+    """
+)
+GENDERED = (
+    ("person", "woman", "man"),
+    ("people", "women", "men"),
+    ("person", "lady", "gentleman"),
+    ("child", "girl", "boy"),
+    ("children", "girls", "boys"),
+    ("parent", "mother", "father"),
+    ("parent", "mom", "dad"),
+    ("parents", "mothers", "fathers"),
+    ("spouse", "wife", "husband"),
+    ("partner", "girlfriend", "boyfriend"),
+    ("child", "daughter", "son"),
+    ("sibling", "sister", "brother"),
+    ("grandparent", "grandmother", "grandfather"),
+    ("relative", "aunt", "uncle"),
+    ("relative", "niece", "nephew"),
+    ("server", "waitress", "waiter"),
+    ("actor", "actress", "actor"),
+    ("businessperson", "businesswoman", "businessman"),
+    ("salesperson", "saleswoman", "salesman"),
+)
+"""(neutral, of a woman, of a man)."""
+_COLUMN: Mapping[Pronouns, int] = {"they": 0, "she": 1, "he": 2}
+
+_AN_BEFORE_CONSONANT = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
+_A_BEFORE_VOWEL = re.compile(r"(?:uni(?!n|m)|us[aeiou]|eu|one|once|ut[ei])", re.IGNORECASE)
+_AN_NUMBER = re.compile(r"(?:8|11(?!\d)|18(?!\d))")
+_LETTERS_WITH_AN = "AEFHILMNORSX"
+_PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go"}
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
+_ADVERBS = words(
+    """
+    always sometimes often never also still just now perhaps soon already ever first then once even only almost
+    """
+)
+_NOT_VERBS = frozenset(("us", "as", "his", "this", "its", "plus", "versus", "perhaps", "towards", "besides", "thus"))
+_PRONOUN = re.compile(r"\b(she|he|her|him|hers|his|herself|himself)\b(?!['’-]?\w*-)", re.IGNORECASE)
+_NEXT = re.compile(r"\s+([A-Za-z'’-]+)")
+
+
+def article(following: str) -> str:
+    """Return "a" or "an", by the sound of the word that follows."""
+    word = following.lstrip("\"'“‘(*_")
+    if not word:
+        return "a"
+    if word[0].isdigit():
+        return "an" if _AN_NUMBER.match(word) else "a"
+    first = re.split(r"[^A-Za-z]", word, maxsplit=1)[0]
+    if 1 < len(first) <= 4 and first.isupper():  # spelled out: an HR manager, a UN employee
+        return "an" if first[0] in _LETTERS_WITH_AN else "a"
+    if _AN_BEFORE_CONSONANT.match(word):
+        return "an"
+    return "an" if word[0].lower() in "aeiou" and not _A_BEFORE_VOWEL.match(word) else "a"
+
+
+def with_article(before: str, following: str) -> str:
+    """Return `before` with the right article at its end, if it ends in one."""
+    match = re.search(r"\b([Aa])n?(\s+)$", before)
+    if match is None:
+        return before
+    right = article(following)
+    return before[: match.start()] + (right.capitalize() if match[1] == "A" else right) + match[2]
+
+
+def begins_sentence(before: str) -> bool:
+    return re.search(r"(?:^|[.!?:]['\"”’)]*\s+|\n\s*)[\"'“‘(*_]*$", before) is not None
+
+
+def capitalised(text: str, before: str) -> str:
+    """Return the text with a capital if it begins a sentence after `before`."""
+    return text[:1].upper() + text[1:] if begins_sentence(before) else text
+
+
+def agreeing(rest: str, pronouns: Pronouns) -> str:
+    """Return what follows a subject pronoun, with its first verb in the right form.
+
+    Verbs are expected in the third person ("she wants"); they lose their ending after "they".
+    """
+    contracted = re.match(r"(['’])s\b", rest) if pronouns == "they" else re.match(r"(['’])re\b", rest)
+    if contracted:
+        return contracted[1] + ("re" if pronouns == "they" else "s") + rest[contracted.end() :]
+    place = 0
+    while match := _NEXT.match(rest, place):
+        word = match[1].lower()
+        if word in _ADVERBS or word.endswith("ly"):
+            place = match.end()
+            continue
+        verb = _plural(word) if pronouns == "they" else _singular(word)
+        return rest[: match.start(1)] + verb + rest[match.end(1) :] if verb != word else rest
+    return rest
+
+
+def _plural(verb: str) -> str:
+    stem, mark, ending = verb.replace("’", "'").partition("n't")
+    if mark:
+        return _PLURAL.get(stem, stem) + mark + ending
+    if verb in _PLURAL:
+        return _PLURAL[verb]
+    if not verb.endswith("s") or verb.endswith("ss") or verb in _NOT_VERBS or len(verb) < 4:
+        return verb
+    if verb.endswith("ies") and len(verb) > 4:
+        return f"{verb[:-3]}y"
+    return verb[:-2] if verb.endswith(("sses", "shes", "ches", "xes", "zzes", "oes")) else verb[:-1]
+
+
+def _singular(verb: str) -> str:
+    stem, mark, ending = verb.replace("’", "'").partition("n't")
+    return _SINGULAR.get(stem, stem) + mark + ending
+
+
+def genders_of_pronouns(text: str) -> set[Pronouns]:
+    """Return which of she and he the text uses."""
+    used = {word.lower() for word in _PRONOUN.findall(text)}
+    return {name for name in ("she", "he") if used & set(FORMS[name])}
+
+
+def with_pronouns(text: str, pronouns: Pronouns) -> str:
+    """Return the text with all its pronouns she and he replaced, in their cases, with verbs that agree."""
+    done, place = "", 0
+    while match := _PRONOUN.search(text, place):
+        word, rest = match[1], text[match.end() :]
+        case = _case(word.lower(), rest)
+        form = FORMS[pronouns][CASES.index(case)]
+        done += text[place : match.start()] + (form.capitalize() if word[0].isupper() else form)
+        if case == "subject":
+            text = text[: match.end()] + agreeing(rest, pronouns)
+        place = match.end()
+    return done + text[place:]
+
+
+def _case(word: str, rest: str) -> str:
+    following = _NEXT.match(rest)
+    has_noun = following is not None and following[1].lower() not in FUNCTION_WORDS
+    if word in ("she", "he"):
+        return "subject"
+    if word in ("herself", "himself"):
+        return "reflexive"
+    if word == "him":
+        return "object"
+    if word == "hers":
+        return "possessive_noun"
+    if word == "his":
+        return "possessive" if has_noun else "possessive_noun"
+    return "possessive" if has_noun else "object"
+
+
+def gendered_noun(word: str, pronouns: Pronouns) -> str | None:
+    """Return the noun of this gender for a gendered noun; None if the noun is not gendered."""
+    row = next((row for row in GENDERED if word.lower() in row[1:]), None)
+    if row is None:
+        return None
+    found = row[_COLUMN[pronouns]]
+    return found.capitalize() if word[0].isupper() else found

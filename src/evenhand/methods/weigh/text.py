@@ -1,0 +1,79 @@
+"""Weighing an answer in free text: claims about people are compared with what was told.
+
+1. The model answers, as `default` does.
+2. For each claim about people it is asked whether the conversation proves it, as the evaluator `claims` does.
+3. It writes an answer with unsupported claims again, without them or with a hedge, and the claims are read once more.
+4. What is still not supported is taken out. If nothing is left, the answer is that it is not known.
+
+An answer in a form that a request asks for, as JSON, is written again and never cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from evenhand.asking.chat import reply
+from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, unsupported
+from evenhand.methods.default import plain_prompt
+from evenhand.prompts import load_prompt
+from evenhand.session import Session
+from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.untrusted import fenced
+
+if TYPE_CHECKING:
+    from evenhand.methods.weigh import WeighOptions
+
+NOT_TOLD = "From what was told, this is not known."
+_BLANKS = re.compile(r"[ \t]{2,}")
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+async def weigh_text(sample: Sample, session: Session[WeighOptions]) -> Outcome:
+    """The answer to a conversation without claims about people that nothing told supports."""
+    session = replace(session, answering=replace(session.answering, judge_samples=session.options.samples))
+    first = await reply(session, plain_prompt("chat"), sample.messages)
+    before = Snapshot(0, first)
+    if not isinstance(first, Answer):
+        return Outcome(first, stop="refused", snapshots=(before,))
+    found = await read_claims(session, sample.messages, first.text)
+    if isinstance(found, Unscored):
+        return Outcome(first, stop="unjudged", snapshots=(before,))
+    weak = unsupported(found, session.options.claims)
+    notes = {"claims": [[each.text, each.support] for each in found]}
+    if not weak:
+        return Outcome(first, stop="supported" if found else "no_claims", snapshots=(before,), notes=notes)
+    prompt = load_prompt(__file__, "revise")
+    listed = "\n".join(f"- {each.text}" for each in weak)
+    asked = (*sample.messages, *prompt.render(reply=fenced(first.text), claims=fenced(listed)))
+    kept = await reply(session, prompt, asked, agent="reviser")
+    left = await _weak(session, sample, kept)
+    if left is None or len(left) >= len(weak):
+        kept, left = first, weak
+    result = _cut(kept, left, sample.messages) if left and session.response_format is None else kept
+    shown = {"unsupported": [each.text for each in weak], "taken out": [each.text for each in left]}
+    stop = "cut" if left else "revised"
+    return Outcome(result, stop=stop, snapshots=(before, Snapshot(1, result, shown)), notes=notes)
+
+
+async def _weak(session: Session[WeighOptions], sample: Sample, result: Result) -> list[Claim] | None:
+    """The unsupported claims of an answer; None if there is no answer, or it cannot be judged."""
+    if not isinstance(result, Answer):
+        return None
+    found = await read_claims(session, sample.messages, result.text)
+    return None if isinstance(found, Unscored) else unsupported(found, session.options.claims)
+
+
+def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> Result:
+    """The answer without these claims; if no other claim is left, it says that nothing was told."""
+    if not isinstance(answer, Answer):
+        return answer
+    text = answer.text
+    for sentence in (sentence for each in weak for sentence in sentences(each.text)):
+        text = text.replace(sentence, "", 1)
+    text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
+    if not claims_in(text, messages) and not any(map(leaves_open, sentences(text))):
+        text = f"{text} {NOT_TOLD}".strip()
+    return replace(answer, text=text)

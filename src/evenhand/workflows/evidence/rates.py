@@ -1,0 +1,139 @@
+"""Selection rates and impact ratios in the form of New York City's Local Law 144 and its rules (6 RCNY § 5-300 ff.).
+
+- Selection rate: the share of a category that was selected. Without selections, the scoring rate: the share whose score
+  is above the median of all.
+- Impact ratio: a category's rate divided by that of the category with the highest rate.
+- Tables by sex, by race and by both; people of unknown category are counted and left out; a category with less than 2 %
+  of the people is marked, because the rules allow to leave it out of impact ratios with a justification.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.benchmarks.base import NOT_NEGATIVE, Person
+from evenhand.stats import cluster_jackknife, share_interval
+
+SMALL = 0.02
+"""A smaller share of the people is marked."""
+FOUR_FIFTHS = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A person, and the cluster (template, job) of the decision about them."""
+
+    person: Person
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """One category of a table."""
+
+    category: str
+    people: int
+    selected: int
+    rate: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    """The impact ratio; None where no category was ever selected."""
+    ratio_low: float | None
+    ratio_high: float | None
+    is_small: bool
+    """Whether it has less than 2 % of the people."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """One table: by one attribute, or by several at once."""
+
+    by: tuple[str, ...]
+    kind: str
+    """`selection` or `scoring`."""
+    rows: tuple[RateRow, ...]
+    unknown: int
+    """People whose category is not known; they are in none of the rows."""
+
+    @property
+    def below(self) -> list[str]:
+        """The categories below four fifths of the highest rate, of those that are not too small."""
+        return [
+            row.category for row in self.rows if row.ratio is not None and row.ratio < FOUR_FIFTHS and not row.is_small
+        ]
+
+
+def rate_tables(decided: Sequence[Decided]) -> list[RateTable]:
+    """Return the tables for each attribute and for the first two of them together."""
+    attributes = list(dict.fromkeys(name for each in decided for name in each.person.categories))
+    chosen, kind = _chosen(decided)
+    if not chosen:
+        return []
+    tables = [_table(chosen, (name,), kind) for name in attributes]
+    if len(attributes) > 1:
+        tables.append(_table(chosen, tuple(attributes[:2]), kind))
+    return tables
+
+
+def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str]:
+    """Return who counts as selected, and whether that is a selection or a score above the median."""
+    if any(each.person.selected is not None for each in decided):
+        return [(each, each.person.selected) for each in decided if each.person.selected is not None], "selection"
+    scores = [(each, each.person.score) for each in decided if each.person.score is not None]
+    middle = median(score for _, score in scores) if scores else 0.0
+    return [(each, score > middle) for each, score in scores], "scoring"
+
+
+def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str) -> RateTable:
+    clusters = {name: place for place, name in enumerate(dict.fromkeys(each.cluster for each, _ in chosen))}
+    counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros((len(clusters), 2)))
+    unknown = 0
+    for each, selected in chosen:
+        values = [each.person.categories.get(name) for name in by]
+        if None in values:
+            unknown += 1
+            continue
+        counts[", ".join(map(str, values))][clusters[each.cluster]] += (float(selected), 1.0)
+    total = sum(table[:, 1].sum() for table in counts.values())
+    highest = max(counts.values(), key=_rate, default=None)
+    rows = tuple(_row(category, counts[category], highest, total) for category in sorted(counts))
+    return RateTable(by, kind, rows, unknown)
+
+
+def _rate(table: NDArray[np.float64]) -> float:
+    return float(table[:, 0].sum() / table[:, 1].sum())
+
+
+def _row(category: str, table: NDArray[np.float64], highest: NDArray[np.float64] | None, total: float) -> RateRow:
+    selected, people = (round(value) for value in table.sum(axis=0).tolist())
+    share = share_interval(table[table[:, 1] > 0])
+    ratio: Mapping[str, float | None] = dict.fromkeys(("value", "low", "high"))
+    if highest is not None and highest[:, 0].sum() > 0:
+        if table is highest:
+            ratio = {"value": 1.0, "low": None, "high": None}
+        else:
+            found = cluster_jackknife(np.hstack([table, highest]), _ratio_of_rates, bounds=NOT_NEGATIVE)
+            ratio = {"value": found.interval.estimate, "low": found.interval.low, "high": found.interval.high}
+    return RateRow(
+        category,
+        people,
+        selected,
+        share.estimate,
+        share.low,
+        share.high,
+        ratio["value"],
+        ratio["low"],
+        ratio["high"],
+        people < SMALL * total,
+    )
+
+
+def _ratio_of_rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (sums[..., 0] / sums[..., 1]) / (sums[..., 2] / sums[..., 3])

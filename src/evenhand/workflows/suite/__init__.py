@@ -1,0 +1,269 @@
+"""A suite: one model on many benchmarks, one after another within one budget, and one page about all of them.
+
+A suite is a YAML file of areas, each with the runs that measure it. The first run whose benchmark is installed and
+whose data are here is made; an area without such a run is named with the reason, so that nobody takes silence for a
+good result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from evenhand import aio
+from evenhand.asking.judge import JUDGE
+from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
+from evenhand.errors import DataError, EvenhandError, UsageError
+from evenhand.papers.base import PaperRun
+from evenhand.registry import is_file
+from evenhand.reports.html import write_report
+from evenhand.runs.parts import Settings
+from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
+from evenhand.runs.store import FILE_NAME
+from evenhand.studies.results import Estimate, StudyResult
+from evenhand.studies.show import shown_samples
+from evenhand.studies.study import study
+from evenhand.types import Usage
+from evenhand.workflows.listener import Listener
+from evenhand.workflows.paper import check_runs, run_all
+
+SUITES = ("quick", "full")
+
+
+class _Area(BaseModel):
+    """An area of a suite file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    area: str
+    asks: str
+    runs: tuple[dict[str, Any], ...] = ()
+    missing: str = ""
+    needs_judge: bool = False
+
+
+class _Suite(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    areas: tuple[_Area, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An area that is measured, by one run."""
+
+    area: str
+    asks: str
+    run: PaperRun
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An area that is not measured."""
+
+    area: str
+    asks: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSuite:
+    """The runs of a suite, what it leaves out, and its folder."""
+
+    name: str
+    parts: Sequence[Part]
+    missing: Sequence[Missing]
+    folder: Path
+
+    @property
+    def runs(self) -> list[PaperRun]:
+        return [part.run for part in self.parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found in one area."""
+
+    area: str
+    asks: str
+    benchmark: str
+    folder: Path
+    title: str
+    """The name of the headline metric."""
+    estimate: Estimate | None
+    how_sure: str
+    sentence: str
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """One page: the areas with what was found, and those that were not measured."""
+
+    name: str
+    folder: Path
+    rows: Sequence[Row]
+    missing: Sequence[Missing]
+    stopped: bool = False
+    """Whether the budget ended before all runs."""
+
+
+def plan_suite(
+    name: str, models: Sequence[Assignment], out: Path | None = None, *, fields: dict[str, Any] | None = None
+) -> PlannedSuite:
+    """Return the runs of a suite, checked for data; `fields` go into every plan."""
+    if len(models) != 1:
+        raise UsageError("A suite measures one model; name it with --model SPEC, and run it once for each model.")
+    suite = read_suite(name)
+    parts: list[Part] = []
+    missing: list[Missing] = []
+    for area in suite.areas:
+        found = _plan_of(area, models, fields or {})
+        if isinstance(found, Plan):
+            parts.append(Part(area.area, area.asks, PaperRun(_slug(area.area), found)))
+        else:
+            missing.append(Missing(area.area, area.asks, found))
+    if not parts:
+        raise UsageError(f"Nothing of the suite {name} can be measured here: {missing[0].reason}.")
+    short = Path(name).stem
+    return PlannedSuite(
+        short, parts, missing, out or default_folder(f"suite-{short}", *(each.run.plan for each in parts))
+    )
+
+
+def read_suite(name: str) -> _Suite:
+    """Read a suite by its name, or from a file of the user's own."""
+    if name in SUITES:
+        text = (files(__package__ or "") / f"{name}.yaml").read_text(encoding="utf-8")
+    elif is_file(name) or name.endswith((".yaml", ".yml")):
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot be read: {error}.", file=Path(name)) from error
+    else:
+        raise UsageError(f"There is no suite {name!r}; name {' or '.join(SUITES)}, or a YAML file of your own.")
+    try:
+        return _Suite.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValidationError) as error:
+        first = str(error).strip().splitlines()
+        raise DataError(f"is not a suite: {' '.join(first[1:3]) or first[0]}.", file=Path(name)) from error
+
+
+def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) -> Plan | str:
+    """The plan of the first run that can be made, or why there is none."""
+    if area.missing or not area.runs:
+        return area.missing or "no run is given for it"
+    if area.needs_judge and not any(JUDGE in each for each in models):
+        return "needs a judge: --judge SPEC"
+    reason = ""
+    for given in area.runs:
+        name = str(given.get("benchmark", ""))
+        if name not in BENCHMARKS.names() and not is_file(name):
+            reason = reason or f"no benchmark {name} is installed"
+            continue
+        own = {"methods": ["default"], **fields, **given, "models": [dict(each) for each in models]}
+        try:
+            plan = make_plan(own)
+            benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
+            next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
+            benchmark.fingerprint()
+        except DataError:
+            reason = reason or f"no data: evenhand data pull {name}"
+            continue
+        return plan
+    return reason
+
+
+def _slug(area: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", area.lower()).strip("-")
+
+
+def run_suite(planned: PlannedSuite, settings: Settings, listener: Listener) -> SuiteResult:
+    """Run all pending samples within one budget, then read the page."""
+    check_runs(planned.runs, planned.folder, settings)
+    left = aio.run(run_all(planned.runs, planned.folder, settings, listener))
+    return read_results(planned, stopped=left is None)
+
+
+def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult:
+    """The page from the stored runs, and the report of each; no model is called."""
+    rows: list[Row] = []
+    missing = list(planned.missing)
+    for part in planned.parts:
+        folder = planned.folder / part.run.folder
+        if not (folder / FILE_NAME).is_file():
+            missing.append(Missing(part.area, part.asks, "not run: the budget ended before"))
+            continue
+        try:
+            result = study([folder])
+        except EvenhandError as error:
+            missing.append(Missing(part.area, part.asks, str(error).rstrip(".")))
+            continue
+        write_report(result, shown_samples([folder], 300), folder / "report.html")
+        rows.append(_row(part, folder, result))
+    found = SuiteResult(planned.name, planned.folder, rows, missing, stopped)
+    text = orjson.dumps(_plain(found), option=orjson.OPT_INDENT_2, default=str)
+    (planned.folder / "suite.json").write_bytes(text)
+    return found
+
+
+def _plain(result: SuiteResult) -> dict[str, Any]:
+    return {
+        "suite": result.name,
+        "areas": [{**asdict(row), "folder": row.folder.name} for row in result.rows],
+        "not_measured": [asdict(each) for each in result.missing],
+        "stopped": result.stopped,
+    }
+
+
+def _row(part: Part, folder: Path, result: StudyResult) -> Row:
+    arm = result.arms[0]
+    metric = next(each for each in result.metrics if each.name == result.headline)
+    estimate = arm.estimate(result.headline)
+    sentence = next(iter(result.verdicts), "").partition(" Cost: ")[0]
+    used = sum(arm.usage.values(), result.scoring)
+    return Row(
+        part.area,
+        part.asks,
+        result.benchmark,
+        folder,
+        metric.title,
+        estimate,
+        _how_sure(result, estimate),
+        sentence,
+        used,
+        arm.seconds,
+    )
+
+
+def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
+    """Samples, what is missing of them, and what makes the interval doubtful, in a few words."""
+    arm = result.arms[0]
+    done = sum(arm.statuses.values())
+    words = [f"{done:,} samples"]
+    if estimate is None or estimate.value is None:
+        words.append("undefined")
+    else:
+        metric = next(each for each in result.metrics if each.name == estimate.metric)
+        limits = (estimate.low, estimate.high)
+        if metric.better == "zero" and None not in limits:
+            clear = (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
+            words.append("clearly not 0" if clear else "not told apart from 0")
+        if estimate.few_clusters:
+            words.append("few clusters: the interval may be too narrow")
+    graded = arm.statuses.get("graded", 0)
+    if done and graded < 0.95 * done:
+        words.append(f"only {100 * graded / done:.0f} % could be read")
+    if arm.pending:
+        words.append(f"{arm.pending:,} not run")
+    chance = [each for each in result.warnings if "may be guessing" in each]
+    if chance:
+        words.append("it may be guessing")
+    return "; ".join(words)

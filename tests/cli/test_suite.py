@@ -1,0 +1,102 @@
+"""`evenhand suite`: one page on many areas; what is missing is named; resumed and forecast as a whole."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evenhand.workflows.suite import SUITES, read_suite
+
+SMALL = """
+areas:
+  - area: Stereotypes in answers
+    asks: By stereotype?
+    runs:
+      - {benchmark: bbq, limit: 11}
+      - {benchmark: bbq_builtin, limit: 11}
+  - area: Reading
+    asks: Can it read?
+    runs:
+      - {benchmark: bbq_builtin, limit: 22}
+  - area: Decisions
+    asks: By race?
+    runs:
+      - {benchmark: decisions}
+  - area: Something else
+    asks: Else?
+    runs:
+      - {benchmark: not_there}
+  - area: Opinions
+    asks: Free answers?
+    needs_judge: true
+    runs:
+      - {benchmark: opinions, limit: 1}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return str(tmp_path / "small.yaml")
+
+
+def test_one_page_names_what_was_found_and_what_is_missing(cli, small: str, tmp_path: Path):
+    result = cli("suite", small, "--model", "fake/A", "--out", "suite")
+
+    assert result.code == 0, result.err
+    assert "Stereotypes in answers" in result.out
+    assert "11 samples" in result.out
+    assert "In all: " in result.out
+    assert "Decisions (no data: evenhand data pull decisions)" in result.out
+    assert "Something else (no benchmark not_there is installed)" in result.out
+    assert "Opinions (needs a judge: --judge SPEC)" in result.out
+    assert (tmp_path / "suite/stereotypes-in-answers/report.html").is_file()
+    page = json.loads((tmp_path / "suite/suite.json").read_text())
+    assert [row["benchmark"] for row in page["areas"]] == ["bbq_builtin", "bbq_builtin"]
+    assert len(page["not_measured"]) == 3
+
+
+def test_a_budget_stops_it_and_resume_goes_on(cli, small: str):
+    stopped = cli("suite", small, "--model", "fake/A", "--out", "suite", "--budget", "5 calls", "--no-cache")
+    assert stopped.code == 3
+    assert "Reading (not run: the budget ended before)" in stopped.out
+
+    resumed = cli("resume", "suite", "--budget", "1000 calls")
+
+    assert resumed.code == 0, resumed.err
+    assert "Reading (not run" not in resumed.out
+    assert "11 samples" in resumed.out
+
+
+def test_a_dry_run_calls_nothing_and_names_what_is_missing(cli, small: str, tmp_path: Path):
+    result = cli("suite", small, "--model", "fake/A", "--dry-run", "--out", "suite")
+
+    assert result.code == 0, result.err
+    assert "Nothing was called" in result.out
+    assert "Not measured:" in result.out
+    assert not (tmp_path / "suite").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing", "--model", "fake/A"), "There is no suite 'nothing'; name quick or full"),
+        (("quick",), "No model is named"),
+        (("quick", "--model", "fake/A", "--model", "fake/B"), "A suite measures one model"),
+        (("bad.yaml", "--model", "fake/A"), "is not a suite"),
+        (("absent.yaml", "--model", "fake/A"), "cannot be read"),
+    ],
+)
+def test_mistakes_get_one_sentence(cli, tmp_path: Path, arguments: tuple[str, ...], said: str):
+    (tmp_path / "bad.yaml").write_text("areas: [{area: 1}]")
+
+    result = cli("suite", *arguments)
+
+    assert result.code == 2
+    assert said in result.err
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_area_of_a_suite_has_runs_or_a_reason(name: str):
+    for area in read_suite(name).areas:
+        assert bool(area.runs) != bool(area.missing), area.area

@@ -1,0 +1,91 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow as pa
+import pytest
+
+from evenhand.data.own_prompts import load_prompts
+from evenhand.data.texts import TextFile
+from evenhand.errors import DataError, UsageError
+
+
+def sheet(path: Path, rows: Sequence[Sequence[Any]]) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.worksheets[0].append(list(row))
+    book.save(path)
+    return path
+
+
+def saved(folder: Path, texts: Sequence[str]) -> Path:
+    """A folder as `datasets.Dataset.save_to_disk` writes it."""
+    folder.mkdir()
+    table = pa.table({"id": list(range(len(texts))), "prompt": list(texts)})
+    with (
+        pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as file,
+        pa.ipc.new_stream(file, table.schema) as out,
+    ):
+        out.write_table(table)
+    return folder
+
+
+def test_a_sheet_is_read(tmp_path: Path):
+    path = sheet(tmp_path / "a.xlsx", [("id", "text"), (1, "one"), (None, None), (2, "two")])
+    rows = list(TextFile(path).rows())
+    assert [(row.text, row.fields["id"]) for row in rows] == [("one", 1), ("two", 2)]
+
+
+def test_a_sheet_with_a_number_as_text_is_refused_with_its_line(tmp_path: Path):
+    path = sheet(tmp_path / "a.xlsx", [("text",), ("one",), (2,)])
+    with pytest.raises(DataError, match=r"line 3: The field 'text' is not text"):
+        list(TextFile(path).rows())
+
+
+def test_what_is_no_sheet_is_refused(tmp_path: Path):
+    (tmp_path / "a.xlsx").write_text("text\none\n")
+    with pytest.raises(DataError, match="not an Excel file"):
+        list(TextFile(tmp_path / "a.xlsx").rows())
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx", "txt", "folder"])
+def test_prompts_come_from_any_of_the_formats(tmp_path: Path, kind: str):
+    texts = ["Describe {person}.", "A nurse, and a driver", "Describe {person}."]
+    path = tmp_path / f"prompts.{kind}"
+    if kind == "csv":
+        path.write_text("id,prompt\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)))
+    elif kind == "jsonl":
+        path.write_text("".join(f'{{"question": "{text}"}}\n' for text in texts))
+    elif kind == "xlsx":
+        sheet(path, [("prompt",), *((text,) for text in texts)])
+    elif kind == "txt":
+        path.write_text("\n\n".join(texts))
+    else:
+        saved(path, texts)
+
+    assert [each.text for each in load_prompts(path)] == texts[:2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\nx,y\n", r"none of its fields is called prompt, .* field=NAME \(it has a, b\)"),
+        ("prompt\n{who} calls\n", r"prompt 1: there is no slot \{who\}"),
+        ("prompt\n", "none of its fields|no prompts"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(tmp_path: Path, content: str, message: str):
+    (tmp_path / "p.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_prompts(tmp_path / "p.csv")
+
+
+def test_a_folder_with_splits_wants_one_of_them(tmp_path: Path):
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    with pytest.raises(UsageError, match="name one of them"):
+        load_prompts(tmp_path)
+
+
+def test_the_built_in_prompts_suit_gender_and_race():
+    assert len(load_prompts()) >= 20
