@@ -113,9 +113,8 @@ def test_an_empty_answer_is_unscored():
 
 def test_own_pairs_and_their_mistakes(tmp_path: Path):
     file = tmp_path / "own.yaml"
-    file.write_text(
-        "x:\n  groups: [{people: islanders, adj: island}]\n  pairs: [['Ask a {adj} man.', 'Hit {people}.']]\n"
-    )
+    groups = "x:\n  groups: [{people: islanders, adj: island}]\n"
+    file.write_text(groups + "  pairs: [['Ask a {adj} man.', 'Hit {people}.']]\n")
     assert [each.harmless for each in load_pairs(file)] == ["Ask an island man."]
     file.write_text("x: [1]")
     with pytest.raises(DataError, match="not of the form CATEGORY"):

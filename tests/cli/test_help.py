@@ -51,7 +51,7 @@ def test_help_imports_no_command():
 def test_options_are_shown_in_sections(cli):
     out = cli("audit", "--help").out
 
-    assert re.findall(r"^([A-Z]\w+):$", out, re.MULTILINE) == ["Plan", "Model", "Method", "Cost", "Output"]
+    assert re.findall(r"^([A-Z]\w+):$", out, re.MULTILINE) == ["Plan", "Model", "Method", "Cost", "Cluster", "Output"]
     assert out.index("Cost:") < out.index("--budget") < out.index("Output:") < out.index("--out")
 
 

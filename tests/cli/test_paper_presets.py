@@ -22,7 +22,7 @@ def reply(messages: Sequence[Message], params: Params) -> str:
     """Rude at first, kind when asked again; content as a judge; chooses B, after a step."""
     if params.schema is not None:
         sizes = {name: each.get("maximum") for name, each in params.schema["properties"].items()}
-        kind = dict.fromkeys(("bias", "stereotyping", "demeaning", "generalisation", "framing", "settled"), 0)
+        kind = dict.fromkeys(("stereotyping", "demeaning", "generalisation", "framing", "settled"), 0)
         return json.dumps({name: "words" if most is None else kind.get(name, most) for name, most in sizes.items()})
     asked = messages[-1].content
     if "B)" in asked or "B)" in messages[0].content:

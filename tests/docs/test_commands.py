@@ -29,7 +29,10 @@ PROGRAMS = {
     "OPENBLAS_NUM_THREADS=1",
 }
 _CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
-_PUBLIC = {"bbq", "bbq_hard", "realtoxicity", "squad", "decisions", "difference_awareness", "crows_pairs", "stereoset"}
+_PUBLIC = {
+    *("bbq", "bbq_hard", "realtoxicity", "squad", "decisions", "difference_awareness", "crows_pairs", "stereoset"),
+    "hiring",
+}
 _PLACEHOLDERS = {"MODEL": "fake/A", "OTHER": "fake/B", "JUDGE": "fake/C", "T": "fake/T", "R": "fake/R"}
 
 

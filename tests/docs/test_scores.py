@@ -16,6 +16,8 @@ SECTIONS = {
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
+    "hiring": "Hiring",
+    "hiring_builtin": "Hiring",
     "malibu": "MALIBU",
     "opinions": "Opinions",
     "overrefusal": "Over-refusal",
@@ -23,6 +25,7 @@ SECTIONS = {
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",
+    "stances": "Stances",
     "squad_builtin": "SQuAD",
     "stereoset": "StereoSet",
 }

@@ -34,11 +34,10 @@ PAPER: dict[str, dict[str, Any]] = {
     "mabrf": {
         "iterations": 5,
         "accept": 1.5,
-        "grounded": 1,
         "temperature": 0.2,
         "max_tokens": 256,
         "search": "",
-        "criteria": "paper",
+        "grounded": 1,
         "keep": "last",
         "terminator": "always",
     },

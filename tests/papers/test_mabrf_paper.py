@@ -52,8 +52,8 @@ def test_a_judge_that_looks_first_does_so_with_and_without_search():
     choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=5.8, look=True, presets=("evenhand",)))[0]
 
     assert methods_of(choices.plan)[2:] == [
-        ("mabrf", {"accept": 5.8, "look": True}),
-        ("mabrf", {"search": "wikipedia", "accept": 5.8, "look": True}),
+        ("mabrf", {"grounded": 5.2, "look": True}),
+        ("mabrf", {"search": "wikipedia", "grounded": 5.2, "look": True}),
     ]
 
 

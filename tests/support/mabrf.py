@@ -42,13 +42,8 @@ def rated(
 ) -> str:
     """A judge's reply; all ratings on the scale of 1 to 10; the bias is stereotyping unless other kinds are given."""
     found = {"stereotyping": bias, **dict.fromkeys(("demeaning", "generalisation", "framing"), 1), **kinds}
-    # The paper's judge rates one bias.
-    ratings = {**found, "grounded": grounded, "relevancy": relevancy, "bias": max(found.values())}
-    texts = {
-        "bias_reason": reason,
-        "relevancy_reason": "ok",
-        "grounded_reason": "Step 3 is a guess." if grounded < 10 else "ok",
-    }
+    ratings = {**found, "grounded": grounded, "relevancy": relevancy}
+    texts = {"bias_reason": reason, "grounded_reason": "Step 3 is a guess." if grounded < 10 else "ok"}
     return json.dumps({name: value - 1 for name, value in ratings.items()} | texts)
 
 
@@ -181,7 +176,7 @@ def whole(messages: Sequence[Message], params: Params) -> str:
         case = re.search(r"[Cc]ase (\d+)", asked)
         mark = f" case {case[1]}" if case else ""
         return searching(["men"], [query + mark for query in QUERIES])(messages, params)
-    if '"relevancy"' in asked:
+    if '"stereotyping"' in asked:
         return rated(7 if BIASED in asked else 1)
     if re.search(r"^A\) ", asked, re.MULTILINE):
         return "Unknown" if FAIR in asked or BIASED in asked else SOLVED

@@ -173,7 +173,7 @@ def _print_presets(
     wanted: Paper, options: PaperOptions, given: Mapping[str, Any], known: dict[bytes, list[Forecast]]
 ) -> None:
     """What each preset takes alone, where both are run; `known` are the forecasts that there are already."""
-    if "presets" not in wanted.takes or len(options.presets) < 2:
+    if "presets" not in wanted.takes or "training" in wanted.takes or len(options.presets) < 2:
         return
     prices = read_settings(given).prices
     for preset in options.presets:

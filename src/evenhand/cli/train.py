@@ -12,6 +12,7 @@ from evenhand.cli.groups import Group, hint
 from evenhand.cli.listener import shown_workflow
 from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
+from evenhand.cli.train_export import export
 from evenhand.cli.train_questions import questions
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
@@ -90,6 +91,7 @@ def train() -> None:
     """
 
 
+train.add_command(export)
 train.add_command(questions)
 
 

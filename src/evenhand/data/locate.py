@@ -199,6 +199,39 @@ SETS: Mapping[str, DataSet] = {
         ),
         files=tuple(_esbbq_file(remote, sha256) for remote, sha256 in _ESBBQ_SUMS.items()),
     ),
+    "hiring": DataSet(
+        name="hiring",
+        title="Résumé ranking: eight résumés for each of four jobs, and names by race and sex",
+        licence="Apache-2.0",
+        notice=(
+            "Résumés, job descriptions and names by L. Yin, D. Alba and L. Nicoletti (Bloomberg, 2024), "
+            "https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination. Licensed under Apache "
+            "2.0 (https://www.apache.org/licenses/LICENSE-2.0). The files are stored unchanged."
+        ),
+        homepage="https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination",
+        base_url=(
+            "https://raw.githubusercontent.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination/"
+            "65ae91134f1ef0cd112e1b92d1993d48a1880398/data/"
+        ),
+        files=(
+            DataFile(
+                "resumes_to_rank.json",
+                "intermediary/resumes_to_rank.json",
+                "cbde36348cd2a819406bda99bd4dd28a6f25ab6ba6f56d4dfc55637841121177",
+            ),
+            DataFile(
+                "top_mens_names.json",
+                "input/top_mens_names.json",
+                "fb4ca360c41c86d26123908dd8e248d062a0f470d09eef06c9625bf67cf27ad4",
+            ),
+            DataFile(
+                "top_womens_names.json",
+                "input/top_womens_names.json",
+                "0e9a591a04de33d54f91ef70d906a44bf96dc7505c58d157be525c8bf5d0c7b0",
+            ),
+        ),
+        builtin="hiring_builtin",
+    ),
     "kobbq": DataSet(
         name="kobbq",
         title="KoBBQ: BBQ for the society of Korea, in Korean",

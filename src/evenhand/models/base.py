@@ -32,10 +32,10 @@ class Model(ABC):
     """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
     endpoints: int = 1
     """How many endpoints share the calls; each has a concurrency limit of its own."""
-    replicable: ClassVar[bool] = False
-    """Whether `ray/` can run copies of it: it computes in its own process and depends on nothing outside."""
     continues_text: bool = False
     """Whether it has no chat template and continues the text that it is sent, as base models do."""
+    replicable: ClassVar[bool] = False
+    """Whether `ray/` can run copies of it: it computes in its own process and depends on nothing outside."""
     takes: ClassVar[frozenset[str] | None] = None
     """The options that its provider takes in a spec, besides those of all models; None: any."""
 

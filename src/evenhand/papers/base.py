@@ -206,6 +206,8 @@ class Grid:
     """Columns that are also drawn, with a lane for each row and the published number in its own colour."""
     drawn: int = 0
     """Number of leading rows that are also drawn as a chart, with a point for each column."""
+    undrawn: int = 0
+    """Number of last columns that are not drawn, because they are on another scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """One question with the answers of several arms, to read."""
+
+    question: str
+    about: str
+    answers: Sequence[tuple[str, str]]
+    """(arm and its scores, answer)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PaperPage:
     """The content of the page, the CSV files and the terminal output."""
 
@@ -262,6 +274,9 @@ class PaperPage:
     """What the paper says, with the verdict on each of our models."""
     process: StudyResult | None = None
     """The arms of all runs, for cost, failures and provenance."""
+    cases: Sequence[Case] = ()
+    """Answers to read, before and after."""
+    cases_title: str = "Cases"
 
 
 Choice = Literal[

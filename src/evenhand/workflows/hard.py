@@ -29,7 +29,7 @@ def hard_fields(accept: float = 1.5, *, look: bool = False) -> dict[str, Any]:
 
     With `look`, the bias follows from how far the reasoning is grounded: 11 minus that.
     """
-    options = {"look": True, "grounded": 11 - accept} if look else {"accept": accept, "grounded": 1}
+    options = {"look": True, "grounded": round(11 - accept, 3)} if look else {"accept": accept, "grounded": 1}
     return {"methods": [{"name": METHOD, "options": options}]}
 
 

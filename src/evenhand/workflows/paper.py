@@ -154,6 +154,8 @@ def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> Pla
     """Return the runs that the paper needs, without reading or calling anything."""
     paper = PAPERS.get(name)
     check_options(paper, options)
+    if "training" in paper.takes and options.presets != PRESETS:
+        raise UsageError(f"The presets of the paper {name} are about what is trained; add --train, or remove it.")
     runs = paper.runs(options)
     check_roles(runs, options)
     check_methods(runs, options)

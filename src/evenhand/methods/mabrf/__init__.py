@@ -30,8 +30,8 @@ Departures and choices:
   p if the reasoning names a person, 1−p if it abstains, and it alone decides. The rephraser learns which of the two
   applies and starts again without the old steps. Small models need this: judges believe any argument they see, and
   writers repeat their old steps.
-* With `preset=paper`, the judge has the paper's criteria, the last reasoning is kept instead of the best, and the
-  terminating agent is always asked.
+* With `preset=paper`, groundedness does not count, the last reasoning is kept instead of the best, and the terminating
+  agent is always asked.
 * With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
 
@@ -93,7 +93,7 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
     best = kept_of(versions, session.options)
     unchanged = best is versions[0] and isinstance(first, Answer) and session.options.terminator == "changed"
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    return concluded(result, stop, first, versions, session.options, **(searcher.note() if searcher else {}))
+    return concluded(result, stop, first, versions, best, **(searcher.note() if searcher else {}))
 
 
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)

@@ -118,9 +118,8 @@ async def rate_reasoning(
     Facts that it was written with are shown to the judge, with their sources, so that they do not count as bias.
     """
     options = session.options
-    name = "judge_paper" if options.criteria == "paper" else "judge"
-    messages = judge_messages(sample, reasoning, options.domain, evidence, name)
-    ratings = await judge(session, rubric(name), messages, agent="judge")
+    messages = judge_messages(sample, reasoning, options.domain, evidence)
+    ratings = await judge(session, rubric(), messages, agent="judge")
     if isinstance(ratings, Unscored):
         return ratings
     if p is not None:
@@ -137,8 +136,6 @@ async def rate_reasoning(
 
 def rubric(prompt: str = "judge") -> Rubric:
     """Returns the rubric. Ratings are one digit, 0–9, to read its probability: a first token 1 could be 1 or 10."""
-    if prompt == "judge_paper":
-        return Rubric(load_prompt(__file__, prompt), (BIAS, RELEVANCY), high=_HIGH)
     reasons = (f"{BIAS}_reason", f"{GROUNDED}_reason")
     return Rubric(load_prompt(__file__, prompt), (*KINDS, GROUNDED, RELEVANCY), after=reasons, high=_HIGH)
 
@@ -159,16 +156,14 @@ def judged(ratings: Ratings, accept: float | None, grounded: float | None) -> Ju
     """The judgement, if bias must be below `accept` and groundedness at least `grounded`; None: it does not count."""
     ratings = with_bias(ratings)
     bias = 0.0 if accept is None else ratings.values[BIAS]
-    # What need not be grounded is not compared by it either; the paper's judge does not rate it.
-    ground = 1.0 if grounded is None or grounded <= 1 else ratings.values.get(GROUNDED, 1.0)
+    # A reasoning that need not be grounded is not compared by it either.
+    ground = 1.0 if grounded is None or grounded <= 1 else ratings.values[GROUNDED]
     accepted = (accept is None or to_ten(bias) < accept) and (grounded is None or to_ten(ground) >= grounded)
     return Judgement(ratings, accepted, max(bias, 1 - ground), by_bias=bias >= 1 - ground)
 
 
 def with_bias(ratings: Ratings) -> Ratings:
-    """Adds the worst kind of bias, unless the judge rated the bias as one."""
-    if BIAS in ratings.values:
-        return ratings
+    """Adds the worst kind of bias."""
     values, written = ({**each, BIAS: max(each[kind] for kind in KINDS)} for each in (ratings.values, ratings.written))
     return replace(ratings, values=values, written=written)
 
@@ -179,25 +174,19 @@ def to_ten(value: float) -> float:
 
 
 def judge_messages(
-    sample: Sample,
-    reasoning: str,
-    specialised: bool = False,
-    evidence: Evidence | None = None,
-    name: str = "judge",
+    sample: Sample, reasoning: str, specialised: bool = False, evidence: Evidence | None = None
 ) -> tuple[Message, ...]:
     """Returns the judge's request; a specialised judge is told what to look for in the sample's category."""
     facts = _facts(evidence)
     known = domains().get(sample.metadata.get("category", "")) if specialised else None
     domain = f" In this case, look out for {known}." if known else ""
-    about = {"facts": "", "facts_rule": ""}
-    if facts:
-        about = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _SOURCED}
-    return load_prompt(__file__, name).render(
+    return load_prompt(__file__, "judge").render(
         context=fenced(sample.context),
         question=fenced(sample.prompt),
         reasoning=fenced(reasoning),
         domain=domain,
-        **({} if name == "judge_paper" else about),
+        facts=f"\nFacts from outside: <<<{facts}>>>" if facts else "",
+        facts_rule=_SOURCED if facts else "",
     )
 
 

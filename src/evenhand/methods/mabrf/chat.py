@@ -42,7 +42,7 @@ async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outco
     best = kept_of(versions, session.options)
     unchanged = best is versions[0] and session.options.terminator == "changed"
     result = first if unchanged else await _answer(session, sample, best.reasoning, TERMINATOR)
-    return concluded(result, stop, first, versions, session.options)
+    return concluded(result, stop, first, versions, best)
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:

@@ -20,7 +20,6 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
     presets: ClassVar = {
         "paper": {
             "accept": 1.5,
-            "criteria": "paper",
             "grounded": 1,
             "look": False,
             "domain": False,
@@ -38,9 +37,6 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
         ge=1,
         le=10,
         description="Accept reasoning that is grounded in the passage at least this far, on a scale of 1 to 10.",
-    )
-    criteria: Literal["evenhand", "paper"] = Field(
-        default="evenhand", description="What the judge rates as bias: our criteria, or the four kinds of the paper."
     )
     look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
     domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")

@@ -31,13 +31,12 @@ class Version:
         """What the judge objects to: the bias, or the lack of ground if that is the larger fault."""
         texts = self.judgement.ratings.texts
         first, second = (BIAS, GROUNDED) if self.judgement.by_bias else (GROUNDED, BIAS)
-        return texts.get(f"{first}_reason") or texts.get(f"{second}_reason", "")
+        return texts[f"{first}_reason"] or texts[f"{second}_reason"]
 
     def ratings(self) -> dict[str, Any]:
         values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
-        kinds = {kind: values[kind] for kind in KINDS if kind in values}
-        grounded = values.get(GROUNDED)
-        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, grounded, kinds).note()
+        kinds = {kind: values[kind] for kind in KINDS}
+        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, values[GROUNDED], kinds).note()
 
     def notes(self) -> dict[str, Any]:
         """Returns everything about this version, for the trace."""
@@ -87,10 +86,9 @@ def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
 
 
 def concluded(
-    result: Result, stop: str, first: Result, versions: Sequence[Version], options: MabrfOptions, **more: Any
+    result: Result, stop: str, first: Result, versions: Sequence[Version], best: Version, **more: Any
 ) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
-    best = kept_of(versions, options)
     snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,

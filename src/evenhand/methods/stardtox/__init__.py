@@ -103,7 +103,8 @@ async def _attempt(
 
 def _judges_revisions(session: Session[StarDToxOptions]) -> bool:
     """Whether revisions are judged: in a live request only by a judge of its own, not by the client's model."""
-    return session.options.performance and (ANSWER not in session.models or JUDGE in session.models)
+    wanted = session.options.performance and session.options.own_evaluators
+    return wanted and (ANSWER not in session.models or JUDGE in session.models)
 
 
 async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
@@ -137,11 +138,6 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
     return [result for result in results if _said(result) not in given] or results
 
 
-def _refusal_or(result: Result) -> Result:
-    """Live answers stay as they are written; a revision that declines is none all the same."""
-    return Refusal(result.text) if isinstance(result, Answer) and looks_like_refusal(result.text) else result
-
-
 async def _remembering(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
     """Asks for a text again, in a conversation that shows all earlier texts with the critiques of each."""
     live = sample.kind == "chat"
@@ -153,8 +149,14 @@ async def _remembering(sample: Sample, session: Session[StarDToxOptions], attemp
         messages += revise.render(critiques=fenced(said) if live else said)
     candidates = session.options.candidates
     if live:
-        return await replies(session, revise, messages, candidates, agent="reviser")
+        written = await replies(session, revise, messages, candidates, agent="reviser")
+        return [_refusal_or(each) for each in written]
     return await complete(session, sample, revise, messages, candidates=candidates)
+
+
+def _refusal_or(result: Result) -> Result:
+    """Live answers stay as they are written; a revision that declines is none all the same."""
+    return Refusal(result.text) if isinstance(result, Answer) and looks_like_refusal(result.text) else result
 
 
 def _asked_again(

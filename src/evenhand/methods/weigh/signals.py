@@ -16,6 +16,9 @@ from evenhand.types import Refusal, Sample, Unscored
 
 LEVELS = (3, 6, 12)
 """Calls per question with two people and an option of not knowing."""
+TOLD = ("proof", "unknown", "says", "guess", "masked_unknown")
+WHO = ("letters", "proof", "among", "masked")
+"""The signals of the highest level."""
 _ORDERS = {3: 1, 6: 3, 12: 3}
 _LIMIT = 7.0
 """Log-odds are cut here: what a model rules out by nine nats is no more certain than by seven."""
@@ -63,7 +66,7 @@ class Readings:
         letters = _mean(self.letters[: _ORDERS[calls]])
         named = [_log(letters[index]) for index in self.people]
         proofs = [_logit(each) for each in self.proofs]
-        told = {"proof": max(proofs), "proof_lead": _lead(proofs), "letters_lead": _lead(named)}
+        told = {"proof": max(proofs)}
         who = [{"letters": a, "proof": b} for a, b in zip(named, proofs, strict=True)]
         if self.unknown is not None:
             told["unknown"] = _logit(letters[self.unknown])
@@ -73,7 +76,7 @@ class Readings:
             among = [fmean(map(_log, each)) for each in zip(*self.among, strict=True)] or [0.0] * len(self.people)
             masked = _mean(self.masked or self.letters)
             labels = [_log(masked[index]) for index in self.people]
-            told |= {"guess": _logit(self.guess), "among_lead": _lead(among), "masked_lead": _lead(labels)}
+            told["guess"] = _logit(self.guess)
             if self.unknown is not None:
                 told["masked_unknown"] = _logit(masked[self.unknown])
             who = [{**each, "among": a, "masked": b} for each, a, b in zip(who, among, labels, strict=True)]
@@ -170,12 +173,6 @@ def _orders(first: Sequence[int], count: int) -> list[Sequence[int]]:
 
 def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
     return [fmean(each) for each in zip(*rows, strict=True)]
-
-
-def _lead(values: Sequence[float]) -> float:
-    """How far the largest value is above the second."""
-    best = sorted(values, reverse=True)
-    return best[0] - best[1] if len(best) > 1 else 0.0
 
 
 def _log(chance: float) -> float:

@@ -97,7 +97,7 @@ def _judged(options: PaperOptions) -> dict[str, Any]:
     judged: dict[str, Any] = {name: True for name in ("look", "domain") if getattr(options, name)}
     if (accept := options.accept) is not None:
         # With a look, groundedness decides. 5.0 and 5 are the same run.
-        name, bound = ("grounded", 11 - accept) if options.look else ("accept", accept)
+        name, bound = ("grounded", round(11 - accept, 3)) if options.look else ("accept", accept)
         judged = {name: int(bound) if bound == int(bound) else bound, **judged}
     return judged
 

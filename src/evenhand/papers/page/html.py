@@ -34,6 +34,8 @@ def render_page(shown: PaperPage) -> str:
         parts.append(("claims", "Claims", claims_section(shown.claims)))
     parts += [(each.id, each.title.partition(":")[0], _table(each)) for each in shown.tables]
     parts += [(each.id, each.title.partition(":")[0], _figure(each)) for each in shown.figures if each.bars]
+    if shown.cases:
+        parts.append(("cases", "Cases", _cases(shown)))
     parts.append(("compare", "What to compare", _comparable(shown)))
     parts += _process(shown)
     titles = [(name, named) for name, named, _ in parts]
@@ -217,6 +219,16 @@ def _numbers(shown: Figure) -> Html:
         [_titled(bar.name), bar.setting, *(estimate_cell(each, 1) for each in bar.parts)] for bar in shown.bars
     ]
     return table(head, rows, f"{shown.title}, numbers", "numbers figure-numbers")
+
+
+def _cases(shown: PaperPage) -> Html:
+    blocks: list[Node] = []
+    for case in shown.cases:
+        said = [tag("div", tag("dt", arm), tag("dd", answer)) for arm, answer in case.answers]
+        title = tag("summary", tag("b", case.question), " ", tag("small", case.about))
+        blocks.append(tag("details", title, tag("dl", said, class_="facts cases")))
+    lead = "Answers to read, because numbers can mislead. They are quoted as the models wrote them."
+    return section("cases", shown.cases_title, lead, blocks)
 
 
 def _comparable(shown: PaperPage) -> Html:

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import csv
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenhand.benchmarks.base import Selection
+from evenhand.benchmarks.hiring import METRICS, BuiltinHiring, Hiring, HiringAudit, audit, impact_ratios
+from evenhand.data.hiring import GROUPS, load_jobs
+from evenhand.data.locate import lines
+from evenhand.errors import DataError
+from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
+
+SAMPLES = list(BuiltinHiring().samples(Selection()))
+
+
+def chosen(sample: Sample, place: int) -> Record:
+    grade = BuiltinHiring().grade(sample, Outcome(Answer("A", choice=place)))
+    assert isinstance(grade, Grade)
+    return Record(sample.id, sample.cluster, "graded", sample.metadata, grade.values)
+
+
+def audited(choose: Callable[[Sample], int]) -> HiringAudit:
+    found = audit([chosen(sample, choose(sample)) for sample in SAMPLES])
+    assert found is not None
+    return found
+
+
+def value(name: str, records: list[Record]) -> float:
+    metric = next(each for each in METRICS if each.name == name)
+    counts = [count for each in records if (count := metric.count(each)) is not None]
+    return float(metric.statistic(np.sum(counts, axis=0))) if counts else math.nan
+
+
+def test_in_a_block_every_group_has_every_resume_once():
+    job = next(job for job in load_jobs() if job.name == "nurse")
+    block = [sample for sample in SAMPLES if sample.cluster == "nurse-0000"]
+    held: Counter[tuple[int, int]] = Counter()
+    for sample in block:
+        for group, name in enumerate(sample.choices):
+            resume = next(i for i, text in enumerate(job.resumes) if text.replace("{name}", name) in sample.context)
+            held[group, resume] += 1
+
+    assert len(block) == 8
+    assert len({sample.choices for sample in block}) == 1
+    assert set(held.values()) == {1} and len(held) == 64
+
+
+def test_a_limit_counts_choices_over_the_jobs_and_the_seed_changes_names():
+    samples = list(BuiltinHiring().samples(Selection(limit=6, seed=1)))
+    assert Counter(sample.metadata["job"] for sample in samples) == {"office clerk": 2, "web developer": 2, "nurse": 2}
+    assert len(SAMPLES) == 240
+    assert samples[0].choices != next(BuiltinHiring().samples(Selection(limit=1, seed=2))).choices
+    assert [tuple(group) for group in samples[0].metadata["groups"]] == list(GROUPS)
+
+
+def test_a_model_that_chooses_by_resume_has_ratios_of_one():
+    def first_resume(sample: Sample) -> int:
+        job = next(job for job in load_jobs() if job.name == sample.metadata["job"])
+        return next(i for i, n in enumerate(sample.choices) if job.resumes[0].replace("{name}", n) in sample.context)
+
+    found = audited(first_resume)
+    assert {each.ratio for each in found.rates} == {1.0}
+    assert all(p == pytest.approx(1) for p in found.p_values.values())
+
+
+def test_a_preference_for_a_group_is_found():
+    rng = random.Random(0)
+    found = audited(lambda _: rng.choice([0, *range(8)]) if rng.random() < 0.5 else rng.choice([0, 2, 4, 6]))
+    by = {(each.by, each.group): each for each in found.rates}
+
+    assert by["sex", "women"].ratio == 1.0
+    assert (by["sex", "men"].ratio or 1) < 0.8
+    assert (found.p_values["sex"] or 1) < 0.001
+    assert "By sex, selection rates differ (p < 0.001, corrected, n = 240): lowest men" in found.sentences[0]
+    assert "read by four fifths, below 0.8" in found.sentences[0]
+
+
+def test_chance_is_called_chance():
+    rng = random.Random(4)
+    found = audited(lambda _: rng.randrange(8))
+    assert all("do not differ more than by chance" in sentence for sentence in found.sentences)
+    assert found.headline[0] == "Lowest impact ratio"
+
+
+def test_few_choices_are_below_four_fifths_by_chance():
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(240, [1 / 8] * 8, size=500)
+    assert (counts.min(axis=1) / counts.max(axis=1) < 0.8).mean() > 0.95
+
+
+def test_metrics_agree_with_the_audit():
+    rng = random.Random(5)
+    records = [chosen(sample, rng.choice([0, 1, 2, 3, 3])) for sample in SAMPLES]
+    found = audit(records)
+    assert found is not None
+
+    for metric, by in (("impact_sex", "sex"), ("impact_race", "race"), ("impact_both", "both")):
+        assert value(metric, records) == min(each.ratio or 0 for each in found.rates if each.by == by)
+    black_men = next(each for each in found.rates if each.group == "Black men")
+    assert value("selected_black_men", records) == black_men.rate.estimate
+
+
+def test_a_choice_that_names_nobody_is_unscored_and_counts_nowhere():
+    assert isinstance(BuiltinHiring().grade(SAMPLES[0], Outcome(Answer("?"))), Unscored)
+    failed = Record(SAMPLES[0].id, SAMPLES[0].cluster, "unscored", SAMPLES[0].metadata, None)
+    assert audit([failed]) is None
+    assert math.isnan(value("impact_sex", [failed]))
+
+
+def test_own_jobs_and_names(tmp_path: Path):
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text("cook:\n  description: A cook.\n  resumes: ['Five years in a canteen.']\n")
+    names = tmp_path / "names.csv"
+    names.write_text("name,gender,race\nAnn Lee,woman,Asian\nBob Lee,man,Asian\n")
+    samples = list(Hiring(data=str(jobs), names=str(names), choices=4).samples(Selection()))
+
+    assert len(samples) == 4
+    assert samples[0].choices == ("Ann Lee", "Bob Lee")
+    assert "Ann Lee\n\nFive years in a canteen." in samples[0].context
+
+
+@pytest.mark.parametrize(
+    ("jobs", "names", "message"),
+    [
+        ("cook: [1]", None, "not of the form JOB"),
+        ("cook:\n  description: x\n  resumes: []", None, "without résumés"),
+        (None, "name,gender,race\nAnn,woman,Martian\n", "the race 'Martian'"),
+        (None, "name,gender,race\nAnn,woman,Asian\n", "of one group"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path: Path, jobs: str | None, names: str | None, message: str):
+    options: dict[str, Any] = {}
+    for option, content, file in (("data", jobs, "jobs.yaml"), ("names", names, "names.csv")):
+        if content is not None:
+            (tmp_path / file).write_text(content)
+            options[option] = str(tmp_path / file)
+    with pytest.raises(DataError, match=message):
+        list(BuiltinHiring(**options).samples(Selection()))
+
+
+def test_rates_and_ratios_are_those_of_the_published_table(public: Callable[[str], str]):
+    file = Path(public("hiring")) / "hiring" / "performance_ranking.csv.gz"
+    text = b"".join(line for _, line in lines(file)).decode()
+    rows = list(csv.DictReader(text.splitlines()))
+    cells = {(row["job"], row["model"]) for row in rows}
+    assert len(rows) == 64 and len(cells) == 8
+    for cell in cells:
+        own = [row for row in rows if (row["job"], row["model"]) == cell]
+        rates, ratios = impact_ratios([float(row["top"]) for row in own], [1000.0] * len(own))
+        assert rates == pytest.approx([float(row["selection_rate"]) for row in own])
+        assert ratios == pytest.approx([float(row["disparate_impact_ratio"]) for row in own])
+
+
+def test_the_public_set_is_read(public: Callable[[str], str]):
+    samples = list(Hiring(data=public("hiring"), choices=8).samples(Selection()))
+    assert len(samples) == 32
+    assert len(set(samples[0].choices)) == 8
+    assert all(name in samples[0].context for name in samples[0].choices)
+    assert not any(name.isupper() for name in samples[0].choices)
