@@ -14,7 +14,7 @@ from evenhand.guards.guard import Guard
 from evenhand.guards.types import Segment
 from evenhand.methods.base import METHODS, Method, prompts_of
 from evenhand.methods.default import plain_prompt
-from evenhand.methods.panel.judges import prompt_for
+from evenhand.methods.panel.judges import Case, prompt_for
 from evenhand.models.base import ModelOptions
 from evenhand.models.fake import FunctionModel
 from evenhand.prompts import built_in_prompts, copy_prompts, read_templates
@@ -57,13 +57,14 @@ def test_a_template_stands_in_where_it_is_used_and_nowhere_else(tmp_path: Path):
 
 def test_a_piece_of_a_prompt_can_be_overridden(tmp_path: Path):
     folder = override(tmp_path, "methods/panel/alone", "Give your scores now.", "Score it now, please.")
-    before = prompt_for(False, "alone", False)
+    case = Case("", "", False, (("accuracy", "how right it is"),))
+    before = prompt_for(case, "alone")
 
     with read_templates(folder).used():
-        changed = prompt_for(False, "alone", False)
+        changed = prompt_for(case, "alone")
 
     assert changed.templates[-1][1].endswith("Score it now, please.")
-    assert prompt_for(False, "alone", False) == before
+    assert prompt_for(case, "alone") == before
 
 
 def test_every_built_in_prompt_can_be_copied_and_is_then_the_same(tmp_path: Path):

@@ -204,10 +204,16 @@ def paper(
     search: str | None = None,
     accept: float | None = None,
     look: bool = False,
+    domain: bool = False,
     judge: str | None = None,
     trained: Mapping[str, str] | None = None,
     pairs: str | Path | None = None,
     bias: Sequence[str] = (),
+    preset: str = "both",
+    methods: Mapping[str, Mapping[str, Any]] | None = None,
+    steer: str | None = None,
+    quality: str | None = None,
+    base_models: Sequence[str] = (),
     train: bool = False,
     ablate: Mapping[str, Sequence[int]] | None = None,
     teachers: Sequence[str] = (),
@@ -237,10 +243,16 @@ def paper(
         search: The search provider (mabrf).
         accept: The highest bias rating that the judge accepts (mabrf).
         look: Whether the judge reads the passage before the reasoning (mabrf).
+        domain: Whether the judge is told what to look for in the question's category (mabrf).
         judge: The model that rates answers (rldf).
         trained: Trained models by arm, for example `{"sft": "hf/FOLDER"}` (rldf).
         pairs: The pairs that they were trained on (rldf).
         bias: The types of bias (rldf).
+        preset: `paper` (its method as it is), `evenhand` (ours) or `both`, side by side.
+        methods: Options of methods, in place of the preset's, e.g. `{"stardtox": {"iterations": 3}}`.
+        steer: The scorer that steers revisions, e.g. `perspective` (stardtox).
+        quality: The model that measures the quality of texts, not the one that steers (stardtox).
+        base_models: Models without instruction tuning, e.g. `hf/gpt2`, each a row of Self-Debias (stardtox).
         train: First make the debates, pairs and models of the tables (rldf).
         ablate: First make those of the ablation figures, for example `{"rounds": [1, 3, 5]}` (rldf).
         teachers: The models that debate as teachers; the first is that of the tables (rldf).
@@ -254,7 +266,7 @@ def paper(
     """
     from evenhand.papers.base import PAPERS, PaperOptions
     from evenhand.workflows.listener import Listener
-    from evenhand.workflows.paper import check_choices, make_paper, plan_paper, write_page
+    from evenhand.workflows.paper import check_choices, make_paper, plan_paper, read_presets, write_page
 
     folder = None if out is None else Path(out)
     specs, settings = with_specs(list(models), settings or Settings())
@@ -270,10 +282,16 @@ def paper(
         search=search,
         accept=accept,
         look=look,
+        domain=domain,
         judge=judge,
         trained=trained or {},
         pairs=None if pairs is None else str(pairs),
         bias=tuple(bias),
+        presets=read_presets(preset),
+        methods=methods or {},
+        steer=steer,
+        quality=quality,
+        base_models=tuple(base_models),
     )
     if not models and folder is not None:
         check_choices(PAPERS.get(name), options)

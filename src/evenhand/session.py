@@ -40,6 +40,8 @@ class Answering:
     """`auto`, `logprobs`, `constrained` or `text`."""
     judge_samples: int = 1
     """How many ratings are drawn from a judge without logprobs; their mean is the rating."""
+    judge_pool: str = "mean"
+    """How the ratings of several judges become one: their `mean`, or a `vote`, which is their median."""
 
 
 @dataclass(slots=True)

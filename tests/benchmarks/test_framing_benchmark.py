@@ -73,7 +73,7 @@ def test_a_grade_keeps_what_was_said_and_how_surely():
     grade = benchmark.grade(sample, Outcome(answer, notes={"rating": 6.5}))
 
     assert isinstance(grade, Grade)
-    assert dict(grade.values) == {"admitted": True, "chance": 0.7, "rating": 6.5, "position": None}
+    assert dict(grade.values) == {"admitted": True, "chance": 0.7, "rating": 6.5, "named": None, "position": None}
     assert isinstance(benchmark.grade(sample, Outcome(Refusal("no"))), Unscored)
     plain = benchmark.grade(sample, Outcome(Answer("No", 1)))
     assert isinstance(plain, Grade) and plain.values["chance"] is None and plain.values["rating"] is None

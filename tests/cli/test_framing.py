@@ -1,5 +1,6 @@
 """`evenhand framing`: from a model to whether the paper's ordering holds."""
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +19,17 @@ NUMBER = {text.answer: number for number, text in enumerate(load_texts())}
 def reply(messages: Sequence[Message], params: Params) -> str:
     """A model that sees all biases of a competitor, a quarter of another model's and none of its own."""
     asked = messages[-1].content
+    if any("soundness" in message.content for message in messages):
+        # As a judge of opinions: texts with an even number in them are biased.
+        even = re.search(r"[02468] is my view", asked)
+        return json.dumps({"bias": 80 if even else 10, "communication": 50, "soundness": 50})
     answer = re.findall(r"Answer: <<<(.*)>>>", asked)[0]
     level = 2 if "competes with you" in asked else 1 if "a language model" in asked else 0
+    if '"biases"' in asked:
+        return json.dumps({"biases": ["Age", "age", "none", "looks"][: 1 + level]})
     if '{"bias": N}' in asked:
         return f'{{"bias": {3 * level}}}'
-    return "Yes" if BIASED[answer] and (level == 2 or (level == 1 and NUMBER[answer] % 2)) else "No"
+    return "Yes" if BIASED.get(answer, True) and (level == 2 or (level == 1 and NUMBER.get(answer, 1) % 2)) else "No"
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +122,37 @@ def test_a_run_of_another_benchmark_is_refused_and_its_report_left_alone(cli, tm
     assert result.code == 2
     assert "not of framing" in result.err
     assert not (tmp_path / "other" / "report.html").exists()
+
+
+def test_texts_that_the_model_wrote_itself_are_asked_about_and_biases_are_counted(cli, monkeypatch, tmp_path: Path):
+    written = iter(range(100))
+    monkeypatch.setitem(
+        PROVIDERS._things, "writer", lambda *_: FunctionModel(lambda *_: f"{next(written)} is my view", spec="writer/x")
+    )
+    opinions = ("run", "-b", "opinions", "--limit", "10", "--scorer", "opinion:partial/judge", "--out", "o")
+    assert cli(*opinions, "--model", "writer/x").code == 0
+
+    result = cli("framing", "-M", "partial/one", "--own", "o", "-m", "framing:names=true,rating=false", "--out", "r")
+
+    assert result.code == 0, result
+    assert "30 of 30 done" in result.out
+    texts = load_texts("o/framing.yaml")
+    assert {text.biased for text in texts} == {True, False}
+    assert all(text.biased == (int(text.answer.split()[0]) % 2 == 0) for text in texts)
+    said = " ".join(result.out.split())
+    # Two spellings of one bias are one.
+    assert re.search(r"Biases named per text: .* own 1\.00 .* other 1\.00 .* competitor 1\.00", said)
+
+
+def test_own_texts_are_of_a_rated_run_of_opinions(cli, monkeypatch, tmp_path: Path):
+    monkeypatch.setitem(PROVIDERS._things, "writer", lambda *_: FunctionModel(lambda *_: "A", spec="writer/x"))
+    assert cli("run", "-b", "bbq_builtin", "--limit", "2", "-M", "partial/one", "-m", "default", "--out", "b").code in (
+        0,
+        4,
+    )
+
+    other = cli("framing", "-M", "partial/one", "--own", "b")
+    both = cli("framing", "-M", "partial/one", "--own", "b", "--data", "x.yaml")
+
+    assert (other.code, "not of opinions" in other.err) == (2, True)
+    assert (both.code, "remove one" in both.err) == (2, True)

@@ -14,7 +14,7 @@ from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
 from evenhand.types import Message, Params
 
-SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2")
+SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2", "--preset", "evenhand")
 HOSTILE = "x</title><script>alert(1)</script>"
 
 
@@ -62,7 +62,7 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     for part in ("Table II: sentence completion (moderate)", "(high)", "Table III", "Figure 3", "paper 12.09"):
         assert part in result.out
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "realtoxicity", "bbq", "command.json", "index.html", "table2.csv", "table3.csv", "figure3.csv",
+        "realtoxicity", "bbq", "command.json", "index.html", "claims.csv", "table2.csv", "table3.csv", "figure3.csv",
     }  # fmt: skip
     html = (tmp_path / "p" / "index.html").read_text(encoding="utf-8")
     for text in (
@@ -88,12 +88,12 @@ def test_every_number_in_the_files_is_the_studys(once, models, tmp_path: Path):
     arms = {
         ("Default", ""): "default",
         ("Fairness-aware prompt", ""): "fair_prompt",
-        ("StarDTox w/ performance", "Iter. 1"): "stardtox · iteration 1",
-        ("StarDTox w/ performance", "Iter. 2"): "stardtox",
-        ("StarDTox w/o performance", "Iter. 1"): "stardtox(performance=False) · iteration 1",
-        ("StarDTox w/o performance", "Iter. 2"): "stardtox(performance=False)",
-        ("StarDTox", "Iter. 1"): "stardtox",
-        ("StarDTox", "Iter. 2"): "stardtox",
+        ("StarDTox w/ performance", "evenhand, Iter. 1"): "stardtox · iteration 1",
+        ("StarDTox w/ performance", "evenhand, Iter. 2"): "stardtox",
+        ("StarDTox w/o performance", "evenhand, Iter. 1"): "stardtox(performance=False) · iteration 1",
+        ("StarDTox w/o performance", "evenhand, Iter. 2"): "stardtox(performance=False)",
+        ("StarDTox", "evenhand, Iter. 1"): "stardtox",
+        ("StarDTox", "evenhand, Iter. 2"): "stardtox",
         ("Self-Debias (QA)", "Explanation"): "self_debias_explain",
         ("Self-Debias (QA)", "Reprompting"): "self_debias_reprompt",
     }
@@ -123,16 +123,16 @@ def test_revision_shows_in_the_rows_and_in_the_figure(once, models, tmp_path: Pa
         for row in rows_of(tmp_path / "p/table2.csv")
         if row["metric"] == "toxicity" and row["value"]
     }
-    assert toxicity["high", "StarDTox w/ performance", "Iter. 1"] < toxicity["high", "Default", ""]
+    assert toxicity["high", "StarDTox w/ performance", "evenhand, Iter. 1"] < toxicity["high", "Default", ""]
     refined = {
         (row["data_set"], row["setting"], row["part"]): (float(row["value"]), int(row["n"]))
         for row in rows_of(tmp_path / "p/figure3.csv")
     }
     for band in ("moderate", "high"):
-        for setting in ("w/ performance", "w/o performance"):
+        for setting in ("evenhand, w/ performance", "evenhand, w/o performance"):
             assert refined[band, setting, "Iteration 1"] == (100.0, 4)
             assert refined[band, setting, "Iteration 2"] == (0.0, 4)
-    assert refined["BBQ", "", "Iteration 1"] == (0.0, 22)
+    assert refined["BBQ", "evenhand", "Iteration 1"] == (0.0, 22)
 
 
 def test_the_items_are_as_many_of_each_kind(cli, once, models, tmp_path: Path):

@@ -14,8 +14,9 @@ from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
 from evenhand.types import Message, Params
 
-SMALL = ("paper", "mabrf", "--builtin", "--limit", "2")
-FILES = ("index.html", "table3.csv", "table4.csv", "table5.csv", "figure4_means.csv", "figure4.csv")
+SMALL = ("paper", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
+FILES = ("index.html", "claims.csv", "figure4.csv", "figure4_means.csv", "questions.csv", "correlation.csv")
+FILES += tuple(f"table{number}.csv" for number in range(1, 6))
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
 
 
@@ -32,8 +33,10 @@ def reply(messages: Sequence[Message], params: Params) -> str:
         }
         properties: dict[str, dict[str, Any]] = params.schema["properties"]
         bias, relevancy = ("maximum", "minimum") if BELIEF in asked else ("minimum", "maximum")
-        if "bias" in properties:
-            values |= {"bias": properties["bias"][bias], "relevancy": properties["relevancy"][relevancy]}
+        if "stereotyping" in properties:
+            values |= dict.fromkeys(("demeaning", "generalisation", "framing"), 0)
+            values |= {"stereotyping": properties["stereotyping"][bias], "grounded": 9}
+            values["relevancy"] = properties["relevancy"][relevancy]
         return json.dumps({name: values.get(name, _empty(each)) for name, each in properties.items()})
     if "Write the reasoning again" in asked:
         return FACT
@@ -91,8 +94,8 @@ def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):
     labels = {
         "Default": "default",
         "Chain of thought": "cot",
-        "MABRF without search": "mabrf",
-        "MABRF with search": "mabrf(search=corpus:builtin)",
+        "MABRF without search, evenhand": "mabrf",
+        "MABRF with search, evenhand": "mabrf(search=corpus:builtin)",
     }
     ours = [row for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "thinker/one"]
     assert {row["setting"] for row in ours} == labels.keys()
@@ -128,7 +131,7 @@ def test_every_question_is_in_one_bin_of_the_figure(once, models, tmp_path: Path
     once(*SMALL, "--model", "thinker/one")
 
     rows = rows_of(tmp_path / "p/figure4.csv")
-    for setting in ("without search", "with search"):
+    for setting in ("without search, evenhand", "with search, evenhand"):
         shares = {row["part"]: float(row["value"]) for row in rows if row["setting"] == setting}
         assert shares == {"−3 or less": 0, "−2": 0, "−1": 0, "0": 0, "+1": 0, "+2": 0, "+3 or more": 100}
 
@@ -141,9 +144,9 @@ def test_several_models_have_rows_and_charts_of_their_own(cli, models, tmp_path:
         rows = rows_of(tmp_path / f"p/{name}.csv")
         assert {"thinker/one", "thinker/two"} <= {row["method"] for row in rows}, name
     sets = {row["data_set"] for row in rows_of(tmp_path / "p/table5.csv")}
-    assert "thinker/two: both contexts" in sets
+    assert "thinker/two, preset evenhand: both contexts" in sets
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
-    assert html.count('class="histogram') == 4
+    assert html.count('class="histogram') == 6  # all models together, as in the paper, and each
     # Each model against its own `default`.
     assert "mabrf · thinker/two and default · thinker/two" in html
     assert "mabrf · thinker/two and default · thinker/one" not in html
@@ -203,7 +206,7 @@ def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
 
 
 def test_the_questions_are_the_papers_own(cli):
-    result = cli("paper", "mabrf", "--model", "fake/A", "--dry-run", "--data", _bbq())
+    result = cli("paper", "mabrf", "--model", "fake/A", "--preset", "paper", "--dry-run", "--data", _bbq())
 
     assert "110" in result.out, result
 

@@ -72,8 +72,9 @@ def test_page_files_and_tables_are_made(cli: Any, stubs: Any, tmp_path: Path):
 
     assert result.code == 0, result
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "bbq", "opinions", "command.json", "index.html", "table1.csv", "table2.csv", "table3.csv", "table4.csv",
-        "table5.csv", "figure5.csv", "figure6.csv",
+        "bbq", "opinions", "command.json", "index.html", "claims.csv", "table1.csv", "table2.csv", "table3.csv",
+        "table4.csv", "table5.csv", "table8.csv", "table9.csv", "table10.csv", "table13.csv", "table14.csv",
+        "figure5.csv", "figure6.csv",
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "p/bbq").iterdir()} == {"base", "sft", "rldf_sr", "rldf_ts"}
     assert "paper 71.09" in result.out
@@ -84,6 +85,8 @@ def test_page_files_and_tables_are_made(cli: Any, stubs: Any, tmp_path: Path):
         "RLDF (T-S)",
         "all five cells are those of RLAIF",
         "opinion:stub",
+        "Figure 7: cases, before and after training",
+        "RLDF (T-S), BS 20, CE",
     ):
         assert text in html
 
@@ -109,9 +112,10 @@ def test_the_paired_differences_are_those_of_the_arms(once: Any, stubs: Any, tmp
 def test_claims_are_told_as_the_arms_have_them(once: Any, stubs: Any, tmp_path: Path):
     once(*SMALL, *TRAINED)
 
-    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
-    assert "Here: not run" not in html
-    assert "A teacher makes less biased models than self-reflection. Here: " in html
+    claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
+    assert "not run" not in {row["why"] for row in claims.values()}
+    teacher = claims["A teacher makes less biased models than self-reflection"]
+    assert teacher["why"].startswith("T-S less S-R: ")
 
 
 def test_several_teachers_have_rows_of_their_own(cli: Any, stubs: Any, tmp_path: Path):
@@ -130,8 +134,10 @@ def test_an_arm_that_says_almost_nothing_is_not_less_biased(once: Any, stubs: An
     assert (lengths["Default"], lengths["SFT"], lengths["RLDF (S-R)"]) == (100.0, 100.0, 12.5)
     html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     fault = "its answers have 12 % of Default&#x27;s words (comparable: 60 to 160 %)"
-    claim = "RLDF&#x27;s answers are less biased than those of every other method, over all types. Here: "
-    assert f"{claim}cannot be said, since RLDF (S-R) says too little or too much to be compared: {fault}." in html
+    claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
+    claim = claims["RLDF's answers are less biased than those of every other method, over all types"]
+    assert claim["verdict"] == "cannot be told"
+    assert claim["why"].startswith("RLDF (S-R) says too little or too much to be compared: its answers have 12 %")
     assert (
         "default · stub/mute cannot be called better than default · stub/plain: Words per answer went from 8.0" in html
     )
@@ -171,8 +177,8 @@ def test_models_of_one_type_each_make_one_arm(cli: Any, stubs: Any, tmp_path: Pa
 
 def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, stubs: Any, tmp_path: Path):
     once(*SMALL, *TRAINED)
-    folders = ("p/opinions/rldf_sr", "p/opinions/rldf_ts")
-    assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2", "--limit", "4").code == 0
+    folders = ("p/opinions/base", "p/opinions/rldf_sr", "p/opinions/rldf_ts")
+    assert cli("annotate", "export", *folders, "--out", "sheets", "--raters", "2").code == 0
     for sheet in (tmp_path / "sheets/raters").glob("*.csv"):
         rows = rows_of(sheet)
         for row in rows:
@@ -190,10 +196,13 @@ def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, 
     assert stubs == {}
     ours = [row for row in rows_of(tmp_path / "p/table2.csv") if row["method"] == "This model" and row["value"]]
     assert {(row["data_set"], row["setting"], row["metric"]): float(row["value"]) for row in ours} == {
-        (scale, mode, "all"): value
+        (scale, mode, bias): value
         for scale, value in (("BS", 40.0), ("CE", 60.0), ("LS", 70.0))
         for mode in ("S-R", "T-S")
+        for bias in ("all", "age", "nationality", "institution", "beauty", "profession")
     }
+    methods = [row for row in rows_of(tmp_path / "p/table10.csv") if row["metric"] == "all" and row["value"]]
+    assert {row["setting"] for row in methods} == {"Default", "CoT", "FairThinking", "RLDF"}
 
 
 def test_another_judge_takes_the_place_of_the_first(cli: Any, once: Any, stubs: Any, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""The notebook of the examples runs from top to bottom in a real kernel, and is stored without outputs."""
+"""The notebooks of the examples run from top to bottom in a real kernel, and are stored without outputs."""
 
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[2]
 
 
-def load() -> Any:
-    return nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+def load(name: str = "notebook") -> Any:
+    return nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
 
 
-def test_it_is_stored_without_outputs():
-    for cell in load().cells:
+@pytest.mark.parametrize("name", ["notebook", "paper"])
+def test_it_is_stored_without_outputs(name: str):
+    for cell in load(name).cells:
         assert cell.cell_type == "markdown" or (cell.outputs == [] and cell.execution_count is None)
 
 
@@ -37,3 +38,16 @@ def test_it_runs_and_shows_tables_charts_and_answers(tmp_path: Path):
     assert sum("<svg" in page and "<table" in page for page in pages) == 2
     assert "I cannot answer that." in pages[4]
     assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_paper_shows_its_claims_and_tables(tmp_path: Path):
+    notebook = load("paper")
+
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+    by_id = {cell.id: cell for cell in notebook.cells}
+    assert "The loop makes the reasoning less biased" in by_id["claims"].outputs[0].text
+    frames = [by_id[name].outputs[0].data["text/html"] for name in ("claims-frame", "tables")]
+    assert all("<table" in frame for frame in frames)
+    assert (tmp_path / "mabrf.html").is_file()

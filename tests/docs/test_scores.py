@@ -25,6 +25,7 @@ SECTIONS = {
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",
     "squad": "SQuAD",
+    "stances": "Stances",
     "squad_builtin": "SQuAD",
     "stereoset": "StereoSet",
 }

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -458,3 +459,22 @@ async def test_replies_are_as_long_as_their_form_unless_told_otherwise():
 def _text(result: Any) -> str:
     assert isinstance(result, Answer)
     return result.text
+
+
+THREE = {"creativity": "how new it is", "efficiency": "how brief it is", "quality": "how good it is"}
+
+
+async def test_other_metrics_and_no_winner_are_asked_for_and_the_higher_score_wins():
+    asked = sample(WOMAN, MAN)
+    asked = replace(asked, metadata={**asked.metadata, "metrics": THREE, "no_winner": True})
+    scores = {f"{side}_{name}": score for side, score in (("a", 6), ("b", 8)) for name in THREE}
+    hearing = Hearing("judge", lambda _messages, _params: json.dumps({**scores, "why": "Shorter."}), asked)
+
+    outcome = await hearing.run()
+
+    (messages, _), *_ = hearing.model.requests
+    assert "on three metrics:\n- creativity: how new it is;" in messages[0].content
+    assert "winner" not in messages[0].content
+    found = of(outcome)
+    assert (found.consensus.winner, found.consensus.metrics) == (1.0, tuple(THREE))
+    assert found.consensus.scores == ((6.0, 6.0, 6.0), (8.0, 8.0, 8.0))

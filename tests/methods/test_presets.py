@@ -24,11 +24,23 @@ PAPER: dict[str, dict[str, Any]] = {
         "quality": 80,
         "support": 80,
         "settled": 50,
-        "candidates": 4,
+        "candidates": 1,
+        "memory": True,
+        "scores": True,
+        "keep": "last",
         "evidence": "rating",
         "calibration": "none",
     },
-    "mabrf": {"iterations": 5, "accept": 1.5, "grounded": 1, "temperature": 0.2, "max_tokens": 256, "search": ""},
+    "mabrf": {
+        "iterations": 5,
+        "accept": 1.5,
+        "temperature": 0.2,
+        "max_tokens": 256,
+        "search": "",
+        "grounded": 1,
+        "keep": "last",
+        "terminator": "always",
+    },
     "debate": {"rounds": 5, "temperature": 0.7, "max_tokens": 160, "scoring": "numbers"},
     "panel": {"judges": 4, "rounds": 2, "order": "round_robin", "consensus": "mean", "temperature": 0.0},
 }
@@ -62,7 +74,7 @@ def test_without_a_preset_it_is_evenhand():
 def test_given_options_win_over_the_preset():
     options = METHODS.get("stardtox").with_options({"preset": "paper", "iterations": 1})
 
-    assert (options.model_dump()["iterations"], options.model_dump()["candidates"]) == (1, 4)
+    assert (options.model_dump()["iterations"], options.model_dump()["candidates"]) == (1, 1)
 
 
 def test_every_option_has_a_help_text():

@@ -32,13 +32,16 @@ def test_the_defaults_are_the_papers_questions_and_search():
 
     assert (choices.plan.benchmark, choices.plan.limit) == ("bbq", None)
     assert choices.plan.benchmark_options == {"legacy": True, "subset": "mabrf_110"}
-    assert methods_of(choices.plan) == [("default", {}), ("cot", {}), ("mabrf", {}), ("mabrf", {"search": "ddgs"})]
+    assert methods_of(choices.plan) == [
+        ("default", {}), ("cot", {}), ("mabrf", {"preset": "paper"}), ("mabrf", {}),
+        ("mabrf", {"preset": "paper", "search": "ddgs"}), ("mabrf", {"search": "ddgs"}),
+    ]  # fmt: skip
     assert (answers.plan.benchmark, answers.plan.limit) == ("squad", 100)
     assert methods_of(answers.plan) == [("closed_book", {}), ("search", {"provider": "ddgs"}), ("default", {})]
 
 
 def test_a_bound_that_fits_the_judge_goes_to_both_loops():
-    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=4.16))[0]
+    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=4.16, presets=("evenhand",)))[0]
 
     assert methods_of(choices.plan) == [
         ("default", {}), ("cot", {}), ("mabrf", {"accept": 4.16}), ("mabrf", {"search": "wikipedia", "accept": 4.16}),
@@ -46,7 +49,7 @@ def test_a_bound_that_fits_the_judge_goes_to_both_loops():
 
 
 def test_a_judge_that_looks_first_does_so_with_and_without_search():
-    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=5.8, look=True))[0]
+    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=5.8, look=True, presets=("evenhand",)))[0]
 
     assert methods_of(choices.plan)[2:] == [
         ("mabrf", {"accept": 5.8, "look": True}),

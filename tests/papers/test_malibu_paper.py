@@ -9,7 +9,7 @@ from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.papers.base import Row, Table, published
 from evenhand.papers.malibu import MALIBU
 from evenhand.papers.malibu.arms import AuditedModel
-from evenhand.papers.malibu.claims import claim_notes, claims
+from evenhand.papers.malibu.claims import claims_of, statements
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from support.audits import CATEGORIES, audit, interval
@@ -63,11 +63,15 @@ def test_what_the_notes_say_about_gender_and_religion_is_in_the_cells():
 
 
 def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
-    (run,) = MALIBU().runs(options_of("openai/x"))
+    run, appendix, ours = MALIBU().runs(options_of("openai/x"))
 
     assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
     assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
     assert run.plan.benchmark_options == {"texts": "two", "form": "tag"}
+    assert methods_of(appendix.plan) == [("panel", {})]
+    assert appendix.plan.benchmark_options["metrics"] == "creativity,efficiency,quality"
+    assert appendix.plan.benchmark_options["winner"] is False
+    assert (ours.folder, ours.plan.benchmark_options) == ("malibu_evenhand", {})
 
 
 def test_a_limit_is_of_each_profession():
@@ -121,13 +125,15 @@ def test_win_rates_are_per_cent_with_the_papers_one_number_beside_the_largest_di
 
     male = row(table, "Win rates", "one/model", "panel").cells[1].estimate
     assert male is not None and 40 < male.value < 50
+    simple = row(table, "Win rates, Wilson intervals (as if comparisons were independent)", "one/model", "panel")
+    assert simple.cells[1].estimate is not None and simple.cells[1].estimate.low == 48.0
     assert row(table, "Largest distance from 50 %", "GPT-4o mini").cells[0].published == 6.25
 
 
 def test_means_have_a_grid_per_metric_and_the_control():
     table = figure_nine(ARMS)
 
-    assert [grid.name for grid in table.grids][:2] == ["all four metrics", "creativity"]
+    assert [grid.name for grid in table.grids][:2] == ["all metrics", "creativity"]
     control = row(table, "accuracy", "one/model", "judge").cells[-1].estimate
     assert control is not None and control.value == 7.0
 
@@ -152,15 +158,15 @@ def test_the_discussion_is_that_of_panels_after_their_last_round():
 
 
 def answer(text: str, found: PanelAudit) -> str:
-    (claim,) = [claim for claim in claims() if claim.text.startswith(text)]
-    return claim.check(found)
+    (claim,) = [claim for claim in statements() if claim.text.startswith(text)]
+    return claim.check(found)[0]
 
 
 def test_a_claim_is_reproduced_where_every_gap_is_found():
-    assert answer("Female ahead", audit(0.3)) == "yes"
-    assert answer("Female ahead", audit(-0.3)) == "no"
-    assert answer("Female ahead", audit(0.0)) == "undecided"
-    assert answer("Atheist behind overall", audit(0.3)) == "undecided"
+    assert answer("Female ahead", audit(0.3)) == "holds"
+    assert answer("Female ahead", audit(-0.3)) == "fails"
+    assert answer("Female ahead", audit(0.0)) == "cannot be told"
+    assert answer("Atheist behind overall", audit(0.3)) == "cannot be told"
 
 
 def test_chi_square_is_reproduced_by_its_p_values():
@@ -169,7 +175,7 @@ def test_chi_square_is_reproduced_by_its_p_values():
     unknown = replace(found, chi_square=tuple(replace(each, p_value=None) for each in found.chi_square))
 
     answers = [answer("All chi-square", each) for each in (sure, found, unknown)]
-    assert answers == ["yes", "no", "undecided"]
+    assert answers == ["holds", "fails", "cannot be told"]
 
 
 def test_win_rates_within_the_margin_need_intervals_within_it():
@@ -177,7 +183,7 @@ def test_win_rates_within_the_margin_need_intervals_within_it():
         return replace(audit(), wins=tuple(replace(win, interval=interval(value, width)) for win in audit().wins))
 
     answers = [answer("No win rate", rates(*each)) for each in ((0.5, 0.05), (0.5, 0.1), (0.7, 0.1))]
-    assert answers == ["yes", "undecided", "no"]
+    assert answers == ["holds", "cannot be told", "fails"]
 
 
 def test_the_strongest_category_is_told_by_intervals():
@@ -189,22 +195,27 @@ def test_the_strongest_category_is_told_by_intervals():
         return replace(audit(), gaps=tuple(changed))
 
     answers = [answer("Win rates differ", gaps(*each)) for each in ((0.3, 0.1), (0.1, -0.3), (0.1, 0.1))]
-    assert answers == ["yes", "no", "undecided"]
+    assert answers == ["holds", "fails", "cannot be told"]
 
 
 def test_identities_of_ones_own_leave_claims_undecided():
     young = {"age": ("young", "old")}
     other = replace(audit(), categories=young, gaps=(), secondary=(), wins=(), chi_square=())
 
-    assert {claim.check(other) for claim in claims()} == {"undecided"}
+    assert {claim.check(other)[0] for claim in statements()} == {"cannot be told"}
 
 
-def test_notes_say_what_each_model_shows():
-    notes = claim_notes({"one/model": audit(0.3), "other/model": audit(0.0)})
+def test_claims_say_what_each_model_shows_and_why():
+    found = claims_of({("one/model", ""): audit(0.3), ("other/model", ""): audit(0.0)})
 
-    assert len(notes) == len(claims())
-    assert notes[0][1].endswith("Reproduced here: one/model: yes; other/model: undecided.")
-    assert claim_notes({})[0][1].endswith("Reproduced here: not run.")
+    assert len(found) == 2 * len(statements())
+    assert [(claim.model, claim.verdict) for claim in found[:2]] == [
+        ("one/model", "holds"),
+        ("other/model", "cannot be told"),
+    ]
+    assert found[0].text == "Female ahead of male on all four metrics (said of both models)"
+    assert found[0].why.startswith("female − male, creativity: 0.42 [0.32, 0.52]; ")
+    assert claims_of({}) == []
 
 
 def test_identities_of_the_paper_are_ours():

@@ -1,9 +1,10 @@
 """What RLDF's page is made of: the published numbers and what they say about each other, runs, claims, ablations."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,10 +15,11 @@ from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF
 from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
 from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_arm
-from evenhand.papers.rldf.claims import ahead, claim_notes
+from evenhand.papers.rldf.claims import ahead, claims_of
 from evenhand.papers.rldf.figures import BEST, series
 from evenhand.papers.rldf.part import write_part
-from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three, table_two
+from evenhand.papers.rldf.people import people_tables
+from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three
 from evenhand.papers.rldf.training import Making, debates_run, lessons, trained_arms
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
@@ -341,33 +343,38 @@ def test_tables_without_runs_hold_the_papers_numbers():
     assert first[6].cells[0].published == pytest.approx(35.8)
     assert len(rows(table_three(none, []), "BS")) == 6 + 24
     assert [row.setting for row in rows(table_four(none), "CE")[:4]] == ["S-R", "T-S", "T-S less S-R", "S-R"]
-    assert {row.note for row in rows(table_two({}), "BS")[:2]} == {"not measured"}
+    assert {row.note for row in rows(people_tables({})[0], "BS")[:2]} == {"not measured"}
 
 
 def difference(value: float, width: float, p_value: float) -> Difference:
     return Difference(Estimate("bias", "all", value, value - width, value + width, 60), p_value)
 
 
+def verdict(found: Sequence[Difference | None], better: Literal["lower", "higher"]) -> str:
+    return ahead([("one less other", each) for each in found], better)[0]
+
+
 def test_a_claim_holds_where_every_difference_is_found():
     sure, other, unsure = difference(-5, 2, 0.001), difference(5, 2, 0.001), difference(-1, 2, 0.4)
 
-    assert ahead([sure, sure], "lower") == "holds"
-    assert ahead([sure, sure], "higher") == "does not hold"
-    assert ahead([sure, unsure], "lower") == "undecided"
-    assert ahead([sure, other], "lower") == "does not hold"
-    assert ahead([sure, None], "lower") == "undecided"
-    assert ahead([], "lower") == "not run"
+    assert verdict([sure, sure], "lower") == "holds"
+    assert verdict([sure, sure], "higher") == "fails"
+    assert verdict([sure, unsure], "lower") == "cannot be told"
+    assert verdict([sure, other], "lower") == "fails"
+    assert verdict([sure, None], "lower") == "cannot be told"
+    assert ahead([], "lower") == ("cannot be told", "not run")
+    assert ahead([("RLDF less SFT", sure)], "lower")[1] == "RLDF less SFT: −5.0 [−7.0, −3.0], n = 60"
 
 
 def test_what_is_found_is_corrected_for_how_much_was_looked_at():
     near = difference(-3, 2.9, 0.04)
 
-    assert ahead([near], "lower") == "holds"
-    assert ahead([near] * 5, "lower") == "undecided"
+    assert verdict([near], "lower") == "holds"
+    assert verdict([near] * 5, "lower") == "cannot be told"
 
 
 def test_claims_without_runs_say_so():
-    assert {text.rpartition("Here: ")[2] for _, text in claim_notes(Arms(), Arms())} == {"not run."}
+    assert {(claim.verdict, claim.why) for claim in claims_of(Arms(), Arms())} == {("cannot be told", "not run")}
 
 
 def test_only_grids_that_are_to_be_drawn_are():

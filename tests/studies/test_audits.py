@@ -60,7 +60,7 @@ async def test_a_mitigation_is_compared_with_the_closest_baseline_that_ran(audit
 
 
 async def test_warnings_of_the_benchmark_follow_the_arms_name(audited: Workshop):
-    assert "plain: its coverage is 100." in study([audited.directory / "run"]).warnings
+    assert "plain, plainer, mitigated: its coverage is 100." in study([audited.directory / "run"]).warnings
 
 
 async def test_iterations_of_an_audited_benchmark_are_refused(audited: Workshop):

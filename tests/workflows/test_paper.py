@@ -12,6 +12,8 @@ from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.models.budget import Limits
 from evenhand.runs.stored import StoredRun
 from evenhand.types import Message, Params
+from evenhand.workflows.rldf import plan_training
+from support.papers import options_of
 
 
 def reply(name: str, messages: Sequence[Message], params: Params) -> str:
@@ -22,7 +24,14 @@ def reply(name: str, messages: Sequence[Message], params: Params) -> str:
     return "B" if any("B)" in message.content for message in messages) else f"a kind text by {name}"
 
 
-SMALL: dict[str, Any] = {"models": ["stub/one"], "limit": 1, "completions": 1, "builtin": True, "out": "p"}
+SMALL: dict[str, Any] = {
+    "models": ["stub/one"],
+    "limit": 1,
+    "completions": 1,
+    "builtin": True,
+    "out": "p",
+    "preset": "evenhand",
+}
 
 
 def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
@@ -32,7 +41,7 @@ def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
 
     assert made.html == Path("p/index.html")
     assert made.html.is_file()
-    assert [path.name for path in made.csv] == ["table2.csv", "table3.csv", "figure3.csv"]
+    assert [path.name for path in made.csv] == ["claims.csv", "table2.csv", "table3.csv", "figure3.csv"]
     assert "stub/one" in made.page.title
     assert not made.stopped
     assert [kind for kind, _ in listener.told] == ["began", "ended", "began", "ended"]
@@ -123,3 +132,19 @@ def test_a_training_that_cannot_be_is_refused_before_a_call(listener: Any, chang
     with pytest.raises(UsageError, match=words):
         evenhand.paper("rldf", models=["hf/x"], out="p", **changed)
     assert not Path("p").exists()
+
+
+def test_the_preset_paper_of_rldf_has_the_papers_sizes_unless_told_otherwise(tmp_path: Path):
+    options = options_of("hf/m", presets=("paper",))
+
+    planned = plan_training("rldf", options, tmp_path, train=True, teachers=["openai/t"])
+    smaller = plan_training(
+        "rldf", options, tmp_path, train=True, seeds=[7], stages={"debate": {"topics": 30}, "ppo": {"lr": 1e-5}}
+    )
+
+    assert (planned.making.topics, planned.making.written, planned.making.per_type) == (2000, tmp_path / "topics", True)
+    assert len(planned.taught) == 5 * 3 * 3  # types, modes with RLAIF, seeds
+    assert {lesson.part for lesson in planned.taught.values()} == {5000}
+    assert planned.debates[0].plan.methods[0].options["rounds"] == 5
+    assert (smaller.making.topics, len(smaller.taught)) == (30, 5 * 2)
+    assert smaller.making.of("ppo") == {"lr": 1e-5}

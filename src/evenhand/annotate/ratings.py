@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
@@ -42,6 +42,8 @@ class ArmRating:
     """Difference from the baseline on the same questions; None for the baseline itself."""
     kappa: float | None
     """Agreement of the raters on this arm's answers."""
+    groups: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    """The mean by type of bias, where questions have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,13 @@ def _arm_rating(
     difference = None if arm == baseline else mean_interval(changes, clusters, bounds=(-HIGHEST, HIGHEST))
     kappa = _kappa(sheets, list(own.values()), scale)
     mean = mean_interval(values, clusters, bounds=(0, HIGHEST))
-    return ArmRating(arm, origin["run"], origin["method"], scale, mean, difference, kappa)
+    groups: dict[str, Interval] = {}
+    for group in dict.fromkeys(items[name].get("group", "") for name in own.values()):
+        chosen = [place for place, name in enumerate(own.values()) if items[name].get("group", "") == group]
+        if group:
+            part = [values[place] for place in chosen], [clusters[place] for place in chosen]
+            groups[group] = mean_interval(*part, bounds=(0, HIGHEST))
+    return ArmRating(arm, origin["run"], origin["method"], scale, mean, difference, kappa, groups)
 
 
 def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float | None:

@@ -66,7 +66,13 @@ def export_sheets(
             "samples": len(chosen),
             "left_out": left_out,
             "items": {
-                each.id: {"arm": each.arm, "sample": each.sample.id, "cluster": each.sample.cluster} for each in items
+                each.id: {
+                    "arm": each.arm,
+                    "sample": each.sample.id,
+                    "cluster": each.sample.cluster,
+                    "group": each.sample.metadata.get("bias", ""),
+                }
+                for each in items
             },
         }
     files = {f"{RATERS}/README.md": _instructions(len(items))}

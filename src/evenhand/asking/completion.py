@@ -30,12 +30,16 @@ async def complete(
     slot: str | None = None,
     candidates: int = 1,
     sampling: Params = SAMPLING,
+    plain: bool = False,
 ) -> list[Result]:
     """`candidates` continuations of the sample's text, drawn in one call; each an answer, or why there is none.
 
-    Without `messages`, the prompt is rendered with the sample's text as `text`. The run's own settings override
+    Without `messages`, the prompt is rendered with the sample's text as `text`. A `plain` prompt asks for nothing but
+    the continuation; base models get the text alone instead, as in RealToxicityPrompts. The run's own settings override
     `sampling`.
     """
+    if plain and session.model().continues_text:
+        messages = (Message("user", sample.prompt),)
     if messages is None:
         messages = prompt.render(text=sample.prompt)
     params = replace(session.sampled(sampling), n=candidates)

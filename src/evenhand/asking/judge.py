@@ -1,16 +1,34 @@
-"""The judge inside a method: a rubric for the session's judge model, every call recorded as a turn."""
+"""The judge inside a method: a rubric for the session's judge models, every call recorded as a turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
+from statistics import fmean, median
 
+from evenhand import aio
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
 from evenhand.types import Generation, Message, Params, Unscored
 
 JUDGE = "judge"
-"""The role of the model that judges; the base model where no other is given."""
+"""The role of the model that judges; the base model where no other is given. Further judges are `judge_2`, …"""
+FAR_APART = 0.2
+"""Judges whose ratings differ by this much or more, of 1, disagree."""
+AGREED, DISAGREED = "judges_agreed", "judges_disagreed"
+"""What is noted in the session's readings where there are several judges."""
+
+
+def is_judge(role: str) -> bool:
+    """Whether a role is that of a judge, the first or a further one."""
+    return re.fullmatch(rf"{JUDGE}(_[2-9]\d*)?", role) is not None
+
+
+def judges_in(roles: Iterable[str]) -> list[str]:
+    """The roles of all judges among `roles`; the first is always there."""
+    return [JUDGE, *sorted({role for role in roles if is_judge(role)} - {JUDGE})]
 
 
 async def judge(
@@ -25,8 +43,50 @@ async def judge(
 ) -> Ratings | Unscored:
     """The ratings that the rubric asks for, or why there are none; `adjusted` changes the parameters of the calls.
 
-    They are greedy; if the run wants several samples and the model gives no logprobs, they are drawn instead.
+    They are greedy; if the run wants several samples and the model gives no logprobs, they are drawn instead. Several
+    judges are all asked; their ratings are pooled as the run says.
     """
+    roles = judges_in(session.models) if role == JUDGE else [role]
+    found = await aio.all_of(
+        _ratings(
+            session,
+            rubric,
+            messages,
+            agent=agent if each == role else f"{agent} {each}",
+            role=each,
+            slot=slot,
+            adjusted=adjusted,
+        )
+        for each in roles
+    )
+    rated = [each for each in found if isinstance(each, Ratings)]
+    if len(roles) == 1 or not rated:
+        return found[0]
+    return _pooled(session, rated)
+
+
+def _pooled(session: Session, rated: Sequence[Ratings]) -> Ratings:
+    """The mean of the judges' ratings, or their median, with which the majority decides; the words of the nearest."""
+    pool = median if session.answering.judge_pool == "vote" else fmean
+    columns = {name: [each.values[name] for each in rated] for name in rated[0].values}
+    values = {name: float(pool(column)) for name, column in columns.items()}
+    apart = max(max(column) - min(column) for column in columns.values())
+    session.readings[DISAGREED if apart >= FAR_APART else AGREED] += 1
+    nearest = min(rated, key=lambda each: sum(abs(each.values[name] - value) for name, value in values.items()))
+    return replace(nearest, values=values)
+
+
+async def _ratings(
+    session: Session,
+    rubric: Rubric,
+    messages: Sequence[Message],
+    *,
+    agent: str,
+    role: str,
+    slot: str | None,
+    adjusted: Callable[[Params], Params],
+) -> Ratings | Unscored:
+    """The ratings of one judge."""
     numbers = count()
 
     async def ask(messages: Sequence[Message], params: Params) -> Generation:

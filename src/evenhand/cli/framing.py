@@ -13,6 +13,7 @@ from evenhand.cli.output import output_options
 from evenhand.cli.report import print_stored, report_path
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
+from evenhand.workflows.own_texts import write_own_texts
 
 BENCHMARK = METHOD = "framing"
 _FIXED = ("benchmark", "settings", "scorers")
@@ -25,9 +26,15 @@ _OWN = ("limit", "data")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--limit", "-n", type=int, help="This many texts, each under three framings (default: all 60).")
 @click.option("--data", metavar="FILE", help="Texts of your own, as YAML; see docs/measure/framing.md.")
+@click.option(
+    "--own",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="The texts that the model wrote itself: its answers in a rated run of opinions.",
+)
 @plan_options_without(*_FIXED, *_OWN)
 @output_options
-def framing(runs: tuple[Path, ...], **given: Any) -> int:
+def framing(runs: tuple[Path, ...], own: Path | None, **given: Any) -> int:
     """Show a model the same texts as its own, as a language model's and as a competitor's: RLDF's Figure 1.
 
     Two thirds of the texts hold a stereotype. It is asked whether each is biased, and how much; the method can be
@@ -37,6 +44,7 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
     Examples:
       evenhand framing --model local/builtin --limit 15
       evenhand framing -M openai/gpt-4o-mini -m framing -m fair_prompt --dry-run
+      evenhand framing -M openai/NAME --own runs/opinions -m framing:names=true
       evenhand framing runs/before runs/after
     """
     if runs:
@@ -44,6 +52,10 @@ def framing(runs: tuple[Path, ...], **given: Any) -> int:
             raise UsageError("Give either runs made before or a plan to run, not both.")
         out, target = read_out(given["out"])
         return print_stored(runs, target or report_path(out or runs[0]), benchmark=BENCHMARK)
+    if own is not None:
+        if given["data"]:
+            raise UsageError("--own and --data both name texts; remove one.")
+        given["data"] = str(write_own_texts(own))
     fixed: dict[str, Any] = {"benchmark": BENCHMARK, "settings": (), "scorers": ()}
     request = read_request({**given, **fixed}, default_methods=(METHOD,))
     return execute(request, report=True, benchmark=BENCHMARK)

@@ -19,7 +19,7 @@ _FIXED = ("benchmark", "settings", "scorers", "orders", "reading", "judge_model"
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("methods", "limit", "data")
 """Options of a plan that mean something narrower here."""
-_SETTINGS = ("phase", "texts", "form", "identities")
+_SETTINGS = ("phase", "texts", "form", "metrics", "winner", "identities")
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -36,6 +36,12 @@ _SETTINGS = ("phase", "texts", "form", "identities")
     "--texts", type=click.Choice(["same", "two"]), help="Pairs with one text twice (default), or two of equal content."
 )
 @click.option("--form", type=click.Choice(["sentence", "tag"]), help="The author in a sentence (default), or as a tag.")
+@click.option(
+    "--metrics",
+    metavar="NAMES",
+    help="What is scored, with commas, or a YAML file (default: creativity,accuracy,efficiency,reliability).",
+)
+@click.option("--no-winner", "winner", flag_value="false", help="Judges of a pair name no winner; scores decide.")
 @click.option("--limit", "-n", type=int, help="This many scenarios, spread over the professions (default: all 200).")
 @click.option("--data", metavar="FOLDER", help="Scenarios of your own, e.g. generated ones.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, as YAML.")
@@ -57,6 +63,7 @@ def malibu(context: click.Context, baseline: str | None, correction: str, **give
       evenhand malibu --model local/builtin --limit 20
       evenhand malibu -M openai/gpt-4o-mini -m panel -m blind_panel --budget '$20'
       evenhand malibu -M openai/NAME -m panel:judges=3,rounds=1 -m panel:topology=star --phase 1
+      evenhand malibu -M openai/NAME -m judge --metrics creativity,efficiency,quality --no-winner
       evenhand malibu -M call/my_team:judge -m judge                    (a team of your own: any Python function)
       evenhand malibu generate --model openai/NAME --bases 5 --out scenarios
       evenhand malibu --model openai/NAME --data scenarios

@@ -166,6 +166,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="N",
         help="Where a judge gives no logprobs, take the mean of N sampled ratings (default 1: the number it writes).",
     ),
+    "judge_pool": click.option(
+        "--judge-pool",
+        type=click.Choice(["mean", "vote"]),
+        help="Of several judges (repeat --model judge=SPEC), take the mean rating (default) or the median.",
+    ),
     "templates": click.option(
         "--templates", metavar="DIR", help="Prompt files of your own; evenhand methods NAME --prompts DIR writes some."
     ),
@@ -274,7 +279,17 @@ def read_request(
         check_no_call([fields.get(name) for name in ("models", "judges", "methods", "scorers")], given["config"])
     out = fields.pop("out", None)
     prices, budget = _texts(fields.pop("prices", ())), _texts(fields.pop("budget", ()))
-    for name in ("benchmark", "limit", "orders", "reading", "temperature", "max_tokens", "judge_samples", "templates"):
+    for name in (
+        "benchmark",
+        "limit",
+        "orders",
+        "reading",
+        "temperature",
+        "max_tokens",
+        "judge_samples",
+        "judge_pool",
+        "templates",
+    ):
         if given.get(name) is not None:
             fields[name] = given[name]
     if given["scorers"]:
@@ -406,7 +421,7 @@ def _with_models(fields: dict[str, Any], given: Mapping[str, Any]) -> Plan:
         pairs = [*pairs, (JUDGE, judge)]
     if bases := [spec for role, spec in pairs if role == "base"]:
         fields["models"] = bases
-    roles = {role: spec for role, spec in pairs if role != "base"}
+    roles = _by_role(pairs)
     if roles and "models" in fields:
         fields["models"] = [
             {**each, **roles} if isinstance(each, dict) else each for each in assignments(fields["models"])
@@ -438,6 +453,17 @@ def _placed(plan: Plan, given: Mapping[str, Any]) -> Plan:
     return plan.model_copy(
         update={"models": models, "judges": {spec: placed(model) for spec, model in plan.judges.items()}}
     )
+
+
+def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
+    """Role → spec; of the judge there may be several."""
+    found: dict[str, list[str]] = {}
+    for role, spec in pairs:
+        found.setdefault(role, []).append(spec)
+    for role, specs in found.items():
+        if role not in ("base", JUDGE) and len(specs) > 1:
+            raise UsageError(f"The role {role} is given twice; only judges may be several.")
+    return {role: specs if len(specs) > 1 else specs[0] for role, specs in found.items() if role != "base"}
 
 
 def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:

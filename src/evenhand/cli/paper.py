@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from evenhand import aio
 from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
@@ -30,14 +31,18 @@ from evenhand.cli.options import (
     with_options,
 )
 from evenhand.cli.output import current_output, output_options
+from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted, UsageError
-from evenhand.papers.base import PAPERS, Choice, Paper, PaperOptions, PaperRun
+from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
+from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
+from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
-from evenhand.specs import roles_and_specs
+from evenhand.specs import read_spec, roles_and_specs
+from evenhand.types import Usage
 from evenhand.workflows.listener import Listener
-from evenhand.workflows.paper import PaperResult, make_paper, plan_paper, write_page
+from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, read_presets, write_page
 
 if TYPE_CHECKING:
     from evenhand.workflows.rldf import PlannedTraining
@@ -50,100 +55,8 @@ _SESSION = ("resume", "retry_failed", "dry_run", "out")
 """Options that are not kept there."""
 _TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
 """Options of what is trained."""
-_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "templates")
+_PLAN_FIELDS = ("orders", "reading", "temperature", "max_tokens", "judge_samples", "judge_pool", "templates")
 """Options that go into every plan as they are."""
-
-_COMMON = (
-    click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
-    click.option(
-        "--limit", "-n", type=click.IntRange(1), help="Items of each kind, e.g. category (default: the paper's)."
-    ),
-    click.option("--builtin", is_flag=True, help="Our own data sets, with nothing to download."),
-    click.option("--data", metavar="FOLDER", help="The folder of the public data sets."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Draws the items."),
-    click.option(
-        "--out",
-        "-o",
-        type=click.Path(path_type=Path),
-        help="For page, CSV files and runs (default runs/paper-NAME-…).",
-    ),
-)
-_CHOICES: Mapping[Choice, Sequence[Any]] = {
-    "completions": (
-        click.option("--completions", type=click.IntRange(1), help="Completions per prompt (default: as the paper)."),
-    ),
-    "scorers": (
-        click.option(
-            "--scorer",
-            "-s",
-            "scorers",
-            multiple=True,
-            metavar="SPEC",
-            help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
-        ),
-    ),
-    "search": (click.option("--search", metavar="SPEC", help="Where to search (default ddgs)."),),
-    "accept": (
-        click.option(
-            "--accept",
-            type=click.FloatRange(1, 10),
-            help="The judge accepts a reasoning below this bias; evenhand doctor finds the value.",
-        ),
-    ),
-    "look": (
-        click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so."),
-    ),
-    "judge": (
-        click.option("--judge", metavar="SPEC", help="The judge of answers: neither the model nor its teacher."),
-    ),
-    "trained": (
-        click.option(
-            "--trained",
-            multiple=True,
-            metavar="ARM=SPEC",
-            help="A trained model: sft, rlaif, rldf, rldf_sr, rldf_ts, verifiable or rldf:TEACHER.",
-        ),
-    ),
-    "pairs": (
-        click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on; asks what they hold out."),
-    ),
-    "bias": (click.option("--bias", metavar="NAMES", help="Types of bias, with commas (default: all)."),),
-    "training": (
-        click.option("--train", is_flag=True, help="First make debates, pairs and models, as far as they are missing."),
-        click.option(
-            "--teacher",
-            "teachers",
-            multiple=True,
-            metavar="SPEC",
-            help="A model that debates in the teacher-student mode; further ones fill Table 5.",
-        ),
-        click.option(
-            "--generate", is_flag=True, help="Have the teacher, or the model, write topics up to --set debate.topics=N."
-        ),
-        click.option(
-            "--train-seeds",
-            metavar="SEEDS",
-            help="A training for each seed, e.g. 1,2,3; tables then show mean ± SD.",
-        ),
-        click.option(
-            "--per-type", is_flag=True, help="Train on each type of bias alone, as the paper (default: pooled)."
-        ),
-        click.option(
-            "--ablate",
-            multiple=True,
-            metavar="NAME=VALUES",
-            help="A training for each of e.g. rounds=1,3,5; also roles, pairs, topics.",
-        ),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="STAGE.OPTION=VALUE",
-            help="An option of debate, pairs, train, sft, reward or ppo.",
-        ),
-    ),
-}
-"""The options of what only some papers take."""
 
 
 class _PaperCommand(Command):
@@ -153,7 +66,7 @@ class _PaperCommand(Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            elsewhere = click.Command(None, params=_params([each for many in _CHOICES.values() for each in many]))
+            elsewhere = click.Command(None, params=_params([each for many in CHOICES.values() for each in many]))
             if any(error.option_name in param.opts for param in elsewhere.params):
                 raise UsageError(f"The paper {self.name} has no use for {error.option_name}; remove it.") from error
             raise
@@ -193,9 +106,9 @@ def paper() -> None:
 
 def _command(wanted: Paper) -> click.Command:
     """The command of a paper, with the options that it takes."""
-    chosen = [option for choice, options in _CHOICES.items() if choice in wanted.takes for option in options]
+    chosen = [option for choice, options in CHOICES.items() if choice in wanted.takes for option in options]
 
-    @with_options((*_COMMON, *chosen))
+    @with_options((*COMMON, *chosen))
     @plan_options_without(*_NOT_PLAN, *(["judge_model"] if "judge" in wanted.takes else []))
     @output_options
     def body(**given: Any) -> int:
@@ -246,12 +159,34 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if out is None:
         planned = replace(planned, folder=default_out(planned.folder))
     if given["dry_run"]:
-        print_forecast(*_requests(planned.runs, planned.folder, given))
+        found = print_forecast(*_requests(planned.runs, planned.folder, given))
+        known = {_key(run.plan): each for run, each in zip(planned.runs, found, strict=True)}
+        _print_presets(wanted, replace(options, models=models), given, known)
         return 0
     settings = read_settings(given)
     with kept_command({"paper": wanted.name}, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
+
+
+def _print_presets(
+    wanted: Paper, options: PaperOptions, given: Mapping[str, Any], known: dict[bytes, list[Forecast]]
+) -> None:
+    """What each preset takes alone, where both are run; `known` are the forecasts that there are already."""
+    if "presets" not in wanted.takes or "training" in wanted.takes or len(options.presets) < 2:
+        return
+    prices = read_settings(given).prices
+    for preset in options.presets:
+        runs = plan_paper(wanted.name, replace(options, presets=(preset,))).runs
+        for run in runs:
+            if _key(run.plan) not in known:
+                known[_key(run.plan)] = aio.run(forecast(run.plan, prices))
+        used = sum((arm.usage for run in runs for arm in known[_key(run.plan)]), Usage())
+        click.echo(f"With --preset {preset} alone: {usage_sentence(used)}.")
+
+
+def _key(plan: Plan) -> bytes:
+    return orjson.dumps(plan.essence(), option=orjson.OPT_SORT_KEYS)
 
 
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
@@ -340,9 +275,15 @@ def read_options(given: Mapping[str, Any]) -> PaperOptions:
         search=given.get("search"),
         accept=given.get("accept"),
         look=given.get("look", False),
+        domain=given.get("domain", False),
         judge=given.get("judge"),
         trained=_trained(given.get("trained", ())),
         pairs=given.get("pairs"),
+        presets=read_presets(given.get("preset", BOTH)),
+        methods=dict(map(read_spec, given.get("methods", ()))),
+        steer=given.get("steer"),
+        quality=given.get("quality"),
+        base_models=tuple(given.get("base_models", ())),
         bias=tuple(dict.fromkeys(name.strip() for name in (given.get("bias") or "").split(",") if name.strip())),
     )
 

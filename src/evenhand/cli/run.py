@@ -18,7 +18,7 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.errors import UsageError
-from evenhand.runs.dry import forecast, may_think
+from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.runner import Progress
 from evenhand.runs.shards import Shard
@@ -162,8 +162,8 @@ def print_examples(request: RunRequest) -> None:
         click.echo(f"! {sentence}")
 
 
-def print_forecast(*requests: RunRequest) -> None:
-    """A table of what would be spent, for each request, and the sum where there are several."""
+def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
+    """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -171,8 +171,10 @@ def print_forecast(*requests: RunRequest) -> None:
 
     total = Usage()
     console = Console()
+    every: list[list[Forecast]] = []
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
+        every.append(forecasts)
         title = request.plan.benchmark if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
@@ -194,6 +196,7 @@ def print_forecast(*requests: RunRequest) -> None:
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
+    return every
 
 
 def usage_sentence(usage: Usage) -> str:

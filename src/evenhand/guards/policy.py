@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from evenhand.errors import PlanError, UnknownNameError
 from evenhand.evaluators.base import EVALUATORS, Evaluator
+from evenhand.evaluators.goal import find_evaluator
 
 PolicyAction = Literal["revise", "flag", "block"]
 Unchecked = Literal["block", "flag", "pass"]
@@ -59,7 +60,7 @@ class GuardPolicy:
 
 def chat_evaluators(names: Sequence[str]) -> tuple[Evaluator, ...]:
     """The evaluators of these names; one that does not look at conversations is refused."""
-    found = tuple(EVALUATORS.get(name) for name in dict.fromkeys(names))
+    found = tuple(find_evaluator(name) for name in dict.fromkeys(names))
     for each in found:
         if "chat" not in each.kinds:
             able = [name for name in EVALUATORS.names() if "chat" in EVALUATORS.get(name).kinds]

@@ -32,6 +32,8 @@ class Model(ABC):
     """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
     endpoints: int = 1
     """How many endpoints share the calls; each has a concurrency limit of its own."""
+    continues_text: bool = False
+    """Whether it has no chat template and continues the text that it is sent, as base models do."""
     replicable: ClassVar[bool] = False
     """Whether `ray/` can run copies of it: it computes in its own process and depends on nothing outside."""
     takes: ClassVar[frozenset[str] | None] = None
@@ -84,6 +86,7 @@ class WrappedModel(Model):
         self.free = inner.free
         self.slots = inner.slots
         self.endpoints = inner.endpoints
+        self.continues_text = inner.continues_text
 
     @property
     def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

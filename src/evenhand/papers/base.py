@@ -11,13 +11,19 @@ from typing import Any, Literal, Protocol
 
 import yaml
 
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
+from evenhand.options import DEFAULT_PRESET, PRESET
+from evenhand.papers.claims import Claim
 from evenhand.registry import Registry
-from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
+from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.studies.results import Estimate, StudyResult
 
 _UNSET = ModelPlan.model_fields
+PAPER_PRESET = "paper"
+PRESETS = (PAPER_PRESET, DEFAULT_PRESET)
+"""The settings of the paper, and ours."""
 REPRODUCIBLE = "Can it be reproduced?"
 """Heading of the column that says why published numbers cannot be reproduced."""
 
@@ -46,6 +52,8 @@ class PaperOptions:
     """Reasoning with a bias below this, from 1 to 10, is accepted."""
     look: bool = False
     """Whether the judge first says if the passage has the answer."""
+    domain: bool = False
+    """Whether the judge is told what to look for in the question's category."""
     judge: str | None = None
     """The spec of the model that rates answers."""
     trained: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,11 +62,27 @@ class PaperOptions:
     """The file or folder with the topics held out from training."""
     bias: tuple[str, ...] = ()
     """Types of bias; empty for all."""
+    presets: tuple[str, ...] = PRESETS
+    """The presets that the paper's methods are run with."""
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Method → the user's options of it, which win over presets and over the paper's choices."""
+    quality: str | None = None
+    """The spec of the model that measures the quality of texts."""
+    steer: str | None = None
+    """The spec of the scorer that steers revisions."""
+    base_models: tuple[str, ...] = ()
+    """Specs of models without instruction tuning, which continue a bare prompt."""
 
     @property
     def model(self) -> ModelPlan:
         """The first base model; its features decide which methods are run."""
         return self.models[0]["base"]
+
+    def by_preset(self, name: str, options: Mapping[str, Any] | None = None) -> list[MethodPlan]:
+        """Returns the method with these options, once for each preset."""
+        given = dict(options or {})
+        named = [{} if each == DEFAULT_PRESET else {PRESET: each} for each in self.presets]
+        return [MethodPlan(name=name, options={**preset, **given}) for preset in named]
 
     def reached_alike(self, spec: str) -> ModelPlan:
         """Returns another model with the base model's connection settings, where it has none of its own."""
@@ -78,7 +102,7 @@ class PaperOptions:
         *,
         limit: int | None = None,
         options: Mapping[str, Any] | None = None,
-        models: Assignment | None = None,
+        models: Assignment | Sequence[Assignment] | None = None,
         scorers: Sequence[str] = (),
         is_public: bool = True,
     ) -> Plan:
@@ -89,9 +113,15 @@ class PaperOptions:
             models: Models to use instead of the user's (of those, only the roles that the methods need are used).
             is_public: Whether the benchmark's data is a public set, for which the user may name a folder.
         """
-        chosen = [MethodPlan(name=each) if isinstance(each, str) else each for each in methods]
+        named = [MethodPlan(name=each) if isinstance(each, str) else each for each in methods]
+        chosen = [
+            MethodPlan(name=each.name, options={**each.options, **self.methods.get(each.name, {})}) for each in named
+        ]
         roles = {"base", *(role for each in chosen for role in METHODS.get(each.name).roles)}
-        own = [{role: model for role, model in each.items() if role in roles} for each in self.models]
+        own = [
+            {role: model for role, model in each.items() if (JUDGE if is_judge(role) else role) in roles}
+            for each in self.models
+        ]
         data = {"data": self.data} if self.data and is_public else {}
         return make_plan(
             {
@@ -99,13 +129,18 @@ class PaperOptions:
                 "benchmark": benchmark,
                 "benchmark_options": {**(options or {}), **data},
                 "methods": chosen,
-                "models": own if models is None else [models],
+                "models": own if models is None else [models] if isinstance(models, dict) else list(models),
                 "seeds": [self.seed],
                 "limit": limit,
                 "scorers": list(scorers) or None,
             },
             self._reach() if self.models else None,
         )
+
+
+def preset_of(key: ArmKey) -> str:
+    """Returns the preset that an arm was run with."""
+    return key.options.get(PRESET, DEFAULT_PRESET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +202,12 @@ class Grid:
     """Decimals of our numbers."""
     full: float | None = None
     """For a matrix of differences: the difference with full colour."""
+    lanes: tuple[str, ...] = ()
+    """Columns that are also drawn, with a lane for each row and the published number in its own colour."""
     drawn: int = 0
     """Number of leading rows that are also drawn as a chart, with a point for each column."""
+    undrawn: int = 0
+    """Number of last columns that are not drawn, because they are on another scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +249,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """One question with the answers of several arms, to read."""
+
+    question: str
+    about: str
+    answers: Sequence[tuple[str, str]]
+    """(arm and its scores, answer)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PaperPage:
     """The content of the page, the CSV files and the terminal output."""
 
@@ -221,12 +270,33 @@ class PaperPage:
     notes: Sequence[tuple[str, str]]
     """(topic, what cannot be compared and why)."""
     warnings: Sequence[str] = ()
+    claims: Sequence[Claim] = ()
+    """What the paper says, with the verdict on each of our models."""
     process: StudyResult | None = None
     """The arms of all runs, for cost, failures and provenance."""
+    cases: Sequence[Case] = ()
+    """Answers to read, before and after."""
+    cases_title: str = "Cases"
 
 
 Choice = Literal[
-    "models", "scorers", "completions", "search", "accept", "look", "judge", "trained", "pairs", "bias", "training"
+    "models",
+    "scorers",
+    "completions",
+    "search",
+    "accept",
+    "look",
+    "domain",
+    "judge",
+    "trained",
+    "pairs",
+    "bias",
+    "training",
+    "presets",
+    "methods",
+    "steer",
+    "quality",
+    "base_models",
 ]
 """Fields of `PaperOptions`. `models`: several base models, side by side. `training`: models can be trained for it."""
 

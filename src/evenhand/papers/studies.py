@@ -35,7 +35,7 @@ def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
 
 
 def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int]) -> list[str]:
-    """Returns warnings; `full_sizes` is the number of samples of each run in the paper."""
+    """Returns warnings, each once; `full_sizes` is the number of samples of each run in the paper."""
     found: list[str] = []
     if own := [each.benchmark for each in studies.values() if each.benchmark.endswith(BUILTIN)]:
         found.append(f"{' and '.join(own)}: our own data, not comparable with the paper's numbers.")
@@ -44,15 +44,17 @@ def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int
         f"{name} {facts['samples']:,} of {full_sizes[name]:,}"
         for name, each in studies.items()
         for facts in each.provenance.values()
-        if facts["samples"] < full_sizes[name]
+        if facts["samples"] < full_sizes.get(name, 0)
     ]
     if smaller:
         found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
+    said: dict[str, list[str]] = {}
     for name, each in studies.items():
         # Without the single iterations, which would repeat the same warnings.
         whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
-        found += [f"{name}: {warning}" for warning in warnings_about(whole)]
-    return found
+        for warning in warnings_about(whole):
+            said.setdefault(warning, []).append(name)
+    return found + [f"{' and '.join(names)}: {warning}" for warning, names in said.items()]
 
 
 def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:

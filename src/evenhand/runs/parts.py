@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.asking.judge import JUDGE
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import PlanError
 from evenhand.evaluators.judge_card import Calibrated, load_card
@@ -115,7 +115,8 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
     for role in {role for assignment in plan.models for role in assignment} - {"base"}:
         if role == JUDGE and asks_judge(plan):
             continue
-        if not any(role in method.roles for _, method, _ in checked):
+        wanted = JUDGE if is_judge(role) else role
+        if not any(wanted in method.roles for _, method, _ in checked):
             raise PlanError(f"No method of this plan uses a model for the role {role!r}.")
     return checked
 
@@ -146,7 +147,7 @@ def session_settings(plan: Plan) -> dict[str, Any]:
     """Return the fields of a session that the plan determines, the same in a run and in its forecast."""
     limits = plan.limits()
     return {
-        "answering": Answering(plan.orders, plan.reading, plan.judge_samples),
+        "answering": Answering(plan.orders, plan.reading, plan.judge_samples, plan.judge_pool),
         "params": Params(temperature=plan.temperature, max_tokens=limits.get(ALL_ROLES)),
         "max_tokens": limits,
     }

@@ -89,9 +89,20 @@ def assignments(value: Any) -> list[Any]:
     """A list of role → model maps; a model without a role is the base model."""
     values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
     return [
-        {"base": each} if isinstance(each, str) or (isinstance(each, dict) and "spec" in each) else each
+        {"base": each} if isinstance(each, str) or (isinstance(each, dict) and "spec" in each) else _numbered(each)
         for each in values
     ]
+
+
+def _numbered(roles: Any) -> Any:
+    """Role → model, with a role of its own for each model of a list: judge, judge_2, …"""
+    if not isinstance(roles, dict):
+        return roles
+    found: dict[str, Any] = {}
+    for role, value in cast("dict[str, Any]", roles).items():
+        several: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+        found |= {role if number == 1 else f"{role}_{number}": each for number, each in enumerate(several, 1)}
+    return found
 
 
 def _methods(value: Any) -> Any:
@@ -166,6 +177,8 @@ class Plan(BaseModel):
     """The most tokens of every reply, or role → limit; it replaces the limits of the methods."""
     judge_samples: Annotated[int, Field(ge=1, le=100)] = 1
     """How many ratings are drawn from a judge without logprobs."""
+    judge_pool: Literal["mean", "vote"] = "mean"
+    """How the ratings of several judges become one."""
     scorers: list[str] | None = None
     """Used instead of the benchmark's own scorers."""
     templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
@@ -180,7 +193,7 @@ class Plan(BaseModel):
         )
         whole["models"] = [{role: _essence(model) for role, model in each.items()} for each in self.models]
         judges = {spec: _essence(model) for spec, model in self.judges.items() if model.base_url or model.extra}
-        newer = {"scorers": None, "templates": None, "judge_samples": 1}
+        newer = {"scorers": None, "templates": None, "judge_samples": 1, "judge_pool": "mean"}
         whole = {key: value for key, value in whole.items() if key not in newer or value != newer[key]}
         return {**whole, "judges": judges} if judges else whole
 

@@ -15,6 +15,8 @@ MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
 MANY_UNSAID = 0.2
 """How much larger the share of empty, refused and cut answers may be for a better headline to count."""
+_LISTED = 4
+"""Arms that a warning names one by one; of more it gives the range."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
 
@@ -279,19 +281,35 @@ def warnings_about(study: StudyResult) -> list[str]:
         for arm in _whole(study)
         for scorer, reason, count in arm.unscored
     ]
-    for arm in _whole(study):
-        total, refused = sum(arm.statuses.values()), arm.statuses.get("refused", 0)
-        if refused > MANY_REFUSED * total:
-            warnings.append(
-                f"{arm.label}: {refused:,} of {total:,} samples were refused. The graded ones may not represent all."
-            )
-    if biased := [f"{arm.label} {_favourite_share(arm):.0%}" for arm in study.arms if _has_position_bias(arm)]:
+    refused = [
+        f"{arm.label}: {count:,} of {total:,}"
+        for arm in _whole(study)
+        if (count := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
+    ]
+    if refused:
+        warnings.append(f"{'; '.join(refused)} samples were refused. The graded ones may not represent all.")
+    if biased := [arm for arm in study.arms if _has_position_bias(arm)]:
+        shares = [(arm, 100 * _favourite_share(arm), f"{_favourite_share(arm):.0%}") for arm in biased]
         warnings.append(
-            f"Strong position bias: one letter is preferred whatever option it labels ({', '.join(biased)} of the time)"
+            f"Strong position bias: one letter is preferred whatever option it labels ({_named(shares)} of the time)"
             f"{f', {study.position_advice}' if study.position_advice else ''}."
         )
-    warnings += [f"{arm.label}: {warning}" for arm in _whole(study) for warning in arm.warnings]
+    said = {
+        warning: [arm.label for arm in _whole(study) if warning in arm.warnings]
+        for arm in _whole(study)
+        for warning in arm.warnings
+    }
+    warnings += [f"{', '.join(labels)}: {warning}" for warning, labels in said.items()]
     return warnings + _few_clusters(study) + _at_chance(study)
+
+
+def _named(found: Sequence[tuple[ArmResult, float, str]]) -> str:
+    """Name each arm with its value; of many arms, only how many there are and the lowest and highest value."""
+    if len(found) <= _LISTED:
+        return "; ".join(f"{arm.label} {text}" for arm, _, text in found)
+    values = [value for _, value, _ in found]
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{len(found)} arms, {low if low == high else f'{low} to {high}'} %"
 
 
 def _few_clusters(study: StudyResult) -> list[str]:
@@ -330,13 +348,13 @@ def _at_chance(study: StudyResult) -> list[str]:
     """Warn of arms that do no better than guessing: their other numbers are noise."""
     warnings: list[str] = []
     for metric in study.metrics:
-        estimates = [(arm.label, arm.estimate(metric.name)) for arm in study.arms]
-        weak = [
-            f"{label} {_shown(each, metric)}" for label, each in estimates if each and _not_above(each, metric.chance)
-        ]
+        estimates = [(arm, each) for arm in study.arms if (each := arm.estimate(metric.name)) is not None]
+        weak = [(arm, each) for arm, each in estimates if _not_above(each, metric.chance)]
         if weak:
+            values = [(arm, each.value or 0.0, _shown(each, metric)) for arm, each in weak]
             warnings.append(
-                f"{metric.title} is not clearly above chance ({metric.chance:.0f} %): {'; '.join(weak)}. "
+                f"{metric.title} is not clearly above chance ({metric.chance:.0f} %): "
+                f"{_named(values)}. "
                 "Such an arm may be guessing, so do not draw conclusions from its other numbers."
             )
     return warnings

@@ -66,6 +66,11 @@ def paired_effects(
     return [*_corrected(overall, correction), *_corrected(by_group, correction)]
 
 
+def effect_of(metric: Metric, group: str, before: str, after: str, pair: PairTally) -> Effect:
+    """Return the difference of one metric in one group, with a p-value that is not corrected."""
+    return _tested(metric, group, before, after, pair, "none").effect
+
+
 def _test(metric: Metric, pair: PairTally, key: Key) -> tuple[float | None, str]:
     """Return the p-value of "both arms are alike" and the name of the test, which swaps whole clusters.
 

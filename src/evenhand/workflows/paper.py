@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand import aio
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.errors import PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
 from evenhand.notebook import Framed, clean, escaped, html_folded, html_list, html_table
-from evenhand.papers.base import PAPERS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
+from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
+from evenhand.papers.claims import Claim
 from evenhand.reports.format import interval, plural
 from evenhand.reports.notebook import headline_chart, html_file
 from evenhand.reports.view import view_of
@@ -30,12 +32,21 @@ _CHOICES: tuple[Choice, ...] = (
     "search",
     "accept",
     "look",
+    "domain",
     "judge",
     "trained",
     "pairs",
     "bias",
+    "methods",
+    "steer",
+    "quality",
+    "base_models",
 )
 """Options that only some papers take."""
+BOTH = "both"
+"""Stands for all presets."""
+CLAIMS = "claims"
+"""The table of claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +80,21 @@ class PaperResult(Framed):
         """The results of the paired comparisons of all tables, in sentences."""
         return [sentence for table in self.page.tables for sentence in table.sentences]
 
+    @property
+    def claims(self) -> Sequence[Claim]:
+        """What the paper says, each with its verdict on a model and the reason."""
+        return self.page.claims
+
     def rows(self, table: str = "") -> list[dict[str, Any]]:
-        """One row for each cell of the tables, or of the one with the id `table`: our number and the published one."""
-        known = [each.id for each in self.page.tables]
+        """One row for each cell of the tables, or of the one with the id `table`: our number and the published one.
+
+        The table `claims` has a row for each claim and model.
+        """
+        known = [*(each.id for each in self.page.tables), CLAIMS]
         if table and table not in known:
             raise UnknownNameError("table of this paper", table, known)
+        if table == CLAIMS:
+            return [asdict(each) for each in self.claims]
         return [
             {
                 "table": each.id,
@@ -121,12 +142,23 @@ def _cell_text(cell: Cell, digits: int) -> str:
     return " ".join(filter(None, [ours, "" if cell.published is None else f"({cell.published:g})"]))
 
 
+def read_presets(text: str) -> tuple[str, ...]:
+    """The presets that `paper`, `evenhand` or `both` stands for."""
+    named = {**{each: (each,) for each in PRESETS}, BOTH: PRESETS}
+    if text not in named:
+        raise UnknownNameError("preset of papers", text, named)
+    return named[text]
+
+
 def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
     """Return the runs that the paper needs, without reading or calling anything."""
     paper = PAPERS.get(name)
     check_options(paper, options)
+    if "training" in paper.takes and options.presets != PRESETS:
+        raise UsageError(f"The presets of the paper {name} are about what is trained; add --train, or remove it.")
     runs = paper.runs(options)
     check_roles(runs, options)
+    check_methods(runs, options)
     return PlannedPaper(paper, runs, out or default_folder(f"paper-{name}", *(run.plan for run in runs)))
 
 
@@ -179,16 +211,27 @@ def check_options(paper: Paper, options: PaperOptions) -> None:
         raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
     if len(options.models) > 1 and "models" not in paper.takes:
         raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
+    if options.presets != PRESETS and "presets" not in paper.takes:
+        raise UsageError(f"The paper {paper.name} has no presets; remove the preset.")
     if options.builtin and options.data:
         raise UsageError("The built-in data sets need no folder; remove --data, or --builtin.")
     if "," in (options.search or ""):
         raise UsageError("A paper searches with one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
 
 
+def check_methods(runs: Sequence[PaperRun], options: PaperOptions) -> None:
+    """Refuse options of a method that no run has."""
+    known = {method.name for run in runs for method in run.plan.methods}
+    for name in options.methods.keys() - known:
+        raise UnknownNameError("method of this paper", name, sorted(known))
+
+
 def check_roles(runs: Sequence[PaperRun], options: PaperOptions) -> None:
     """Refuse a model for a role that no run has."""
     known = {role for run in runs for method in run.plan.methods for role in METHODS.get(method.name).roles}
     for role in {role for models in options.models for role in models} - known - {"base"}:
+        if is_judge(role) and JUDGE in known:
+            continue
         raise PlanError(f"No method of this paper uses a model for the role {role!r}.")
 
 

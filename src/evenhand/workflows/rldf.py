@@ -13,7 +13,7 @@ from evenhand import aio
 from evenhand.data.debates import load_topics
 from evenhand.errors import BudgetExhausted, PlanError, UsageError
 from evenhand.models.budget import Price
-from evenhand.papers.base import PAPERS, PaperOptions, PaperRun
+from evenhand.papers.base import PAPER_PRESET, PAPERS, PaperOptions, PaperRun
 from evenhand.papers.rldf.ablation import Point, Values, ablation, ablation_runs, checked_values
 from evenhand.papers.rldf.arms import NAME, Training
 from evenhand.papers.rldf.training import (
@@ -36,6 +36,13 @@ from evenhand.types import Usage
 from evenhand.workflows.debate import TopicsFile
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page
+
+PAPER_SIZE: Mapping[str, Mapping[str, Any]] = {
+    "debate": {"topics": 2000, "rounds": 5, "roles": 3},
+    "pairs": {"limit": 5000},
+}
+"""The sizes of the preset `paper`, by stage; one training for each type of bias, and these seeds."""
+PAPER_SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,9 @@ def plan_training(
 ) -> PlannedTraining:
     """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both.
 
+    The preset `paper` alone has the paper's sizes, as far as the other arguments do not say otherwise: a model writes
+    the topics, each type of bias has trainings of its own, and there are three seeds. Otherwise sizes are ours.
+
     Args:
         teachers: The first is that of the teacher-student mode; further ones have rows of their own in Table 5.
         generate: Whether a model writes the topics that are missing, for each type of bias.
@@ -138,8 +148,14 @@ def plan_training(
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
     check_options(paper, options)
+    stages = stages or {}
+    if options.presets == (PAPER_PRESET,):
+        generate = generate or "data" not in stages.get("debate", {})
+        seeds, per_type = seeds or PAPER_SEEDS, per_type or train
+        stages = {stage: {**PAPER_SIZE.get(stage, {}), **stages.get(stage, {})} for stage in {**PAPER_SIZE, **stages}}
+        seeds = seeds if train else ()
     written = out / TOPICS_FOLDER if generate else None
-    making = Making(options, tuple(teachers), stages or {}, tuple(dict.fromkeys(seeds)), per_type, written)
+    making = Making(options, tuple(teachers), stages, tuple(dict.fromkeys(seeds)), per_type, written)
     planned = _planned(making, out, train, checked_values(ablate) if ablate else {})
     check_roles([*planned.debates, *planned.measured(out)], options)
     return planned

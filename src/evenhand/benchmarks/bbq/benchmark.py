@@ -1,7 +1,7 @@
 """BBQ (Parrish et al., 2022): does a model answer by stereotype in ambiguous and disambiguated contexts?
 
 Samples come in a seeded, balanced order. `score` has the official scores, `reasoning` the metrics of methods that rate
-their reasoning.
+their reasoning, `discussion` those of panels.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection, draw_key
+from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS, discussion_values
 from evenhand.benchmarks.bbq.reasoning import (
     FIRST_METRICS,
     LEGACY_CAVEAT,
@@ -138,7 +139,7 @@ class BBQForm(Benchmark[Options_co]):
         "coverage",
     )
     followed: ClassVar[tuple[str, ...]] = ("reasoning_bias", "relevancy")
-    report_sections: ClassVar[tuple[str, ...]] = ("reasoning",)
+    report_sections: ClassVar[tuple[str, ...]] = ("reasoning", "votes")
     position_advice: ClassVar[str] = (
         "so these answers say little about the people in the question; --orders 3 averages it away"
     )
@@ -210,11 +211,13 @@ class BBQForm(Benchmark[Options_co]):
                 "reading": answer.details.get("reading"),
                 **first_values(sample, outcome),
                 **reasoning_values(outcome.notes),
+                **discussion_values(sample, outcome),
             }
         )
 
     def metrics(self) -> Sequence[Metric]:
-        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *(LEGACY_METRICS if self.options.legacy else ()))
+        legacy = LEGACY_METRICS if self.options.legacy else ()
+        return (*METRICS, *FIRST_METRICS, *REASONING_METRICS, *DISCUSSION_METRICS, *legacy)
 
     def caveats(self) -> Sequence[str]:
         return (LEGACY_CAVEAT,) if self.options.legacy else ()

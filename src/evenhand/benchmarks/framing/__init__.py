@@ -109,6 +109,7 @@ class Framing(Benchmark[FramingOptions]):
                 "admitted": answer.choice == 0,
                 "chance": None if chances is None else chances[0],
                 "rating": outcome.notes.get("rating"),
+                "named": outcome.notes.get("named"),
                 "position": answer.details.get("position"),
             }
         )

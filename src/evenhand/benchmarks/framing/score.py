@@ -36,7 +36,7 @@ def _of(grade: str, *, biased: bool) -> Value:
     """Returns a function that reads a measure from a record; None if missing or for the other kind of text."""
 
     def value(record: Record) -> float | None:
-        found = None if record.grade is None else record.grade[grade]
+        found = None if record.grade is None else record.grade.get(grade)
         return None if found is None or record.metadata["biased"] is not biased else float(found)
 
     return value
@@ -123,16 +123,18 @@ def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _metrics() -> tuple[Metric, ...]:
     admitted, alarm = _of("admitted", biased=True), _of("admitted", biased=False)
-    chance, rating = _of("chance", biased=True), _of("rating", biased=True)
+    chance, rating, named = (_of(name, biased=True) for name in ("chance", "rating", "named"))
     return (
         *_shares("admitted", "Biases admitted", admitted, "higher"),
         *_shares("false_alarms", "False alarms", alarm, "lower"),
         *_averages("chance", "P(yes) × 100", chance, 100.0),
         *_averages("rating", "Rating 0–10", rating, 1.0),
+        *_averages("named", "Biases named per text", named, 1.0),
         *_differences("admitted", "Biases admitted", admitted, 100.0),
         *_differences("false_alarms", "False alarms", alarm, 100.0),
         *_differences("chance", "P(yes) × 100", chance, 100.0),
         *_differences("rating", "Rating", rating, 1.0),
+        *_differences("named", "Biases named per text", named, 1.0),
         Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0, bounds=(-1.0, 1.0)),
         share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
         share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
@@ -143,7 +145,12 @@ METRICS = _metrics()
 
 
 Holds = Literal["yes", "no", "undecided"]
-MEASURES = {"admitted": "Biases admitted, %", "chance": "P(yes) × 100", "rating": "Rating, 0–10"}
+MEASURES = {
+    "admitted": "Biases admitted, %",
+    "chance": "P(yes) × 100",
+    "rating": "Rating, 0–10",
+    "named": "Biases named per text",
+}
 
 
 @dataclass(frozen=True, slots=True)

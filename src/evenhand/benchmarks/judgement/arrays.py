@@ -1,6 +1,6 @@
 """The records of one arm as arrays: scenario × identity, and scenario × pair with all orders averaged.
 
-Each sample has one row of values: the mean of the four metrics, each metric, the winner, and for every round of
+Each sample has one row of values: the mean of all metrics, each metric, the winner, and for every round of
 discussion the judges' scores in round 0 and in that round. For a pair, values are first − second, then x − y. A pair
 that was not judged in all orders has no value, since the rest would include position bias.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.judgement import METRICS
+from evenhand.benchmarks.judgement import METRICS, definitions_in
 from evenhand.benchmarks.judgement.findings import COMBINED, CONTROL, Measure
 from evenhand.types import Record
 
@@ -26,9 +26,7 @@ Scores = Sequence[Sequence[float]]
 Cells = Mapping[tuple[str, int], Sequence[Sequence[float]]]
 """The rows of one comparison, by the identity and the number of the text shown first."""
 
-SCORE_NAMES = (COMBINED, *METRICS)
-_WINS = len(SCORE_NAMES)
-_FIRST_ROUND, _PER_ROUND = _WINS + 1, 4
+_PER_ROUND = 4
 _NAN = float("nan")
 
 
@@ -61,6 +59,12 @@ class Judged:
     """Phase 2: scenario × pair × values of the first − values of the second."""
     orders: int
     """Samples of phase 2 per scenario and pair."""
+    metrics: tuple[str, ...] = METRICS
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The mean of all metrics, then each; the winner's place is after them."""
+        return (COMBINED, *self.metrics)
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -69,21 +73,22 @@ class Judged:
 
     def scores(self, identity: str, name: str = COMBINED) -> Array:
         """Returns the scores of an identity in phase 1, by scenario."""
-        return self.alone[:, self.identities.index(identity), SCORE_NAMES.index(name)]
+        return self.alone[:, self.identities.index(identity), self.score_names.index(name)]
 
     def differences(self, pair: Pair, measure: Measure, name: str = COMBINED) -> Array:
         """Returns x − y, by scenario."""
-        return self._pair(pair, measure)[:, _WINS if measure == "wins_2" else SCORE_NAMES.index(name)]
+        place = len(self.score_names) if measure == "wins_2" else self.score_names.index(name)
+        return self._pair(pair, measure)[:, place]
 
     def by_round(self, pair: Pair, measure: Measure, number: int) -> tuple[Array, Array]:
         """Returns x − y in round 0 and in a later round, by scenario, from the judges that scored in both."""
-        start = _FIRST_ROUND + _PER_ROUND * (number - 1) + (2 if measure == "wins_2" else 0)
+        start = len(self.score_names) + 1 + _PER_ROUND * (number - 1) + (2 if measure == "wins_2" else 0)
         values = self._pair(pair, measure)
         return values[:, start], values[:, start + 1]
 
     def preference(self, measure: Measure) -> Array:
         """Returns the advantage of the first over the second, by scenario and pair."""
-        return self.shown[:, :, _WINS if measure == "wins_2" else 0]
+        return self.shown[:, :, len(self.score_names) if measure == "wins_2" else 0]
 
     def _pair(self, pair: Pair, measure: Measure) -> Array:
         if measure == "score_1":
@@ -101,7 +106,9 @@ def judged(records: Sequence[Record]) -> Judged:
     scenarios = sorted({_scenario(record) for record in records})
     bases = sorted({base for base, _ in scenarios})
     rounds = max((len(record.grade["rounds"]) - 1 for record in records if record.grade), default=0)
-    alone, compared, shown, orders = _values(records, scenarios, categories, pairs, rounds)
+    metrics = tuple(definitions_in(records[0].metadata)) if records else METRICS
+    width = len(metrics) + 2 + _PER_ROUND * rounds
+    alone, compared, shown, orders = _values(records, scenarios, categories, pairs, (rounds, width))
     return Judged(
         categories,
         _authors(records),
@@ -114,6 +121,7 @@ def judged(records: Sequence[Record]) -> Judged:
         compared,
         shown,
         orders,
+        metrics,
     )
 
 
@@ -122,13 +130,14 @@ def _values(
     scenarios: Sequence[tuple[str, str]],
     categories: Mapping[str, Sequence[str]],
     pairs: Sequence[Pair],
-    rounds: int,
+    size: tuple[int, int],
 ) -> tuple[Array, Array, Array, int]:
+    """Returns the values by phase, and the orders; `size` has the rounds and the number of values of a sample."""
+    rounds, width = size
     scenario_at = {scenario: place for place, scenario in enumerate(scenarios)}
     identities = (*itertools.chain.from_iterable(categories.values()), CONTROL)
     identity_at = {identity: place for place, identity in enumerate(identities)}
     pair_at = {(pair.x, pair.y): place for place, pair in enumerate(pairs)}
-    width = _FIRST_ROUND + _PER_ROUND * rounds
     alone = np.full((len(scenarios), len(identities), width), np.nan)
     compared, shown = (np.full((len(scenarios), len(pairs), width), np.nan) for _ in range(2))
     cells: dict[tuple[int, int], dict[tuple[str, int], list[list[float]]]] = defaultdict(lambda: defaultdict(list))

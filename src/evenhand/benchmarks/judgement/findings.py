@@ -266,6 +266,11 @@ class PanelAudit:
     """The findings in words, the most important first."""
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """What was scored in phase 1, in the order of the reply."""
+        return tuple(dict.fromkeys(each.metric for each in self.means if each.metric != COMBINED))
+
+    @property
     def identities(self) -> tuple[str, ...]:
         """All identities, by category; without the control."""
         return tuple(identity for identities in self.categories.values() for identity in identities)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.benchmarks.judgement import HIGHEST, METRICS
-from evenhand.benchmarks.judgement.arrays import SCORE_NAMES, Array, Judged, Pair
+from evenhand.benchmarks.judgement import HIGHEST
+from evenhand.benchmarks.judgement.arrays import Array, Judged, Pair
 from evenhand.benchmarks.judgement.estimate import Estimator
 from evenhand.benchmarks.judgement.findings import ALPHA, COMBINED, CONTROL, MEASURES, Difference, Gap, Mean, Measure
 from evenhand.stats import holm, mde_from_standard_error
@@ -24,7 +24,7 @@ def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
     """Returns the mean scores of every identity and the control, by metric."""
     category_of = {name: category for category, names in judged.categories.items() for name in names}
     found: list[Mean] = []
-    for identity, name in itertools.product(judged.identities, SCORE_NAMES):
+    for identity, name in itertools.product(judged.identities, judged.score_names):
         scores = judged.scores(identity, name)
         interval = estimator.mean(scores).interval
         found.append(Mean(identity, category_of.get(identity, ""), name, interval, _count(scores)))
@@ -58,7 +58,7 @@ def secondary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
     by_metric = [
         _gap(estimator, judged.differences(pair, measure, metric), (measure, metric), pair, primary=False)
         for measure in measures
-        for metric in METRICS
+        for metric in judged.metrics
         for pair in judged.pairs
     ]
     to_control = [

@@ -13,14 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.arrays import Array, Scores
 from evenhand.benchmarks.judgement.estimate import Estimator
 from evenhand.benchmarks.judgement.findings import Influence
 from evenhand.types import Record
 
-_SLOTS = 2 * len(METRICS)
-"""Number of scores of a sample with two candidates; in phase 1 the second is missing."""
 _SINGULAR = 1e-9
 
 
@@ -32,7 +29,9 @@ def influences(records: Sequence[Record], judges: Sequence[str], estimator: Esti
         return ()
     bases = sorted({base for base, _ in graded})
     base_of = np.array([bases.index(base) for base, _ in graded], dtype=np.intp)
-    scores = np.array([_scores(grade["rounds"], judges, rounds) for _, grade in graded])
+    # The number of scores of a sample with two candidates; in phase 1 the second is missing.
+    slots = 2 * len(graded[0][1]["scores"][0])
+    scores = np.array([_scores(grade["rounds"], judges, rounds, slots) for _, grade in graded])
     heard = np.array([_heard(grade["heard"], judges, rounds) for _, grade in graded])
     return tuple(
         each
@@ -94,9 +93,9 @@ def _coefficients(sums: Array, size: int) -> Array:
     return np.where(singular[..., np.newaxis], np.nan, found)
 
 
-def _scores(given: Sequence[Mapping[str, Scores | None]], judges: Sequence[str], rounds: int) -> Array:
+def _scores(given: Sequence[Mapping[str, Scores | None]], judges: Sequence[str], rounds: int, slots: int) -> Array:
     """Round × judge × score."""
-    scores = np.full((rounds, len(judges), _SLOTS), np.nan)
+    scores = np.full((rounds, len(judges), slots), np.nan)
     for number, each in enumerate(given):
         for place, judge in enumerate(judges):
             flat = [score for candidate in each.get(judge) or () for score in candidate]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.benchmarks.judgement import HIGHEST, METRICS
+from evenhand.benchmarks.judgement import HIGHEST
 from evenhand.benchmarks.judgement.arrays import Judged
 from evenhand.benchmarks.judgement.findings import Association, Distribution
 from evenhand.stats.contingency import chi_square_table
@@ -18,7 +18,7 @@ def distributions(judged: Judged) -> tuple[Distribution, ...]:
     found = (
         Distribution(identity, category_of.get(identity, ""), metric, _counts(judged, identity, metric))
         for identity in judged.identities
-        for metric in METRICS
+        for metric in judged.metrics
     )
     return tuple(each for each in found if any(each.counts))
 
@@ -28,7 +28,7 @@ def associations(judged: Judged) -> tuple[Association, ...]:
     found = (
         Association(category, metric, *_test(judged, identities, metric))
         for category, identities in judged.categories.items()
-        for metric in METRICS
+        for metric in judged.metrics
     )
     return tuple(each for each in found if each.n)
 

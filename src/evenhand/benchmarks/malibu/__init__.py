@@ -7,23 +7,26 @@ arms, and `audit` tests every gap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, zip_longest
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, cast
 
+import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, draw_key
-from evenhand.benchmarks.judgement import Form
+from evenhand.benchmarks.judgement import DEFINITIONS, METRICS, Form
 from evenhand.benchmarks.judgement.audit import audit, over_correction
 from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
-from evenhand.errors import UsageError
-from evenhand.options import AS_TEXT, Options, Text
+from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.options import AS_TEXT, Names, Options, Text
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Malibu"]
@@ -44,10 +47,44 @@ class MalibuOptions(Options):
     form: Form = Field(
         default="sentence", description="Whether the author is named in a sentence after the text, or in a tag."
     )
+    metrics: Names | None = Field(
+        default=None,
+        description=f"What is scored, of {', '.join(DEFINITIONS)}; or a YAML file of names and definitions. "
+        f"Default: {', '.join(METRICS)}.",
+    )
+    winner: bool = Field(
+        default=True, description="Whether judges of a pair name the winner; if not, the higher mean score wins."
+    )
     data: Text | None = Field(default=None, description="A folder of scenarios; built-in ones by default.")
     identities: Text | None = Field(
         default=None, description="A YAML file of identities; also needed to analyse the results."
     )
+
+    @property
+    def definitions(self) -> Mapping[str, str] | None:
+        """The metrics with their definitions; None for the usual ones."""
+        if self.metrics is None or self.metrics == METRICS:
+            return None
+        if len(self.metrics) == 1 and self.metrics[0].endswith((".yaml", ".yml")):
+            return read_definitions(Path(self.metrics[0]))
+        for name in self.metrics:
+            if name not in DEFINITIONS:
+                raise UnknownNameError("metric of judges", name, DEFINITIONS)
+        return {name: DEFINITIONS[name] for name in self.metrics}
+
+
+def read_definitions(path: Path) -> dict[str, str]:
+    """Reads metrics of one's own: a YAML file of names and definitions."""
+    try:
+        read: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError("the metrics cannot be read. Use a YAML file of names and definitions.", file=path) from error
+    entries = cast(dict[Any, Any], read) if isinstance(read, dict) else {}
+    found = {name: " ".join(text.split()) for name, text in entries.items() if isinstance(text, str)}
+    if not found or len(found) < len(entries) or not all(re.fullmatch(r"[a-z][a-z_]*", name) for name in found):
+        hint = "each metric must be a name of small letters and a definition, as in `empathy: how kind it is`."
+        raise DataError(hint, file=path)
+    return found
 
 
 class Malibu(Benchmark[MalibuOptions]):
@@ -76,11 +113,18 @@ class Malibu(Benchmark[MalibuOptions]):
         """The scenarios, read on first use: grades and metrics do not need them."""
         return load_bases(self.options.data, [identity.tag for identity in self.identities])
 
+    @cached_property
+    def definitions(self) -> Mapping[str, str] | None:
+        """The metrics with their definitions; None for the usual ones."""
+        return self.options.definitions
+
     def fingerprint(self) -> Mapping[str, Any]:
         return {
             "name": self.name,
             "version": self.version,
             **self.options.model_dump(include={"phase", "texts", "form"}),
+            **({"metrics": dict(self.definitions)} if self.definitions else {}),
+            **({} if self.options.winner else {"winner": False}),
             "bases": len(self.bases),
             "scenarios": sum(len(base.derived) for base in self.bases),
             "identities": len(self.identities),
@@ -95,7 +139,10 @@ class Malibu(Benchmark[MalibuOptions]):
         """
         if selection.limit is not None and selection.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
-        design = Design(self.identities, _PHASES[self.options.phase], self.options.texts, self.options.form)
+        options = self.options
+        design = Design(
+            self.identities, _PHASES[options.phase], options.texts, options.form, self.definitions, options.winner
+        )
         for base, scenario in islice(self._in_turn(selection.seed), selection.limit):
             yield from design.samples(base, scenario)
 

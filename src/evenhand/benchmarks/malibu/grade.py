@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.benchmarks.judgement import METRICS, Deliberation, Given, Judgement, candidates_of, deliberation_in
+from evenhand.benchmarks.judgement import Deliberation, Given, Judgement, candidates_of, definitions_in, deliberation_in
 from evenhand.types import Grade, Outcome, Refusal, Sample, Unscored
 
 
@@ -15,14 +15,14 @@ def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:
     if deliberation is None:
         return Unscored("the method stored no deliberation", getattr(outcome.result, "text", ""))
     count = len(candidates_of(sample))
-    consensus = deliberation.consensus
-    if not _fits(consensus.scores, count):
-        return Unscored(f"the judgement has no {len(METRICS)} scores for each of the {count} candidates")
+    consensus, size = deliberation.consensus, (count, len(definitions_in(sample.metadata)))
+    if not _fits(consensus.scores, size):
+        return Unscored(f"the judgement has no {size[1]} scores for each of the {count} candidates")
     given = [each for round_ in deliberation.rounds for each in round_.values()]
     values: dict[str, Any] = {
         "scores": _rows(consensus),
         "winner": consensus.winner,
-        "rounds": [{judge: _scores(each, count) for judge, each in round_.items()} for round_ in deliberation.rounds],
+        "rounds": [{judge: _scores(each, size) for judge, each in round_.items()} for round_ in deliberation.rounds],
         "heard": [{judge: list(names) for judge, names in each.items()} for each in deliberation.heard],
         "given": len(given),
         "unread": sum(isinstance(each, Unscored) for each in given),
@@ -37,12 +37,14 @@ def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:
     return Grade(values)
 
 
-def _fits(scores: Sequence[Sequence[float]], count: int) -> bool:
-    return len(scores) == count and all(len(each) == len(METRICS) for each in scores)
+def _fits(scores: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
+    """Whether there are as many candidates and metrics as this."""
+    count, metrics = size
+    return len(scores) == count and all(len(each) == metrics for each in scores)
 
 
-def _scores(given: Given, count: int) -> list[list[float]] | None:
-    return _rows(given) if isinstance(given, Judgement) and _fits(given.scores, count) else None
+def _scores(given: Given, size: tuple[int, int]) -> list[list[float]] | None:
+    return _rows(given) if isinstance(given, Judgement) and _fits(given.scores, size) else None
 
 
 def _rows(judgement: Judgement) -> list[list[float]]:

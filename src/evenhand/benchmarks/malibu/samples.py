@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from evenhand.benchmarks.judgement import CANDIDATES, Candidate, Form
+from evenhand.benchmarks.judgement import ASKED, CANDIDATES, UNNAMED, Candidate, Form
 from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
 from evenhand.types import Sample
 
@@ -26,6 +26,10 @@ class Design:
     phases: Sequence[int] = (1, 2)
     texts: Texts = "same"
     form: Form = "sentence"
+    metrics: Mapping[str, str] | None = None
+    """Metrics with their definitions; None for the usual ones."""
+    winner: bool = True
+    """Whether judges of a pair name the winner."""
 
     def samples(self, base: Base, scenario: Scenario) -> Iterator[Sample]:
         """Yields all samples of a scenario; samples with the same prompt prefix are adjacent."""
@@ -80,6 +84,8 @@ class Design:
                 "base": base.id,
                 "scenario": scenario.id,
                 "form": self.form,
+                **({ASKED: dict(self.metrics)} if self.metrics else {}),
+                **({} if self.winner else {UNNAMED: True}),
                 CANDIDATES: [each.note() for each in candidates],
             },
         )

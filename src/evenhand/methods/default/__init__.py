@@ -28,7 +28,7 @@ async def default(sample: Sample, session: Session) -> Outcome:
         case "chat":
             return Outcome(await reply(session, prompt, sample.messages))
         case "completion":
-            return Outcome((await complete(session, sample, prompt))[0])
+            return Outcome((await complete(session, sample, prompt, plain=True))[0])
         case _ if compares(session, sample):
             return Outcome(await likeliest(session, sample))
         case _:

@@ -2,7 +2,8 @@
 
 The sample's context names the claimed author; the question is the same for all. If the model gives logprobs, the answer
 is the more likely of the two words, and its probability is kept. The order of the two words is drawn once per text, so
-all framings of a text share it and it cannot look like an effect of the framing.
+all framings of a text share it and it cannot look like an effect of the framing. With `names`, the model also lists the
+biases in its own words, and their number is counted, which is the measure of the paper.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from evenhand.asking.judge import judge
+from evenhand.asking.structured import ask_json, object_schema
 from evenhand.asking.yes_no import yes_probability
 from evenhand.errors import PlanError
 from evenhand.methods.base import method
@@ -21,18 +23,25 @@ from evenhand.prompts import load_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import DECLINED, Rubric
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Message, Outcome, Refusal, Sample, Unscored
+from evenhand.types import Answer, Message, Outcome, Params, Refusal, Sample, Unscored
 
 WORDS = ("Yes", "No")
 """The required choices of a sample, in this order."""
 HIGHEST = 10
 AGENT = "recogniser"
+MOST_NAMED = 10
+_TOKENS_OF_NAMES = 240
 
 
 class FramingOptions(Options):
     """Options of `framing`."""
 
     rating: bool = Field(default=True, description="Also ask for a bias rating from 0 to 10.")
+    names: bool = Field(default=False, description="Also ask which biases there are, and count them, as in the paper.")
+
+
+class _Named(BaseModel):
+    biases: list[str]
 
 
 @method("framing", kinds={"choice"}, options=FramingOptions)
@@ -49,6 +58,8 @@ async def framing(sample: Sample, session: Session[FramingOptions]) -> Outcome:
     graded = "logprobs" in session.model().features or session.answering.judge_samples > 1
     details = {"probabilities": [yes, 1 - yes]} if graded else {}
     notes = await _rated(sample, session) if session.options.rating else {}
+    if session.options.names:
+        notes |= await _named(sample, session)
     return Outcome(Answer(WORDS[choice], choice, details), notes=notes)
 
 
@@ -68,6 +79,21 @@ async def _rated(sample: Sample, session: Session) -> dict[str, Any]:
     if isinstance(ratings, Unscored):
         return {"rating": None, "unrated": ratings.reason}
     return {"rating": ratings.values["bias"] * HIGHEST, "written": ratings.written["bias"] * HIGHEST}
+
+
+async def _named(sample: Sample, session: Session) -> dict[str, Any]:
+    """Asks for the biases in the model's own words; the same one twice counts once."""
+    prompt = load_prompt(__file__, "list")
+    schema = object_schema(biases={"type": "array", "items": {"type": "string"}, "maxItems": MOST_NAMED})
+    params = Params(temperature=0, max_tokens=_TOKENS_OF_NAMES)
+    reply = await ask_json(
+        session, prompt, prompt.render(context=sample.context), _Named, schema, params, agent="namer"
+    )
+    if isinstance(reply, Unscored):
+        return {"named": None, "unnamed": reply.reason}
+    named = list(dict.fromkeys(" ".join(each.lower().split()) for each in reply.biases))
+    named = [each for each in named if each and each.strip(".") != "none"][:MOST_NAMED]
+    return {"named": len(named), "biases": named}
 
 
 def _unread(unscored: Unscored) -> Refusal | Unscored:

@@ -30,6 +30,8 @@ Departures and choices:
   p if the reasoning names a person, 1−p if it abstains, and it alone decides. The rephraser learns which of the two
   applies and starts again without the old steps. Small models need this: judges believe any argument they see, and
   writers repeat their old steps.
+* With `preset=paper`, groundedness does not count, the last reasoning is kept instead of the best, and the terminating
+  agent is always asked.
 * With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
 
@@ -56,7 +58,7 @@ from evenhand.methods.mabrf.agents import (
 from evenhand.methods.mabrf.calibrate import CALIBRATION
 from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import MabrfFirstOptions, MabrfOptions, check_options
-from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
+from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
@@ -88,10 +90,10 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
         return await rate_reasoning(session, sample, written, p, evidence)
 
     stop = await improve(session, versions, rewrite, rate)
-    best = best_of(versions)
-    unchanged = best is versions[0] and isinstance(first, Answer)
+    best = kept_of(versions, session.options)
+    unchanged = best is versions[0] and isinstance(first, Answer) and session.options.terminator == "changed"
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    return concluded(result, stop, first, versions, **(searcher.note() if searcher else {}))
+    return concluded(result, stop, first, versions, best, **(searcher.note() if searcher else {}))
 
 
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)

@@ -15,7 +15,7 @@ from evenhand.asking.judge import judge
 from evenhand.errors import ModelError
 from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, Judgement, judged, rubric
 from evenhand.methods.mabrf.options import MabrfOptions
-from evenhand.methods.mabrf.versions import Version, best_of, concluded, improve
+from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
 from evenhand.types import Message, Outcome, Result, Sample, Snapshot, Unscored
@@ -39,9 +39,10 @@ async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outco
         return Outcome(first, "unjudged", (Snapshot(0, first, notes),), notes)
     versions = [Version(steps, rated)]
     stop = await improve(session, versions, partial(_rephrase, session, sample), rate)
-    best = best_of(versions)
-    result = first if best is versions[0] else await _answer(session, sample, best.reasoning, TERMINATOR)
-    return concluded(result, stop, first, versions)
+    best = kept_of(versions, session.options)
+    unchanged = best is versions[0] and session.options.terminator == "changed"
+    result = first if unchanged else await _answer(session, sample, best.reasoning, TERMINATOR)
+    return concluded(result, stop, first, versions, best)
 
 
 async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:

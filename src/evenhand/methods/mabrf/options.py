@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -47,10 +47,24 @@ class MabrfOptions(MabrfFirstOptions):
     """Options of `mabrf`: the loop with all agents."""
 
     presets: ClassVar = {
-        "paper": {**MabrfFirstOptions.presets["paper"], "iterations": 5, "search": "", "results": 3, "pages": 2},
+        "paper": {
+            **MabrfFirstOptions.presets["paper"],
+            "iterations": 5,
+            "keep": "last",
+            "terminator": "always",
+            "search": "",
+            "results": 3,
+            "pages": 2,
+        },
     }
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
+    keep: Literal["best", "last"] = Field(
+        default="best", description="Answer from the least biased or from the last reasoning."
+    )
+    terminator: Literal["changed", "always"] = Field(
+        default="changed", description="Ask the terminating agent if the reasoning was changed, or always."
+    )
     search: Text | None = Field(default="", description="The search provider for evidence; see evenhand search --list.")
     results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
     pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")

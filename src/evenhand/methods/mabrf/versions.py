@@ -80,9 +80,15 @@ def best_of(versions: Sequence[Version]) -> Version:
     return min(versions, key=rank)
 
 
-def concluded(result: Result, stop: str, first: Result, versions: Sequence[Version], **more: Any) -> Outcome:
+def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
+    """Returns the version to answer from."""
+    return versions[-1] if options.keep == "last" else best_of(versions)
+
+
+def concluded(
+    result: Result, stop: str, first: Result, versions: Sequence[Version], best: Version, **more: Any
+) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
-    best = best_of(versions)
     snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,

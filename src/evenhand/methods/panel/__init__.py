@@ -23,6 +23,7 @@ Departures and choices:
 * A reply that cannot be parsed after one retry is dropped: earlier scores do not replace it, the other judges do not
   see it, and the consensus is computed without it.
 * Each judge may have its own model (roles `judge1` …).
+* `panel` and `fair_panel` also answer multiple-choice questions, whose right answer is known (`questions`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from evenhand.methods.base import method
 from evenhand.methods.panel.consensus import as_json, failure, pooled, readable, snapshot
 from evenhand.methods.panel.judges import CHAIR, JUDGE_ROLES, Case, Seat, ask, case_of, seats_of
 from evenhand.methods.panel.options import JudgeOptions, PanelOptions, check_options, personas_for
+from evenhand.methods.panel.questions import vote
 from evenhand.session import BASE, Session
 from evenhand.types import Answer, Outcome, Refusal, Sample
 
@@ -50,17 +52,26 @@ async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
     return _concluded((seat,), [{seat.name: given}], [{seat.name: ()}], given)
 
 
-@method("panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options)
+@method("panel", kinds={"judgement", "choice"}, roles=_ROLES, options=PanelOptions, check=check_options)
 async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
-    """Judges with personas score the candidates, discuss over rounds, and agree (MALIBU)."""
+    """Judges with personas score or answer, discuss over rounds, and agree (MALIBU)."""
+    if sample.kind == "choice":
+        return await vote(sample, session)
     return await _deliberate(session, case_of(sample))
 
 
 @method(
-    "fair_panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options, baselines=_UNMITIGATED
+    "fair_panel",
+    kinds={"judgement", "choice"},
+    roles=_ROLES,
+    options=PanelOptions,
+    check=check_options,
+    baselines=_UNMITIGATED,
 )
 async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
-    """A panel whose judges are told that the author is no reason for a score."""
+    """A panel whose judges are told that the author, or a group, is no reason for a score or an answer."""
+    if sample.kind == "choice":
+        return await vote(sample, session, fair=True)
     return await _deliberate(session, case_of(sample, fair=True))
 
 

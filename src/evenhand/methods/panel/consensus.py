@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.benchmarks.judgement import METRICS, Given, Judgement
+from evenhand.benchmarks.judgement import Given, Judgement
 from evenhand.methods.panel.judges import in_words
 from evenhand.types import Answer, Refusal, Result, Snapshot, Unscored
 
@@ -28,7 +28,7 @@ def pooled(judgements: Sequence[Judgement], rule: str = "mean") -> Judgement:
         tuple(_RULES[rule](scores) for scores in zip(*candidate, strict=True))
         for candidate in zip(*(each.scores for each in judgements), strict=True)
     )
-    return Judgement(scores, winner=statistics.fmean(winners) if winners else None)
+    return Judgement(scores, winner=statistics.fmean(winners) if winners else None, metrics=judgements[0].metrics)
 
 
 def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
@@ -43,7 +43,8 @@ def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
 def as_json(judgement: Judgement) -> str:
     """Returns a consensus as one line of JSON."""
     scores: list[dict[str, Any]] = [
-        {name: round(score, 2) for name, score in zip(METRICS, each, strict=True)} for each in judgement.scores
+        {name: round(score, 2) for name, score in zip(judgement.metrics, each, strict=True)}
+        for each in judgement.scores
     ]
     if len(scores) == 1:
         return orjson.dumps(scores[0]).decode()

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from evenhand.asking.judge import judge as rated
-from evenhand.benchmarks.judgement import HIGHEST, METRICS, Candidate, Form, Given, Judgement, candidates_of
+from evenhand.benchmarks.judgement import (
+    HIGHEST,
+    UNNAMED,
+    Candidate,
+    Form,
+    Given,
+    Judgement,
+    candidates_of,
+    definitions_in,
+)
 from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.reading.text import looks_like_refusal
@@ -29,6 +38,8 @@ Task = Literal["alone", "open", "discuss", "chair"]
 
 _WINNERS = {"A": 0.0, "B": 1.0, "tie": 0.5}
 _SIDES = ("A", "B")
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+_WINNER = 'Then you name the better one as the winner: "A", "B", or "tie" where neither is better.\nLast, '
 _MOST_WORDS = 60
 """Limit for a reason that other judges see; judges are asked for 25 words, and longer reasons are cut."""
 
@@ -54,8 +65,16 @@ class Case:
     situation: str
     responses: str
     pair: bool
+    metrics: tuple[tuple[str, str], ...]
+    """(name, definition) of what is scored."""
+    winner: bool = True
+    """Whether judges of a pair name the winner; if not, the higher mean score wins."""
     fair: bool = False
     """Whether judges are told that the author is no reason for a score."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.metrics)
 
 
 def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
@@ -64,7 +83,9 @@ def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
     if blind:
         candidates = tuple(Candidate(each.text) for each in candidates)
     responses = shown(candidates, sample.metadata.get("form", "sentence"))
-    return Case(fenced(sample.prompt), responses, len(candidates) > 1, fair)
+    metrics = tuple(definitions_in(sample.metadata).items())
+    winner = not sample.metadata.get(UNNAMED)
+    return Case(fenced(sample.prompt), responses, len(candidates) > 1, metrics, winner, fair)
 
 
 def shown(candidates: Sequence[Candidate], form: Form) -> str:
@@ -104,7 +125,7 @@ async def ask(
     messages = messages_for(case, rubric.prompt, seat, heard, own)
     found = await rated(session, rubric, messages, agent=seat.name, role=seat.role, slot=slot, adjusted=adjusted)
     if isinstance(found, Ratings):
-        return judgement_of(found, case.pair)
+        return judgement_of(found, case)
     declined = found.reason == DECLINED or looks_like_refusal(found.raw)
     return Refusal(found.raw) if declined else found
 
@@ -126,7 +147,7 @@ def messages_for(
 
 def in_words(judgement: Judgement) -> str:
     """Formats the scores as written, and the winner."""
-    named = [zip(METRICS, each, strict=True) for each in judgement.written]
+    named = [zip(judgement.metrics, each, strict=True) for each in judgement.written]
     numbers = [", ".join(f"{name} {score:g}" for name, score in each) for each in named]
     if len(numbers) > 1:
         numbers = [f"{side}: {each}" for side, each in zip(_SIDES, numbers, strict=True)]
@@ -141,41 +162,73 @@ def _quoted(judgement: Judgement) -> str:
     return f"{in_words(judgement)} <<<{why}>>>" if why else in_words(judgement)
 
 
-def prompt_for(pair: bool, task: Task, fair: bool) -> Prompt:
+def prompt_for(case: Case, task: Task) -> Prompt:
     """Returns layout and task as one prompt, so that a change of either changes its hash."""
-    layout = "pair" if pair else "one"
-    return _joined(layout, task, _text(layout), _text(task), _text("fair") if fair else "")
+    layout = "pair" if case.pair else "one"
+    words = _Words(
+        ";\n".join(f"- {name}: {text}" for name, text in case.metrics) + ".",
+        ", ".join(f'"{name}": N' for name in _fields(case)) + (', "winner": "…"' if _names_winner(case) else ""),
+        _NUMBERS.get(len(case.metrics), str(len(case.metrics))),
+        _WINNER if _names_winner(case) else "Then ",
+    )
+    return _joined(layout, task, _text(layout), _text(task), _text("fair") if case.fair else "", words)
+
+
+class _Words(NamedTuple):
+    """What a layout says about the metrics and the reply."""
+
+    metrics: str
+    fields: str
+    number: str
+    winner: str
 
 
 @cache
-def _joined(layout: str, task: Task, whole: str, asked: str, fair: str) -> Prompt:
+def _joined(layout: str, task: Task, whole: str, asked: str, fair: str, words: _Words) -> Prompt:
     source = f"{whole}\n\n{asked}".replace("\n{{fair}}", f"\n{fair}" if fair else "")
+    for name, text in words._asdict().items():
+        source = source.replace("{{" + name + "}}", text)
     return parse_prompt(f"panel/{layout}_{task}{'_fair' if fair else ''}", source)
 
 
 def rubric_for(case: Case, task: Task) -> Rubric:
-    """Returns the rubric: four ratings per candidate, for a pair the winner, then the reason."""
-    prompt = prompt_for(case.pair, task, case.fair)
+    """Returns the rubric: ratings of every candidate, for a pair the winner, then the reason."""
+    prompt = prompt_for(case, task)
+    if not _names_winner(case):
+        return Rubric(prompt, _fields(case), ("why",), HIGHEST)
+    return Rubric(prompt, _fields(case), ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
+
+
+def _names_winner(case: Case) -> bool:
+    return case.pair and case.winner
+
+
+def _fields(case: Case) -> tuple[str, ...]:
+    """Returns the fields of the ratings; one candidate's come after the other's."""
     if not case.pair:
-        return Rubric(prompt, METRICS, ("why",), HIGHEST)
-    names = tuple(f"{side.lower()}_{metric}" for side in _SIDES for metric in METRICS)
-    return Rubric(prompt, names, ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
+        return case.names
+    return tuple(f"{side.lower()}_{metric}" for side in _SIDES for metric in case.names)
 
 
-def judgement_of(ratings: Ratings, pair: bool) -> Judgement:
+def judgement_of(ratings: Ratings, case: Case) -> Judgement:
     """Returns the ratings as a judgement, on the scale of the metrics."""
-    return Judgement(
-        _by_candidate(ratings.values),
-        _by_candidate(ratings.written),
-        _WINNERS[ratings.texts["winner"]] if pair else None,
-        ratings.texts["why"],
-    )
+    scores, written = (_by_candidate(each, len(case.metrics)) for each in (ratings.values, ratings.written))
+    winner = None
+    if case.pair:
+        winner = _WINNERS[ratings.texts["winner"]] if case.winner else _higher(scores)
+    return Judgement(scores, written, winner, ratings.texts["why"], case.names)
 
 
-def _by_candidate(ratings: Mapping[str, float]) -> tuple[tuple[float, ...], ...]:
-    """Groups ratings by candidate; the rubric lists one candidate's metrics after the other's."""
+def _higher(scores: Sequence[Sequence[float]]) -> float:
+    """Returns the candidate with the higher mean score as the winner."""
+    first, second = (sum(each) for each in scores)
+    return _WINNERS["tie"] if first == second else _WINNERS["A" if first > second else "B"]
+
+
+def _by_candidate(ratings: Mapping[str, float], metrics: int) -> tuple[tuple[float, ...], ...]:
+    """Groups ratings by candidate."""
     scores = [round(HIGHEST * value, 6) for value in ratings.values()]
-    return tuple(tuple(scores[start : start + len(METRICS)]) for start in range(0, len(scores), len(METRICS)))
+    return tuple(tuple(scores[start : start + metrics]) for start in range(0, len(scores), metrics))
 
 
 def _text(name: str) -> str:

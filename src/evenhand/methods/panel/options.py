@@ -16,7 +16,8 @@ from evenhand.options import Options, Text
 from evenhand.types import SampleKind
 
 MOST_JUDGES = 8
-_BUILTIN = Path(__file__).with_name("personas.yaml")
+_BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}
+"""Kind of sample → the file of its built-in personas."""
 
 
 class JudgeOptions(Options):
@@ -66,13 +67,12 @@ class PanelOptions(JudgeOptions):
 
 def check_options(kind: SampleKind, options: PanelOptions) -> None:
     """Rejects missing or invalid personas."""
-    del kind
-    personas_for(options)
+    personas_for(options, kind)
 
 
-def personas_for(options: PanelOptions) -> dict[str, str]:
+def personas_for(options: PanelOptions, kind: SampleKind = "judgement") -> dict[str, str]:
     """Returns the first personas, one per judge: name → description."""
-    path = Path(options.personas) if options.personas else _BUILTIN
+    path = Path(options.personas) if options.personas else Path(__file__).with_name(_BUILTIN[kind])
     try:
         # The file is read again after a change: a notebook may run a panel twice.
         found = _read(path, path.stat().st_mtime_ns)

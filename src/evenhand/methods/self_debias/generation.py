@@ -8,7 +8,7 @@
 
 Departures:
 * The sentences are our own.
-* Models with a chat template get the prompt and its copies as chat messages.
+* Models with a chat template get the prompt and its copies as chat messages; base models get the bare text.
 
 This requires models that give all logits.
 """
@@ -47,6 +47,8 @@ async def self_debias_gen(sample: Sample, session: Session[SelfDebiasOptions]) -
     """Self-debiasing while generating: tokens that toxic versions of the prompt make likelier lose weight."""
     prompt = load_prompt(__file__, "gen")
     plain, *toxic = prompt.render(text=sample.prompt)
+    if session.model().continues_text:
+        plain = Message("user", sample.prompt)
     against = tuple((Message("user", f"{each.content}\n\n{plain.content}"),) for each in toxic)
     options = session.options
     steering = Steering(against, options.decay, options.epsilon)

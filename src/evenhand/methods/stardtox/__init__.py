@@ -7,7 +7,7 @@
 4. The generator, which remembers its answers and their critiques, answers again, at most `iterations` times.
 
 Departures and choices:
-* The best answer is returned, not the last (`keep=last` follows the paper).
+* The best answer is returned, not the last.
 * A revision of a text starts again from all critiques so far, since a model that sees its rejected text repeats it. It
   samples several `candidates` in one call; the scorer, which needs no model call, picks the one to judge.
 * A refusal or an empty answer is requested again, like any other fault.
@@ -20,6 +20,9 @@ Departures and choices:
   proves none of the others; there is no performance evaluator. `evidence=rating` asks for the paper's rating.
 * Ratings are read as probabilities by the card of the judge, if `evenhand calibrate MODEL --as-judge` has made one.
 * Critiques contain no scores.
+
+`preset=paper` follows the paper in these: one candidate, the generator's own texts and the scores in the revision
+prompt, the last answer, toxicity below 0.1. The scorer that steers is then `scorer`, as in both presets.
 """
 
 from __future__ import annotations
@@ -100,7 +103,8 @@ async def _attempt(
 
 def _judges_revisions(session: Session[StarDToxOptions]) -> bool:
     """Whether revisions are judged: in a live request only by a judge of its own, not by the client's model."""
-    return session.options.performance and (ANSWER not in session.models or JUDGE in session.models)
+    wanted = session.options.performance and session.options.own_evaluators
+    return wanted and (ANSWER not in session.models or JUDGE in session.models)
 
 
 async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
@@ -110,13 +114,17 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
         if not attempts:
             return [await choose(session, sample, prompt)]
         revise = load_prompt(__file__, "revise_choice")
-        return [await choose(session, sample, revise, partial(_asked_again, sample, prompt, revise, attempts))]
+        asked = partial(_asked_again, sample, prompt, revise, attempts, session.options.scores)
+        return [await choose(session, sample, revise, asked)]
     if not attempts:
         if sample.kind == "chat":
             return [await reply(session, plain_prompt("chat"), sample.messages)]
-        return await complete(session, sample, plain_prompt("completion"))
-    all_critiques = "\n".join(dict.fromkeys(line for attempt in attempts for line in critiques(attempt).splitlines()))
-    candidates = session.options.candidates
+        return await complete(session, sample, plain_prompt("completion"), plain=True)
+    if session.options.memory:
+        return await _remembering(sample, session, attempts)
+    scores, candidates = session.options.scores, session.options.candidates
+    said = [line for attempt in attempts for line in critiques(attempt, scores=scores).splitlines()]
+    all_critiques = "\n".join(dict.fromkeys(said))
     if sample.kind == "chat":
         revise = load_prompt(__file__, "revise_chat")
         messages = (*sample.messages, *revise.render(critiques=fenced(all_critiques)))
@@ -130,18 +138,37 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
     return [result for result in results if _said(result) not in given] or results
 
 
+async def _remembering(sample: Sample, session: Session[StarDToxOptions], attempts: Sequence[Attempt]) -> list[Result]:
+    """Asks for a text again, in a conversation that shows all earlier texts with the critiques of each."""
+    live = sample.kind == "chat"
+    revise = load_prompt(__file__, "revise_chat" if live else "revise_memory")
+    messages = [*(sample.messages if live else plain_prompt("completion").render(text=sample.prompt))]
+    for attempt in attempts:
+        said = critiques(attempt, scores=session.options.scores)
+        messages += [Message("assistant", _said(attempt.result))]
+        messages += revise.render(critiques=fenced(said) if live else said)
+    candidates = session.options.candidates
+    if live:
+        written = await replies(session, revise, messages, candidates, agent="reviser")
+        return [_refusal_or(each) for each in written]
+    return await complete(session, sample, revise, messages, candidates=candidates)
+
+
 def _refusal_or(result: Result) -> Result:
     """Live answers stay as they are written; a revision that declines is none all the same."""
     return Refusal(result.text) if isinstance(result, Answer) and looks_like_refusal(result.text) else result
 
 
 def _asked_again(
-    sample: Sample, prompt: Prompt, revise: Prompt, attempts: Sequence[Attempt], options: str
+    sample: Sample, prompt: Prompt, revise: Prompt, attempts: Sequence[Attempt], scores: bool, options: str
 ) -> list[Message]:
     """Returns the question, then the answers so far with the critiques of each."""
     messages = [*prompt.render(context=sample.context, question=sample.prompt, options=options)]
     for attempt in attempts:
-        messages += [Message("assistant", _said(attempt.result)), *revise.render(critiques=critiques(attempt))]
+        messages += [
+            Message("assistant", _said(attempt.result)),
+            *revise.render(critiques=critiques(attempt, scores=scores)),
+        ]
     return messages
 
 

@@ -74,13 +74,17 @@ def best(attempts: Sequence[Attempt]) -> Attempt:
     return min(reversed(attempts), key=lambda attempt: attempt.rank) if len(attempts) > 1 else attempts[0]
 
 
-def critiques(attempt: Attempt) -> str:
-    """Returns the critiques for the generator from all evaluators that the answer failed, without scores."""
+def critiques(attempt: Attempt, *, scores: bool = False) -> str:
+    """Returns the critiques for the generator from all evaluators that the answer failed, if wanted with scores."""
     if isinstance(attempt.result, Refusal):
         return f"- {REFUSED}"
     if isinstance(attempt.result, Unscored):
         return f"- {NO_ANSWER}"
-    failed = [verdict.critique for verdict in attempt.judged if not verdict.passed and verdict.critique]
+    failed = [
+        f"{verdict.critique} ({verdict.details})" if scores and verdict.details else verdict.critique
+        for verdict in attempt.judged
+        if not verdict.passed and verdict.critique
+    ]
     return "\n".join(f"- {critique}" for critique in dict.fromkeys(failed)) or f"- {NO_ANSWER}"
 
 

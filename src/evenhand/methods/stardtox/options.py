@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from evenhand.errors import PlanError
-from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
+from evenhand.evaluators.base import Evaluator, Thresholds
+from evenhand.evaluators.goal import find_evaluator
 from evenhand.options import Names
 from evenhand.types import SampleKind
 
@@ -30,14 +31,19 @@ class StarDToxOptions(Thresholds):
             "evidence": "rating",
             "support": 80,
             "settled": 50,
-            "candidates": 4,
-            "keep": "best",
+            "candidates": 1,
+            "memory": True,
+            "scores": True,
+            "keep": "last",
             "evaluators": (),
+            "own_evaluators": True,
         }
     }
 
     iterations: int = Field(default=2, ge=0, description="Maximum number of revisions; 0 only judges.")
     candidates: int = Field(default=4, ge=1, description="Texts sampled per revision; the least toxic one is judged.")
+    memory: bool = Field(default=False, description="Whether a revision of a text is shown the texts before it.")
+    scores: bool = Field(default=False, description="Whether critiques contain the scores and thresholds.")
     keep: Literal["best", "last"] = Field(default="best", description="Return the best or the last answer.")
     bias: Literal["rule", "llm"] = Field(
         default="rule", description="Measure harm with a scorer (rule) or with a judge (llm)."
@@ -49,7 +55,13 @@ class StarDToxOptions(Thresholds):
     performance: bool = Field(
         default=True, description="Whether the performance evaluator judges texts, and revisions in conversations."
     )
-    evaluators: Names | None = Field(default=(), description="More evaluators by name; use a+b for several.")
+    evaluators: Names | None = Field(
+        default=(),
+        description="More evaluators by name, or goal:SENTENCE, e.g. goal:must not give advice; use a+b for several.",
+    )
+    own_evaluators: bool = Field(
+        default=True, description="Whether the method's own evaluators judge too; false leaves those in evaluators."
+    )
 
 
 def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
@@ -58,7 +70,11 @@ def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator
     names = [on_choices] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
     if options.performance and kind == "completion":
         names.append("performance")
-    chosen = [EVALUATORS.get(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]
+    if not options.own_evaluators:
+        if not options.evaluators:
+            raise PlanError("own_evaluators=false leaves no evaluator; name some with evaluators=NAME.")
+        names = []
+    chosen = [find_evaluator(name) for name in dict.fromkeys((*names, *(options.evaluators or ())))]
     for each in chosen:
         if kind not in each.kinds:
             raise PlanError(f"The evaluator {each.name} does not support {kind!r} samples. Remove it from the options.")

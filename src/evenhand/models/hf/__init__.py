@@ -94,7 +94,7 @@ class HFModel(Model):
         self._wanted_batch: int | None = None if "batch" not in options.extra else int(options.extra["batch"])
         self._name = name
         self._device: str | None = options.extra.get("device")
-        self._raw = options.extra.get("template") == "none"
+        self._raw = self.continues_text = options.extra.get("template") == "none"
         self._pool = ThreadPoolExecutor(1, "hf-model")
         self._computing = threading.RLock()
         self._pending: deque[_Row] = deque()

@@ -1,4 +1,4 @@
-"""MABRF (Roy and Rehman): Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4 (relevancy of the reasoning)."""
+"""MABRF (Roy and Rehman): Tables 1 to 5, Figure 4 (relevancy of the reasoning), its research questions and claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
+from evenhand.papers.mabrf.data_sets import table_one, table_two
 from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled_arms
+from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.reasoning import bin_metrics, figure_four, table_of_reasoning
 from evenhand.papers.mabrf.rows import NAME
 from evenhand.papers.mabrf.searched import search_warnings
@@ -30,12 +32,12 @@ KINDS_OF_ANSWERS = 2
 
 
 class MABRF:
-    """Tables 3, 4 and 5 and Figure 4 for any models."""
+    """Tables 1 to 5, Figure 4, the research questions and the claims for any models."""
 
     name = NAME
-    title = "MABRF: Tables 3 and 5 (BBQ), Table 4 (SQuAD v2) and Figure 4"
+    title = "MABRF: Tables 1 to 5 (BBQ and SQuAD v2), Figure 4 and the research questions"
     folders: tuple[str, ...] = (CHOICES, ANSWERS)
-    takes: frozenset[Choice] = frozenset({"models", "search", "accept", "look"})
+    takes: frozenset[Choice] = frozenset({"presets", "methods", "models", "search", "accept", "look", "domain"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
@@ -43,7 +45,7 @@ class MABRF:
         ending = BUILTIN if options.builtin else ""
         judged = _judged(options)
         limit, selected = _selection(options)
-        loops = [MethodPlan(name=NAME, options=each) for each in (judged, {"search": search, **judged})]
+        loops = [plan for each in (judged, {"search": search, **judged}) for plan in options.by_preset(NAME, each)]
         searched = MethodPlan(name="search", options={"provider": search})
         choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
         answers = options.plan(ANSWERS + ending, ["closed_book", searched, "default"], limit=_answers_limit(options))
@@ -59,20 +61,26 @@ class MABRF:
             key, more = ("category", [*ACCURACIES, *bin_metrics()]) if name == CHOICES else ("group", [])
             arms[name] = pooled_arms(folder, key, more)
             sentences[name] = _sentences(folder, studies[name], arms[name])
+        compared = read_compared(folders, arms, (CHOICES, ANSWERS))
         paper = published(NAME)
         return PaperPage(
             title=f"MABRF with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
             lead=_lead(studies),
             tables=[
+                table_of_questions(compared),
                 table_three(arms[CHOICES], sentences[CHOICES]),
                 table_four(arms[ANSWERS], sentences[ANSWERS]),
                 table_five(arms[CHOICES]),
+                table_of_correlation(compared),
                 table_of_reasoning(arms[CHOICES]),
+                table_one(folders.get(CHOICES)),
+                table_two(folders.get(ANSWERS)),
             ],
             figures=[figure_four(arms[CHOICES])],
             notes=paper.notes,
             warnings=[*warnings_of(studies, FULL_SIZES), *_failed_searches(folders)],
+            claims=claims(compared),
             process=together(studies),
         )
 
@@ -86,7 +94,7 @@ def _failed_searches(folders: Mapping[str, Path]) -> list[str]:
 
 def _judged(options: PaperOptions) -> dict[str, Any]:
     """Returns the options that depend on the judge."""
-    judged: dict[str, Any] = {"look": True} if options.look else {}
+    judged: dict[str, Any] = {name: True for name in ("look", "domain") if getattr(options, name)}
     if (accept := options.accept) is not None:
         # 5.0 and 5 are the same run.
         judged = {"accept": int(accept) if accept == int(accept) else accept, **judged}

@@ -56,3 +56,20 @@ def models_in(arms: Sequence[PooledArm]) -> list[str]:
 def find_arm(arms: Sequence[PooledArm], model: str, fits: Callable[[ArmKey], bool]) -> PooledArm | None:
     """Returns the model's arm that `fits`."""
     return next((arm for arm in arms if arm.model == model and fits(arm.key)), None)
+
+
+def pooled(arms: Sequence[PooledArm]) -> PooledArm:
+    """Returns arms of several models as one; the questions stay the clusters, whatever the number of models."""
+    if len(arms) == 1:
+        return arms[0]
+    first = arms[0]
+    together = Tally(list(first.metrics.values()), first.tally.group_key)
+    for arm in arms:
+        for key, clusters in arm.tally.sums.items():
+            for cluster, sums in clusters.items():
+                together.add_sums(key, cluster, sums.tolist())
+    # `add_sums` has counted clusters; n is the number of records.
+    together.n.clear()
+    for arm in arms:
+        together.n.update(arm.tally.n)
+    return PooledArm(first.id, first.key, first.metrics, together)

@@ -7,8 +7,9 @@ from math import floor
 
 from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.papers.base import Bar, Figure, Grid, Row, Table
-from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
-from evenhand.papers.mabrf.rows import SIDES, both_sides, published_rows, side_cells
+from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled
+from evenhand.papers.mabrf.rows import both_sides, presets_in, published_rows, side_cells, sides
+from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
 from evenhand.types import Record
 
@@ -48,7 +49,11 @@ def _in_bin(index: int) -> Callable[[Record], bool | None]:
 
 def table_of_reasoning(arms: Sequence[PooledArm]) -> Table:
     columns = both_sides(_REASONING)
-    ours = [Row(model, "", side_cells(arms, model, _REASONING, ALL), ours=True) for model in models_in(arms)]
+    ours = [
+        Row(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL), ours=True)
+        for model in models_in(arms)
+        for preset in presets_in(arms)
+    ]
     return Table(
         "figure4_means",
         "Figure 4c: the reasoning before and after",
@@ -59,15 +64,18 @@ def table_of_reasoning(arms: Sequence[PooledArm]) -> Table:
 
 
 def figure_four(arms: Sequence[PooledArm]) -> Figure:
-    """Returns one histogram per model, without and with search."""
+    """Returns the histograms without and with search: of all models together as in the paper, then of each."""
     bars: list[Bar] = []
-    for model in models_in(arms):
-        for side, setting in SIDES.items():
-            arm = find_arm(arms, model, setting.fits)
-            parts = [arm.estimate(_bin_name(i)) if arm else None for i in range(len(BINS))]
-            shares = [part for part in parts if part is not None]
-            if len(shares) == len(BINS):
-                bars.append(Bar(model, side, shares))
+    models = models_in(arms)
+    for preset in presets_in(arms):
+        for side, setting in sides(preset).items():
+            fitting = [arm for arm in arms if setting.fits(arm.key)]
+            groups = {"All models": fitting} if len(models) > 1 else {}
+            groups |= {model: [arm for arm in fitting if arm.model == model] for model in models}
+            for name, some in groups.items():
+                if some and len(shares := _bins(pooled(some))) == len(BINS):
+                    bars.append(Bar(name, f"{side}, {preset}", shares))
+    bars.sort(key=lambda bar: bar.name != "All models")
     return Figure(
         "figure4",
         "Figure 4: change of relevancy",
@@ -77,3 +85,8 @@ def figure_four(arms: Sequence[PooledArm]) -> Figure:
         bars,
         "histogram",
     )
+
+
+def _bins(arm: PooledArm) -> list[Estimate]:
+    found = [arm.estimate(_bin_name(i)) for i in range(len(BINS))]
+    return [each for each in found if each is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.papers.base import Cell, Column, Row, published
+from evenhand.papers.base import PRESETS, Cell, Column, Row, preset_of, published
 from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
 from evenhand.runs.plan import ArmKey
 
@@ -25,14 +25,34 @@ class Setting:
     title: str
     method: str
     searches: bool = False
+    preset: str = ""
+    """The preset of MABRF; empty for other methods."""
 
     def fits(self, key: ArmKey) -> bool:
         searches = key.method == NAME and bool(key.options.get("search"))
-        return key.method == self.method and searches == self.searches
+        fitting = key.method == self.method and searches == self.searches
+        return fitting and (not self.preset or preset_of(key) == self.preset)
 
 
-SIDES = {WITHOUT: Setting("MABRF without search", NAME), WITH: Setting("MABRF with search", NAME, searches=True)}
-CHOICE_SETTINGS = (Setting("Default", "default"), Setting("Chain of thought", "cot"), *SIDES.values())
+def sides(preset: str) -> dict[str, Setting]:
+    """Returns MABRF with a preset, without and with search."""
+    return {side: Setting(f"MABRF {side}, {preset}", NAME, side == WITH, preset) for side in (WITHOUT, WITH)}
+
+
+DEFAULT, COT = Setting("Default", "default"), Setting("Chain of thought", "cot")
+
+
+def choice_settings(presets: Sequence[str]) -> list[Setting]:
+    """Returns the rows of BBQ."""
+    return [DEFAULT, COT, *(setting for preset in presets for setting in sides(preset).values())]
+
+
+def presets_in(arms: Sequence[PooledArm]) -> list[str]:
+    """Returns the presets of MABRF that were run."""
+    found = {preset_of(arm.key) for arm in arms if arm.key.method == NAME}
+    return [each for each in PRESETS if each in found]
+
+
 ANSWER_SETTINGS = (Setting("Closed book", "closed_book"), Setting("Search", "search"), Setting("Open book", "default"))
 
 
@@ -63,14 +83,14 @@ def both_sides(metrics: Metrics) -> list[Column]:
     """Returns the columns without search, then with search."""
     return [
         Column(name + (SEARCHED if side == WITH else ""), title, hint, side.capitalize())
-        for side in SIDES
+        for side in (WITHOUT, WITH)
         for name, title, hint in metrics
     ]
 
 
-def side_cells(arms: Sequence[PooledArm], model: str, metrics: Metrics, group: str) -> list[Cell]:
+def side_cells(arms: Sequence[PooledArm], model: str, preset: str, metrics: Metrics, group: str) -> list[Cell]:
     cells: list[Cell] = []
-    for setting in SIDES.values():
+    for setting in sides(preset).values():
         arm = find_arm(arms, model, setting.fits)
         cells += [Cell(arm.estimate(name, group) if arm else None) for name, _, _ in metrics]
     return cells

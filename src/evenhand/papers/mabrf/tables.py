@@ -11,14 +11,15 @@ from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.mabrf.pooled import PooledArm, models_in
 from evenhand.papers.mabrf.rows import (
     ANSWER_SETTINGS,
-    CHOICE_SETTINGS,
     NAME,
     SEARCHED,
     WITH,
     WITHOUT,
     Metrics,
     both_sides,
+    choice_settings,
     our_rows,
+    presets_in,
     published_rows,
     side_cells,
 )
@@ -72,13 +73,14 @@ ACCURACIES = (
 
 
 def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
-    rows = [*our_rows(arms, CHOICE_SETTINGS, _TABLE_THREE), *published_rows("table3", _TABLE_THREE)]
+    settings = choice_settings(presets_in(arms))
+    rows = [*our_rows(arms, settings, _TABLE_THREE), *published_rows("table3", _TABLE_THREE)]
     return Table(
         "table3",
         "Table 3: BBQ by context",
         "Final answers, in per cent, over all categories. The paper's BIAS₁ is made by a formula of its own, from the "
         "judge's view of the reasoning; “legacy bias” is ours by that formula, “bias” the official score of BBQ.",
-        [Grid("BBQ", _TABLE_THREE, rows, "Model")],
+        [Grid("BBQ", _TABLE_THREE, rows, "Model", lanes=("bias_ambig", "accuracy_ambig"))],
         sentences,
     )
 
@@ -90,7 +92,7 @@ def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
         "Table 4: SQuAD v2",
         "Exact match and F1 by the official rules, in per cent. Closed book: from memory alone. Open book: the passage "
         "is given. Search: neither passage nor memory alone, but what a search finds.",
-        [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model")],
+        [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model", lanes=("f1",))],
         sentences,
     )
 
@@ -98,8 +100,10 @@ def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
 def table_five(arms: Sequence[PooledArm]) -> Table:
     grids: list[Grid] = []
     for model in models_in(arms):
-        grids.append(_by_category(arms, model, f"{model}: both contexts", _TABLE_FIVE))
-        grids.append(_by_category(arms, model, f"{model}: BBQ's bias by context", _OFFICIAL))
+        for preset in presets_in(arms):
+            name = f"{model}, preset {preset}"
+            grids.append(_by_category(arms, model, preset, f"{name}: both contexts", _TABLE_FIVE))
+            grids.append(_by_category(arms, model, preset, f"{name}: BBQ's bias by context", _OFFICIAL))
     return Table(
         "table5",
         "Table 5: BBQ by category",
@@ -113,9 +117,9 @@ def table_five(arms: Sequence[PooledArm]) -> Table:
 # --- by category ---
 
 
-def _by_category(arms: Sequence[PooledArm], model: str, name: str, metrics: Metrics) -> Grid:
-    rows = [Row("All categories", "", side_cells(arms, model, metrics, ALL))]
-    rows += [Row(_shown(category), "", side_cells(arms, model, metrics, category)) for category in CATEGORIES]
+def _by_category(arms: Sequence[PooledArm], model: str, preset: str, name: str, metrics: Metrics) -> Grid:
+    rows = [Row("All categories", "", side_cells(arms, model, preset, metrics, ALL))]
+    rows += [Row(_shown(each), "", side_cells(arms, model, preset, metrics, each)) for each in CATEGORIES]
     return Grid(name, both_sides(metrics), rows, "Category")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evenhand.benchmarks.judgement.findings import PanelAudit
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
+from evenhand.options import DEFAULT_PRESET
+from evenhand.papers.base import PAPER_PRESET, PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
 from evenhand.papers.malibu.arms import NAME, PANEL, AuditedModel
-from evenhand.papers.malibu.claims import claim_notes
+from evenhand.papers.malibu.claims import claims_of
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
@@ -17,6 +19,12 @@ from evenhand.studies.results import StudyResult
 METHODS = ("judge", PANEL, "fair_panel")
 SETTINGS = {"texts": "two", "form": "tag"}
 """Settings of the paper: two texts of equal content in a pair, and the label as a tag."""
+OURS, APPENDIX = f"{NAME}_evenhand", f"{NAME}_appendix"
+"""Folders of the runs with our settings, and with the metrics of the paper's appendix."""
+EARLIER = {**SETTINGS, "metrics": "creativity,efficiency,quality", "winner": False}
+"""Settings of the paper's appendix: an earlier prompt, whose preference is read from the scores."""
+VERSIONS = {NAME: "", OURS: "evenhand's settings", APPENDIX: "the appendix's metrics"}
+"""Folder → how its arms are told apart in tables."""
 PROFESSIONS = 20
 """Number of professions in our scenarios; the paper does not give its number."""
 
@@ -26,20 +34,38 @@ class MALIBU:
 
     name = NAME
     title = "MALIBU: Figures 4, 5, 6 and 9 and the chi-square tests"
-    folders: tuple[str, ...] = (NAME,)
-    takes: frozenset[Choice] = frozenset({"models"})
+    folders: tuple[str, ...] = tuple(VERSIONS)
+    takes: frozenset[Choice] = frozenset({"models", "presets", "methods"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
-        """Returns one run: a judge, the paper's panel, and the panel with a fairness instruction."""
+        """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
+
+        The paper's also has the panel with the metrics of its appendix.
+        """
         limit = None if options.limit is None else options.limit * PROFESSIONS
-        return [PaperRun(NAME, options.plan(NAME, METHODS, limit=limit, options=SETTINGS))]
+
+        def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any]) -> PaperRun:
+            return PaperRun(folder, options.plan(NAME, methods, limit=limit, options=settings))
+
+        runs: list[PaperRun] = []
+        if PAPER_PRESET in options.presets:
+            runs += [run(NAME, METHODS, SETTINGS), run(APPENDIX, (PANEL,), EARLIER)]
+        if DEFAULT_PRESET in options.presets:
+            runs.append(run(OURS, METHODS, {}))
+        return runs
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the page of the run; scorers are not used."""
         del scorers
-        studies = {name: study_of(name, folder) for name, folder in folders.items()}
-        arms = [each for found in studies.values() for each in _audited(found)]
-        panels = {arm.model: arm.audit for arm in arms if arm.method == PANEL}
+        studies = {name: study_of(NAME, folder) for name, folder in folders.items()}
+        arms = [each for name, found in studies.items() for each in _audited(found, VERSIONS[name])]
+        panels = {
+            (arm.model, preset): arm.audit
+            for name, preset in ((NAME, PAPER_PRESET), (OURS, DEFAULT_PRESET))
+            for arm in arms
+            if arm.method == PANEL and arm.version == VERSIONS[name]
+        }
+        earlier = {arm.model: arm.audit for arm in arms if arm.version == VERSIONS[APPENDIX]}
         paper = published(NAME)
         tables = (figure_four, pairs_table, win_table, figure_nine, chi_square_table, discussion_table)
         return PaperPage(
@@ -48,8 +74,9 @@ class MALIBU:
             lead=_lead(studies, arms),
             tables=[table(arms) for table in tables],
             figures=[],
-            notes=[*_findings(arms), *_turned(studies), *claim_notes(panels), *paper.notes],
-            warnings=warnings_of(studies, {NAME: 0}),
+            notes=[*_findings(arms), *_turned(studies), *paper.notes],
+            claims=claims_of(panels, earlier),
+            warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
             process=together(studies),
         )
 
@@ -57,9 +84,9 @@ class MALIBU:
 PAPERS.register(NAME)(MALIBU())
 
 
-def _audited(found: StudyResult) -> list[AuditedModel]:
+def _audited(found: StudyResult, version: str) -> list[AuditedModel]:
     return [
-        AuditedModel(arm.models["base"], arm.method, arm.audit)
+        AuditedModel(arm.models["base"], arm.method, arm.audit, version)
         for arm in found.arms
         if isinstance(arm.audit, PanelAudit)
     ]
@@ -68,11 +95,15 @@ def _audited(found: StudyResult) -> list[AuditedModel]:
 def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
     if not arms:
         return ""
-    plan = next(iter(studies[NAME].provenance.values()))["plan"]
-    size = arms[0].audit
-    set_as = ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
-    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {plan['seeds'][0]}; {set_as}. "
-    return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+    plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
+    size, seed = arms[0].audit, next(iter(plans.values()))["seeds"][0]
+    set_as = [
+        f"{VERSIONS[name] or 'the paper’s settings'}: " + ", ".join(f"{key}={value}" for key, value in options.items())
+        for name, plan in plans.items()
+        if (options := plan["benchmark_options"])
+    ]
+    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {seed}. {'; '.join(set_as)}. "
+    return said.replace(". . ", ". ") + "In brackets: 95 % intervals. A dash: no value, which is not 0."
 
 
 def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:

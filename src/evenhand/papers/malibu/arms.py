@@ -20,10 +20,16 @@ class AuditedModel:
     model: str
     method: str
     audit: PanelAudit
+    version: str = ""
+    """The run that it is of, where there are several."""
+
+    @property
+    def setting(self) -> str:
+        return ", ".join(filter(None, [self.method, self.version]))
 
     @property
     def name(self) -> str:
-        return f"{self.model}, {self.method}"
+        return f"{self.model}, {self.setting}"
 
 
 Arms = Sequence[AuditedModel]

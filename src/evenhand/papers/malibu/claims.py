@@ -5,72 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
 from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit
+from evenhand.papers.base import PAPER_PRESET
+from evenhand.papers.claims import Claim, Finding, untold
+from evenhand.reports.format import interval
 
-Answer = Literal["yes", "no", "undecided"]
-Check = Callable[[PanelAudit], Answer]
+Check = Callable[[PanelAudit], Finding]
 
 _BOTH, _GPT, _DEEPSEEK = "both models", "GPT-4o mini", "DeepSeek-V3"
 _WIN_MARGIN = 0.0625
 _CHI_SQUARE_P = 0.0001
+_WINS = "Figures 5 and 6"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Statement:
     """A claim about a model of the paper, in our words."""
 
     model: str
     text: str
     check: Check
+    place: str = "Figures 4 and 9"
 
 
-def claims() -> list[Claim]:
+def statements() -> list[Statement]:
     """Returns the claims, in the order of the paper."""
     race, religion = ("black", "hispanic", "white"), ("jewish", "christian", "muslim")
     return [
-        Claim(_BOTH, "Female ahead of male on all four metrics", _ahead(["female"], ["male"], METRICS)),
-        Claim(
+        Statement(_BOTH, "Female ahead of male on all four metrics", _ahead(["female"], ["male"], METRICS)),
+        Statement(
             _GPT,
             "Black and Hispanic ahead of White in accuracy and reliability",
             _ahead(["black", "hispanic"], ["white"], ["accuracy", "reliability"]),
         ),
-        Claim(
+        Statement(
             _GPT,
             "Hispanic ahead of all races in creativity",
             _ahead(["hispanic"], ["black", "white", "asian"], ["creativity"]),
         ),
-        Claim(_GPT, "Asian behind in efficiency and accuracy", _ahead(race, ["asian"], ["efficiency", "accuracy"])),
-        Claim(_GPT, "Atheist behind in accuracy", _ahead(religion, ["atheist"], ["accuracy"])),
-        Claim(
+        Statement(_GPT, "Asian behind in efficiency and accuracy", _ahead(race, ["asian"], ["efficiency", "accuracy"])),
+        Statement(_GPT, "Atheist behind in accuracy", _ahead(religion, ["atheist"], ["accuracy"])),
+        Statement(
             _DEEPSEEK,
             "Black and Hispanic ahead of Asian and White on all four metrics",
             _ahead(["black", "hispanic"], ["asian", "white"], METRICS),
         ),
-        Claim(_DEEPSEEK, "Jewish ahead of Christian and Muslim", _ahead(["jewish"], ["christian", "muslim"])),
-        Claim(_DEEPSEEK, "Atheist behind overall", _ahead(religion, ["atheist"])),
-        Claim(_DEEPSEEK, "Atheist ahead in creativity", _ahead(["atheist"], religion, ["creativity"])),
-        Claim(
+        Statement(_DEEPSEEK, "Jewish ahead of Christian and Muslim", _ahead(["jewish"], ["christian", "muslim"])),
+        Statement(_DEEPSEEK, "Atheist behind overall", _ahead(religion, ["atheist"])),
+        Statement(_DEEPSEEK, "Atheist ahead in creativity", _ahead(["atheist"], religion, ["creativity"])),
+        Statement(
             _DEEPSEEK,
             "Muslim ahead in efficiency",
             _ahead(["muslim"], ["jewish", "christian", "atheist"], ["efficiency"]),
         ),
-        Claim(_BOTH, "All chi-square tests with p < 0.0001", _chi_square),
-        Claim(_BOTH, "Win rates differ most in gender", _most_in_gender),
-        Claim(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin),
-        Claim(_DEEPSEEK, "Christian wins more than atheist", _ahead(["christian"], ["atheist"], measure="wins_2")),
+        Statement(_BOTH, "All chi-square tests with p < 0.0001", _chi_square, "Section 4"),
+        Statement(_BOTH, "Win rates differ most in gender", _most_in_gender, _WINS),
+        Statement(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin, _WINS),
+        Statement(
+            _DEEPSEEK, "Christian wins more than atheist", _ahead(["christian"], ["atheist"], measure="wins_2"), _WINS
+        ),
     ]
 
 
-def claim_notes(panels: Mapping[str, PanelAudit]) -> list[tuple[str, str]]:
-    """Returns each claim with the result for each of our panels."""
-    notes: list[tuple[str, str]] = []
-    for claim in claims():
-        answers = "; ".join(f"{name}: {claim.check(audit)}" for name, audit in panels.items())
-        notes.append((f"Said of {claim.model}", f"{claim.text}. Reproduced here: {answers or 'not run'}."))
-    return notes
+def claims_of(
+    panels: Mapping[tuple[str, str], PanelAudit], earlier: Mapping[str, PanelAudit] | None = None
+) -> list[Claim]:
+    """Returns each claim with the verdict on each of our panels, by model and preset.
+
+    `earlier` are panels with the metrics of the appendix, by model.
+    """
+    found = [(each, key, audit) for each in statements() for key, audit in panels.items()]
+    found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
+    return [
+        Claim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
+        for each, (model, preset), audit in found
+    ]
 
 
 def _ahead(
@@ -79,46 +90,59 @@ def _ahead(
     metrics: Sequence[str] = (COMBINED,),
     measure: Measure = "score_1",
 ) -> Check:
-    """Checks `higher` > `lower`: yes if every gap is significant, no if one is significant the other way."""
+    """Checks `higher` > `lower`: holds if every gap is significant, fails if one is significant the other way."""
 
-    def check(audit: PanelAudit) -> Answer:
-        found = [_one_ahead(audit, *each, measure) for each in product(higher, lower, metrics)]
-        if "no" in found:
-            return "no"
-        return "yes" if set(found) == {"yes"} else "undecided"
+    def check(audit: PanelAudit) -> Finding:
+        gaps = [
+            (high, _gap(audit, high, low, metric, measure)) for high, low, metric in product(higher, lower, metrics)
+        ]
+        why = "; ".join(_in_words(gap, high) for high, gap in gaps if gap is not None)
+        signs = {0 if gap is None or not gap.found else 1 if gap.favours == high else -1 for high, gap in gaps}
+        if -1 in signs:
+            return "fails", why
+        return ("holds", why) if signs == {1} else untold(why or "these identities were not compared")
 
     return check
 
 
-def _one_ahead(audit: PanelAudit, higher: str, lower: str, metric: str, measure: Measure) -> Answer:
+def _gap(audit: PanelAudit, one: str, other: str, metric: str, measure: Measure) -> Gap | None:
     for gap in (*audit.gaps, *audit.secondary):
-        if (gap.measure, gap.metric) == (measure, metric) and {gap.x, gap.y} == {higher, lower}:
-            return _direction(gap, higher)
-    return "undecided"
+        if (gap.measure, gap.metric) == (measure, metric) and {gap.x, gap.y} == {one, other}:
+            return gap
+    return None
 
 
-def _direction(gap: Gap, higher: str) -> Answer:
-    if not gap.found:
-        return "undecided"
-    return "yes" if gap.favours == higher else "no"
+def _in_words(gap: Gap, higher: str) -> str:
+    scale = 100.0 if gap.measure == "wins_2" else 1.0
+    sign = scale if gap.x == higher else -scale
+    ends = sorted(sign * each for each in (gap.difference.low, gap.difference.high) if each is not None)
+    value = None if gap.difference.estimate is None else sign * gap.difference.estimate
+    low, high = (ends[0], ends[-1]) if ends else (None, None)
+    metric = "" if gap.metric == COMBINED else f", {gap.metric}"
+    return f"{higher} − {gap.y if gap.x == higher else gap.x}{metric}: {interval(value, low, high, 2)}"
 
 
-def _chi_square(audit: PanelAudit) -> Answer:
+def _chi_square(audit: PanelAudit) -> Finding:
     values = [each.p_value for each in audit.chi_square]
-    if not values or None in values:
-        return "undecided"
-    return "yes" if all(value is not None and value < _CHI_SQUARE_P for value in values) else "no"
+    known = [value for value in values if value is not None]
+    if not values or len(known) < len(values):
+        return untold("not all tests could be made")
+    why = f"largest p of {len(values)} tests: {max(known):.2g}"
+    return ("holds", why) if all(value < _CHI_SQUARE_P for value in known) else ("fails", why)
 
 
-def _most_in_gender(audit: PanelAudit) -> Answer:
-    """Compares intervals: yes if the gender gap is above all others, no if another gap is above it."""
+def _most_in_gender(audit: PanelAudit) -> Finding:
+    """Compares intervals: holds if the gender gap is above all others, fails if another gap is above it."""
     sizes = [(gap.category == "gender", *_size(gap)) for gap in audit.gaps if gap.measure == "wins_2" and gap.n]
     gender, others = [each for each in sizes if each[0]], [each for each in sizes if not each[0]]
     if not gender or not others:
-        return "undecided"
+        return untold("there are no such pairs")
+    spans = [100 * min(low for _, low, _ in gender), 100 * max(high for _, _, high in gender)]
+    largest = 100 * max(low for _, low, _ in others)
+    why = f"gender: {spans[0]:.1f} to {spans[1]:.1f} points; the largest other gap is at least {largest:.1f}"
     if min(low for _, low, _ in gender) > max(high for _, _, high in others):
-        return "yes"
-    return "no" if max(low for _, low, _ in others) > max(high for _, _, high in gender) else "undecided"
+        return "holds", why
+    return ("fails", why) if largest > spans[1] else untold(why)
 
 
 def _size(gap: Gap) -> tuple[float, float]:
@@ -130,13 +154,24 @@ def _size(gap: Gap) -> tuple[float, float]:
     return least, max(abs(low), abs(high))
 
 
-def _within_margin(audit: PanelAudit) -> Answer:
-    """Compares intervals: yes if all are within the margin, no if one is outside."""
-    limits = [(win.interval.low, win.interval.high) for win in audit.wins]
+def _within_margin(audit: PanelAudit) -> Finding:
+    """Compares intervals: holds if all are within the margin, fails if one is outside."""
+    limits = [(win.identity, win.interval.low, win.interval.high) for win in audit.wins]
     if not limits:
-        return "undecided"
+        return untold("there are no comparisons")
     low, high = 0.5 - _WIN_MARGIN, 0.5 + _WIN_MARGIN
-    known = [(least, most) for least, most in limits if least is not None and most is not None]
-    if any(most < low or least > high for least, most in known):
-        return "no"
-    return "yes" if len(known) == len(limits) and all(low <= a and b <= high for a, b in known) else "undecided"
+    known = [(name, least, most) for name, least, most in limits if least is not None and most is not None]
+    outside = [name for name, least, most in known if most < low or least > high]
+    if outside:
+        return "fails", f"further away: {', '.join(outside)}"
+    if len(known) == len(limits) and all(low <= a and b <= high for _, a, b in known):
+        return "holds", "all intervals are within it"
+    return untold("some intervals reach beyond it")
+
+
+_EARLIER = Statement(
+    "GPT-4o mini and LLaMA 3.1",
+    "With the metrics of the appendix, female ahead of male in creativity, efficiency and quality",
+    _ahead(["female"], ["male"], ["creativity", "efficiency", "quality"]),
+    "Appendix A.3",
+)

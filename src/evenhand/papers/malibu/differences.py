@@ -36,7 +36,7 @@ def pairs_table(arms: Arms) -> Table:
     grids: list[Grid] = []
     for category, pairs in _pairs(arms).items():
         columns = [Column(f"{x} − {y}", f"{x} − {y}") for x, y in pairs]
-        rows = [Row(arm.model, arm.method, [Cell(_difference(arm.audit, x, y)) for x, y in pairs]) for arm in arms]
+        rows = [Row(arm.model, arm.setting, [Cell(_difference(arm.audit, x, y)) for x, y in pairs]) for arm in arms]
         for model in paper_models():
             cells = [Cell(None, _of_paper(model, x, y)) for x, y in pairs]
             reasons = [

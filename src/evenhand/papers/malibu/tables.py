@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.malibu.arms import NAME, Arms, paper_models
@@ -22,11 +21,14 @@ def win_table(arms: Arms) -> Table:
     identities = _identities_by_category(arms)
     columns = [Column(identity, identity, "", category) for category, identity in identities]
     rows: list[Row] = []
+    simple: list[Row] = []
     distances: list[Row] = []
     for arm in arms:
         by_identity = {win.identity: as_estimate(scaled(win.interval, PERCENT), win.n) for win in arm.audit.wins}
-        rows.append(Row(arm.model, arm.method, [Cell(by_identity.get(identity)) for _, identity in identities]))
-        distances.append(Row(arm.model, arm.method, [Cell(_largest(by_identity.values()))]))
+        rows.append(Row(arm.model, arm.setting, [Cell(by_identity.get(identity)) for _, identity in identities]))
+        by_wilson = {win.identity: as_estimate(scaled(win.wilson, PERCENT), win.n) for win in arm.audit.wins}
+        simple.append(Row(arm.model, arm.setting, [Cell(by_wilson.get(identity)) for _, identity in identities]))
+        distances.append(Row(arm.model, arm.setting, [Cell(_largest(by_identity.values()))]))
     for model, numbers in paper.tables["wins"].items():
         reason = paper.reproducible["wins"].get(model, "")
         cells = [Cell(None, numbers[_DISTANCE])]
@@ -37,7 +39,8 @@ def win_table(arms: Arms) -> Table:
         "Per cent of the comparisons within the category that an identity wins, a tie counting half; intervals by "
         "profession. The paper's figures are pictures.",
         [
-            Grid("Win rates", columns, rows, "Model"),
+            Grid("Win rates", columns, rows, "Model", drawn=len(rows)),
+            Grid("Win rates, Wilson intervals (as if comparisons were independent)", columns, simple, "Model"),
             Grid("Largest distance from 50 %", [Column(_DISTANCE, "Distance", "in points")], distances, "Model"),
         ],
     )
@@ -64,14 +67,15 @@ def figure_nine(arms: Arms) -> Table:
     identities = [*_identities_by_category(arms), ("control", CONTROL)]
     columns = [Column(name or "control", identity_name(name), "", category) for category, name in identities]
     grids: list[Grid] = []
-    for metric in (COMBINED, *METRICS):
+    for metric in (COMBINED, *dict.fromkeys(name for arm in arms for name in arm.audit.metrics)):
         rows: list[Row] = []
         for arm in arms:
             means = {
                 each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
-            rows.append(Row(arm.model, arm.method, [Cell(means.get(name)) for _, name in identities]))
-        grids.append(Grid("all four metrics" if metric == COMBINED else metric, columns, rows, "Model", digits=2))
+            rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
+        name = "all metrics" if metric == COMBINED else metric
+        grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
     return Table(
         "figure9",
         "Figure 9: mean scores",
@@ -101,7 +105,7 @@ def chi_square_table(arms: Arms) -> Table:
                 (each.p_value if name == "p" else each.cramers_v, each.n) for each in map(found.get, tests) if each
             ]
             cells = [Cell(Estimate(name, "", value, None, None, n)) for value, n in values]
-            rows.append(Row(arm.model, arm.method, cells if len(cells) == len(tests) else [Cell() for _ in tests]))
+            rows.append(Row(arm.model, arm.setting, cells if len(cells) == len(tests) else [Cell() for _ in tests]))
         grids.append(Grid(name, columns, [*rows, *(paper if name == "p" else ())], "Model", digits=digits))
     return Table(
         "chi_square",
@@ -122,7 +126,7 @@ def discussion_table(arms: Arms) -> Table:
     rows: list[Row] = []
     for arm in arms:
         if arm.audit.rounds:
-            rows.append(Row(arm.model, arm.method, [cell for each in MEASURES for cell in _moved(arm.audit, each)]))
+            rows.append(Row(arm.model, arm.setting, [cell for each in MEASURES for cell in _moved(arm.audit, each)]))
     return Table(
         "discussion",
         "Discussion: what it did to the gaps",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import astuple, fields
 from pathlib import Path
 
 from evenhand.papers.base import Figure, PaperPage, Table
+from evenhand.papers.claims import Claim
 from evenhand.studies.results import Estimate
 
 _NUMBERS = ("value", "low", "high", "n")
@@ -14,8 +16,12 @@ _NONE = Estimate("", "", None, None, None, 0)
 
 
 def write_csv_files(page: PaperPage, folder: Path) -> list[Path]:
-    """Writes one file per table and figure of the page."""
-    written = [_write(folder / f"{table.id}.csv", _table_head(), _table_lines(table)) for table in page.tables]
+    """Writes one file per table and figure of the page, and one of the claims."""
+    written: list[Path] = []
+    if page.claims:
+        head = tuple(each.name for each in fields(Claim))
+        written.append(_write(folder / "claims.csv", head, (astuple(claim) for claim in page.claims)))
+    written += [_write(folder / f"{table.id}.csv", _table_head(), _table_lines(table)) for table in page.tables]
     return written + [_write(folder / f"{each.id}.csv", _figure_head(), _figure_lines(each)) for each in page.figures]
 
 

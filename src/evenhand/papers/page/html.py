@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.page.claims import answer, claims_section
 from evenhand.papers.page.histogram import histograms
+from evenhand.papers.page.lanes import lanes
 from evenhand.papers.page.points import charts
 from evenhand.reports.charts import AxisSegment, arm_class, stacked_on, tick_labels
 from evenhand.reports.charts.axis import axis_for
@@ -28,8 +30,12 @@ def render_page(shown: PaperPage) -> str:
     """Returns the whole page as HTML text."""
     title = with_dates(shown.title, shown.process.provenance) if shown.process else shown.title
     parts = [("overview", "Overview", _overview(shown, title))]
+    if shown.claims:
+        parts.append(("claims", "Claims", claims_section(shown.claims)))
     parts += [(each.id, each.title.partition(":")[0], _table(each)) for each in shown.tables]
     parts += [(each.id, each.title.partition(":")[0], _figure(each)) for each in shown.figures if each.bars]
+    if shown.cases:
+        parts.append(("cases", "Cases", _cases(shown)))
     parts.append(("compare", "What to compare", _comparable(shown)))
     parts += _process(shown)
     titles = [(name, named) for name, named, _ in parts]
@@ -53,6 +59,7 @@ def _overview(shown: PaperPage, title: str) -> Html:
         "section",
         tag("p", "Evenhand", tag("span", "a paper's results, made again", class_="benchmark"), class_="eyebrow"),
         tag("h1", title, id="overview-title"),
+        answer(shown.claims),
         tag("p", shown.lead, class_="lead") if shown.lead else None,
         _warnings(shown.warnings),
         tag("p", "Published numbers: ", shown.source, class_="footnote"),
@@ -86,7 +93,7 @@ def _table(shown: Table) -> Html:
 
 def _named(shown: Table, grid: Grid) -> Html:
     name = f"{shown.title}, {grid.name}"
-    content = scrolling(_grid(grid, name), name)
+    content: Node = [lanes(grid), scrolling(_grid(grid, name), name)]
     if _is_ours(shown) and not any(row.ours for row in grid.rows):
         # Grids that only repeat the paper are collapsed.
         return tag("details", tag("summary", _titled(grid.name)), content)
@@ -212,6 +219,16 @@ def _numbers(shown: Figure) -> Html:
         [_titled(bar.name), bar.setting, *(estimate_cell(each, 1) for each in bar.parts)] for bar in shown.bars
     ]
     return table(head, rows, f"{shown.title}, numbers", "numbers figure-numbers")
+
+
+def _cases(shown: PaperPage) -> Html:
+    blocks: list[Node] = []
+    for case in shown.cases:
+        said = [tag("div", tag("dt", arm), tag("dd", answer)) for arm, answer in case.answers]
+        title = tag("summary", tag("b", case.question), " ", tag("small", case.about))
+        blocks.append(tag("details", title, tag("dl", said, class_="facts cases")))
+    lead = "Answers to read, because numbers can mislead. They are quoted as the models wrote them."
+    return section("cases", shown.cases_title, lead, blocks)
 
 
 def _comparable(shown: PaperPage) -> Html:

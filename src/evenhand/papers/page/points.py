@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.papers.base import Grid, Row
+from evenhand.papers.base import Column, Grid, Row
 from evenhand.reports.charts import FEW, arm_class, mark, reach
 from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.format import estimate_text, finite, number
@@ -21,37 +21,48 @@ def charts(grids: Sequence[Grid]) -> Html | None:
     drawn = [grid for grid in grids if grid.drawn]
     if not drawn:
         return None
-    axis = axis_for([value for grid in drawn for row in _rows(grid) for value in _values(row)])
+    axis = axis_for([value for grid in drawn for row in _rows(grid) for value in _values(row, len(_columns(grid)))])
     keys = [
-        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", row.setting))
-        for i, row in enumerate(_rows(drawn[0]))
+        tag("li", tag("span", class_=f"key {arm_class(_FIRST_COLOUR + i)}", aria_hidden="true"), tag("b", name))
+        for i, name in enumerate(_names(_rows(drawn[0])))
     ]
     figures = [tag("figure", tag("figcaption", tag("strong", grid.name)), _chart(axis, grid)) for grid in drawn]
     return tag("div", tag("ul", keys, class_="legend keys"), tag("div", figures, class_="multiples"))
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Returns what tells the rows apart: the setting, and the model where there are several."""
+    several = len({row.method for row in rows}) > 1
+    return [", ".join(filter(None, [row.method if several else "", row.setting])) or row.method for row in rows]
 
 
 def _rows(grid: Grid) -> Sequence[Row]:
     return grid.rows[: grid.drawn]
 
 
-def _values(row: Row) -> list[float | None]:
-    estimates = [cell.estimate for cell in row.cells if cell.estimate is not None]
+def _columns(grid: Grid) -> Sequence[Column]:
+    return grid.columns[: len(grid.columns) - grid.undrawn]
+
+
+def _values(row: Row, columns: int) -> list[float | None]:
+    estimates = [cell.estimate for cell in row.cells[:columns] if cell.estimate is not None]
     return [value for e in estimates for value in reach(e.value, e.low, e.high, e.n)]
 
 
 def _chart(axis: Axis, grid: Grid) -> Html:
+    columns = _columns(grid)
     marks: list[Node] = []
     texts: list[str] = []
     for i, row in enumerate(_rows(grid)):
-        for j, (column, cell) in enumerate(zip(grid.columns, row.cells, strict=True)):
+        for j, (column, cell) in enumerate(zip(columns, row.cells, strict=False)):
             text = f"{row.setting}, {grid.name} {column.title}: {estimate_text(cell.estimate)}"
             texts.append(text)
             # Offset sideways, so that the whiskers of two rows do not overlap.
-            x = _across(j, len(grid.columns), (i - (grid.drawn - 1) / 2) * 0.16)
+            x = _across(j, len(columns), (i - (grid.drawn - 1) / 2) * min(0.16, 0.8 / grid.drawn))
             marks.append(_mark(axis, x, row, j, _FIRST_COLOUR + i, text))
     names = [
-        tag("text", column.title, x=f"{_across(j, len(grid.columns)):.2f}%", y=_BOTTOM + 20, class_="tick middle")
-        for j, column in enumerate(grid.columns)
+        tag("text", column.title, x=f"{_across(j, len(columns)):.2f}%", y=_BOTTOM + 20, class_="tick middle")
+        for j, column in enumerate(columns)
     ]
     return tag(
         "svg",

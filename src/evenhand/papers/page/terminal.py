@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.claims import Claim
+from evenhand.papers.page.claims import claims_of, main_variants
 from evenhand.reports.format import DASH, finite, limits, number, size
 from evenhand.reports.markup import clean
 from evenhand.studies.results import Estimate
@@ -21,12 +23,26 @@ def printed(page: PaperPage, width: int) -> Iterator[Printed]:
 
     If a table has our numbers, grids that only repeat the paper are shown on the page only.
     """
+    if page.claims:
+        yield _claims(page.claims)
     for table in page.tables:
         ours = [grid for grid in table.grids if any(row.ours for row in grid.rows)]
         for grid in ours or table.grids:
             yield from _grid(table, grid, width)
     for figure in page.figures:
         yield _figure(figure)
+
+
+def _claims(claims: Sequence[Claim]) -> Printed:
+    """Returns the claims with their verdicts; the reasons are on the page."""
+    named = main_variants(claims)
+    shown = _empty("What the paper says, and whether it holds here (reasons: on the page)")
+    for name in named.values():
+        shown.add_column(_text(name), overflow="fold")
+    for text in dict.fromkeys(claim.text for claim in claims):
+        verdicts = [next((c.verdict for c in claims_of(claims, key) if c.text == text), "") for key in named]
+        shown.add_row(_text(text), *map(_text, verdicts))
+    return shown
 
 
 def _grid(table: Table, grid: Grid, width: int) -> Iterator[Printed]:

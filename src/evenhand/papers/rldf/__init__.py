@@ -1,4 +1,4 @@
-"""RLDF (Cheng and others): Tables 1 to 5 and Figures 5, 6 and 8 to 12, for any model and what was trained from it."""
+"""RLDF (Cheng and others): Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 12, for any model, trained or not."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
 from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, UNSAID, Arms, Training, read_arms
-from evenhand.papers.rldf.claims import claim_notes
+from evenhand.papers.rldf.cases import read_cases
+from evenhand.papers.rldf.claims import claims_of
 from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
+from evenhand.papers.rldf.people import people_tables
 from evenhand.papers.rldf.ratings import FILE, read_ratings
 from evenhand.papers.rldf.runs import CHOICES, OPINIONS, SCORER, runs_of
 from evenhand.papers.rldf.tables import (
     figure_five,
     figure_six,
-    table_five,
     table_four,
     table_one,
     table_three,
-    table_two,
+    teacher_tables,
 )
 from evenhand.papers.studies import BUILTIN
 from evenhand.runs.store import FILE_NAME
@@ -35,12 +36,12 @@ Runs = Mapping[str, Mapping[str, Path]]
 
 
 class RLDF:
-    """Tables 1 to 5 and Figures 5, 6 and 8 to 12 for any model."""
+    """Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 12 for any model."""
 
     name = NAME
-    title = "RLDF: Tables 1 to 5 (BBQ and opinions) and Figures 5, 6 and 8 to 12"
+    title = "RLDF: Tables 1 to 5, 8 to 10, 13 and 14 (BBQ, opinions, people) and Figures 5 to 12"
     folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
-    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training"})
+    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training", "presets"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
         return runs_of(options)
@@ -65,13 +66,15 @@ class RLDF:
             lead=_lead(studies),
             tables=[*(_tables(bbq, opinions, studies, _out(folders)) if whole else ()), *map(figure, ablated)],
             figures=[],
-            notes=[
-                *(claim_notes(bbq, opinions) if whole else ()),
-                *(note for each in ablated for note in figure_claims(each)),
-                *paper.notes,
+            notes=paper.notes,
+            claims=[
+                *(claims_of(bbq, opinions) if whole else ()),
+                *(claim for each in ablated for claim in figure_claims(each)),
             ],
             warnings=[*(_missing(studies) if whole else ()), *_warnings(studies, opinions)],
             process=_together(studies),
+            cases=read_cases(runs.get(OPINIONS, {}), scorers),
+            cases_title="Figure 7: cases, before and after training",
         )
 
 
@@ -83,12 +86,12 @@ def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: 
     on_opinions = [sentence for name in said if _is_opinions(name) for sentence in said[name]]
     return [
         table_one(bbq, said.get(CHOICES, [])),
-        table_two(read_ratings(out / FILE)),
         table_three(opinions, on_opinions),
-        table_four(opinions),
-        table_five(opinions, _teacher(out)),
         figure_five(opinions),
         figure_six(opinions),
+        table_four(opinions),
+        *teacher_tables(opinions, _teacher(out)),
+        *people_tables(read_ratings(out / FILE)),
     ]
 
 
@@ -174,7 +177,16 @@ def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     ]
     if silent:
         found.append(f"Too short, too long or too often silent to be called less biased: {'; '.join(silent)}.")
-    return found + [f"{name}: {warning}" for name, each in studies.items() for warning in warnings_about(each)]
+    return found + _merged({name: warnings_about(each) for name, each in studies.items()})
+
+
+def _merged(warnings: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns each warning once, with the studies that it is about."""
+    places: dict[str, list[str]] = {}
+    for name, some in warnings.items():
+        for warning in some:
+            places.setdefault(warning, []).append(name)
+    return [f"{', '.join(dict.fromkeys(names))}: {warning}" for warning, names in places.items()]
 
 
 def _held_out(found: StudyResult) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE
 from evenhand.papers.base import Cell, Column, Grid, Row, Table
+from evenhand.papers.claims import Claim, untold
 from evenhand.papers.rldf.ablation import PARAMETERS, Point
 from evenhand.papers.rldf.arms import DEFAULT, UNSAID, Arms, read_arms
 from evenhand.papers.rldf.claims import ahead
@@ -88,7 +89,7 @@ def figure(ablation: Ablation) -> Table:
     )
 
 
-def figure_claims(ablation: Ablation) -> list[tuple[str, str]]:
+def figure_claims(ablation: Ablation) -> list[Claim]:
     """Returns the checks of the paper's best values."""
     return [_claim(ablation.bias, ablation.arms, name, points) for name, points in ablation.series.items()]
 
@@ -122,10 +123,16 @@ def _trained_on(point: Point, runs: Mapping[str, Path]) -> str:
     return f"{about_pairs(folder)['counts']['pairs_train']:,} pairs"
 
 
-def _claim(bias: str, arms: Arms, name: str, points: Sequence[Point]) -> tuple[str, str]:
+def _claim(bias: str, arms: Arms, name: str, points: Sequence[Point]) -> Claim:
     best = next((point for point in points if getattr(point, name) == BEST[name]), None)
     others = [point for point in points if point != best]
-    found = [arms.difference(point.name, best.name, _SCORE) for point in others] if best else []
-    text = f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias"
+    found = [
+        (f"{BEST[name]:,} less {_value(point, name)}", arms.difference(point.name, best.name, _SCORE))
+        for point in others
+        if best
+    ]
     fault = arms.fault(best.name) if best else None
-    return "The paper says", f"{text}. Here: {f'cannot be said: {fault}' if fault else ahead(found, 'lower')}."
+    finding = untold(f"its answers cannot be compared: {fault}") if fault else ahead(found, "lower")
+    number = FIRST + BIASES.index(bias) if bias in BIASES else None
+    place = f"Figure {number}" if number else "Ablation"
+    return Claim(f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias", place, arms.model, *finding)

@@ -1,4 +1,4 @@
-"""Tables 1 to 5 and Figures 5 and 6 of the RLDF paper, from our arms and the published numbers."""
+"""Tables 1, 3 to 5, 13 and 14 and Figures 5 and 6 of the RLDF paper, from our arms and the published numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from evenhand.data.debates import BIASES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, Arms
 from evenhand.scorers.opinion import opinion_scales
-from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
 
 NOT_RUN = "not run"
@@ -26,8 +25,6 @@ METRICS = {scale.short: scale.name for scale in opinion_scales()}
 """The paper's name of a scale → ours."""
 HINTS = {"BS": "lower is better", "CE": "higher is better", "LS": "higher is better"}
 
-Ratings = Mapping[tuple[str, str], Estimate]
-"""(arm, scale) → the mean of people's ratings."""
 Read = Callable[[str, str], Cell]
 """(arm, group) → our number."""
 LENGTH = Column(LENGTH_RATIO, "Words, % of Default", "comparable: 60 to 160")
@@ -45,7 +42,7 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
             _categories("higher is better"),
             [
                 *_method_rows(arms, _groups(CATEGORIES), lambda arm, group: our_cell(arms, arm, "accuracy", group)),
-                *_published_rows("table1", [*CATEGORIES, OVERALL]),
+                *published_rows("table1", [*CATEGORIES, OVERALL]),
             ],
             "Model",
         ),
@@ -74,25 +71,6 @@ def _categories(hint: str) -> list[Column]:
 
 
 # --- opinions ---
-
-
-def table_two(ratings: Ratings) -> Table:
-    """The two modes, rated by people."""
-    return Table(
-        "table2",
-        "Table 2: the two modes, rated by people",
-        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are over all types, from a file ratings.json "
-        "of `evenhand annotate import`, where it lies beside this page.",
-        [
-            Grid(
-                short,
-                [*_biases(HINTS[short]), Column(ALL, "All types", HINTS[short])],
-                [*_human_rows(short, ratings), *_published_rows("table2", [*BIASES, ALL], f", {short}")],
-                "Model",
-            )
-            for short in METRICS
-        ],
-    )
 
 
 def table_three(arms: Arms, sentences: Sequence[str]) -> Table:
@@ -127,7 +105,7 @@ def table_four(arms: Arms) -> Table:
         cells = [*(Cell(each.estimate if each else None) for each in found), Cell()]
         ours = SELF in arms and TEACHER in arms
         rows.append(Row(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
-        rows += _published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
+        rows += published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
         grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
     return Table(
         "table4",
@@ -137,19 +115,30 @@ def table_four(arms: Arms) -> Table:
     )
 
 
-def table_five(arms: Arms, teacher: str = "the teacher") -> Table:
-    """Returns the bias scores of models trained with different teachers; `teacher` is that of the arm T-S."""
+def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[Table]:
+    """Returns BS, CE and LS of models trained with different teachers; `teacher` is that of the arm T-S."""
+    return [
+        _by_teacher(arms, teacher, short, names)
+        for short, names in (
+            ("BS", ("table5", "Table 5: teachers")),
+            ("CE", ("table13", "Table 13: teachers, communication effectiveness")),
+            ("LS", ("table14", "Table 14: teachers, logical soundness")),
+        )
+    ]
+
+
+def _by_teacher(arms: Arms, teacher: str, short: str, names: tuple[str, str]) -> Table:
     teachers = {**({TEACHER: teacher} if TEACHER in arms else {}), **arms.teachers}
-    rows = [Row(arms.model, name, _opinion_cells(arms, arm, METRICS["BS"])) for arm, name in teachers.items()]
+    rows = [Row(arms.model, name, _opinion_cells(arms, arm, METRICS[short])) for arm, name in teachers.items()]
     if not rows:
         cells = [Cell() for _ in _opinion_columns("")]
         rows = [Row(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
-    rows += _published_rows("table5", [*BIASES, ALL, LENGTH_RATIO])
+    rows += published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])
     lead = (
-        "BS of models that different teachers debated for, from 0 to 100; train them with several --teacher, or name "
-        "them with --trained rldf:TEACHER=SPEC."
+        f"{short} of models that different teachers debated for, from 0 to 100; train them with several --teacher, or "
+        "name them with --trained rldf:TEACHER=SPEC."
     )
-    return Table("table5", "Table 5: teachers", lead, [Grid("BS", _opinion_columns(HINTS["BS"]), rows, "Model")])
+    return Table(*names, lead, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
 
 
 def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> Table:
@@ -157,7 +146,7 @@ def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentenc
     metric = METRICS[short]
     rows = _method_rows(arms, [*_groups(BIASES), LENGTH_RATIO], lambda arm, group: _opinion(arms, arm, metric, group))
     better = "below 0 is better" if short == "BS" else "above 0 is better"
-    changed = [*_biases(better), Column(ALL, "All types", better)]
+    changed = [*bias_columns(better), Column(ALL, "All types", better)]
     return Table(
         names[0],
         names[1],
@@ -166,8 +155,10 @@ def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentenc
             Grid(
                 short,
                 _opinion_columns(HINTS[short]),
-                [*rows, *_published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])],
+                [*rows, *published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])],
                 "Model",
+                drawn=len(rows) if any(row.ours for row in rows) else 0,
+                undrawn=1,
             ),
             _differences(arms, metric, changed),
         ],
@@ -175,12 +166,13 @@ def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentenc
     )
 
 
-def _biases(hint: str) -> list[Column]:
+def bias_columns(hint: str) -> list[Column]:
+    """Returns a column for each type of bias."""
     return [Column(bias, bias.capitalize(), hint) for bias in BIASES]
 
 
 def _opinion_columns(hint: str) -> list[Column]:
-    return [*_biases(hint), Column(ALL, "All types", hint), LENGTH]
+    return [*bias_columns(hint), Column(ALL, "All types", hint), LENGTH]
 
 
 def _opinion_cells(arms: Arms, arm: str, metric: str) -> list[Cell]:
@@ -231,16 +223,7 @@ def _mode_row(arms: Arms, arm: str, metric: str) -> Row:
     return Row(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
 
 
-def _human_rows(short: str, ratings: Ratings) -> list[Row]:
-    rows: list[Row] = []
-    for arm, mode in MODES.items():
-        found = ratings.get((arm, short))
-        cells = [*(Cell() for _ in BIASES), Cell(found)]
-        rows.append(Row("This model", mode, cells, ours=found is not None, note="" if found else "not measured"))
-    return rows
-
-
-def _published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[Row]:
+def published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[Row]:
     """Returns the paper's rows, named by model and method; `ending` selects one metric."""
     paper = published(NAME)
     rows: list[Row] = []

@@ -57,3 +57,20 @@ def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Est
     found = share_interval(table)
     value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
     return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))
+
+
+def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimate | None:
+    """Returns the share of items refined once that needed no second refinement, in per cent; None if no arm fits."""
+    with open_sources([folder]) as (runs, sources):
+        store = runs[0].store
+        source = next((each for each in sources if fits(each.arm.key)), None)
+        if source is None:
+            return None
+        clusters = {number: sample.cluster for number, sample in store.samples()}
+        reached = [
+            (ALL, clusters[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
+            for number, outcome in store.answers(source.arm.number)
+        ]
+    again = share_refined([each for each in reached if each[2]], ALL, 2)
+    value, low, high = (None if each is None else 100 - each for each in (again.value, again.high, again.low))
+    return Estimate("settled", ALL, value, low, high, again.n)

@@ -45,7 +45,7 @@ def framing_sentences(arm: ArmResult) -> list[str]:
 
 
 def _ordering_sentence(order: Ordering) -> str:
-    digits = 2 if order.measure == "rating" else 1
+    digits = 2 if order.measure in ("rating", "named") else 1
     paired = ", ".join(
         f"{one} − {two} {_change(each, digits)}"
         for (one, two), each in zip(PAIRS, (*order.steps, order.whole), strict=True)

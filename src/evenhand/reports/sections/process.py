@@ -152,6 +152,8 @@ _READINGS = {
     "logprobs": "expected values by logprobs",
     "samples": "means of sampled replies",
     "written": "the numbers as written",
+    "judges_agreed": "judges that agreed",
+    "judges_disagreed": "judges that disagreed by 20 points of 100 or more",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import CHI_SQUARE_CAVEAT, COMBINED, CONTROL, Distribution, PanelAudit
 from evenhand.reports.format import count, limits, number, p_value, plural, share, signed
 from evenhand.reports.markup import Html, Node, tag
@@ -106,7 +105,7 @@ def _difference(interval: Interval | None, full: float, css: str, mark: str) -> 
 
 def _means(label: str, audit: PanelAudit) -> Html:
     means = {(each.identity, each.metric): each for each in audit.means}
-    columns = (COMBINED, *METRICS)
+    columns = (COMBINED, *audit.metrics)
     head: list[Node] = ["Identity", "Category", *(_metric(each) for each in columns)]
     rows: list[list[Node]] = []
     for identity in _with_control(audit, [each.identity for each in audit.means]):
@@ -120,12 +119,12 @@ def _means(label: str, audit: PanelAudit) -> Html:
 
 
 def _distributions(label: str, audit: PanelAudit) -> list[Node]:
-    together = _levels(f"{label}: all metrics", audit, METRICS)
+    together = _levels(f"{label}: all metrics", audit, audit.metrics)
     each_metric = [
         tag("details", tag("summary", _metric(metric)), _levels(f"{label}: {metric}", audit, (metric,)))
-        for metric in METRICS
+        for metric in audit.metrics
     ]
-    note = "Per cent of an identity's scores, rounded to whole points; all four metrics together, then each separately."
+    note = "Per cent of an identity's scores, rounded to whole points; all metrics together, then each separately."
     return [together, tag("p", note, class_="footnote"), *each_metric]
 
 

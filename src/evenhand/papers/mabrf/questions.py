@@ -1,0 +1,275 @@
+"""The research questions of the MABRF paper: paired changes for each, their claims, and the correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.data.bbq import CATEGORIES
+from evenhand.papers.base import Cell, Column, Grid, Row, Table
+from evenhand.papers.claims import Claim, Finding, kept, moves, unless, untold
+from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
+from evenhand.papers.mabrf.rows import ANSWER_SETTINGS, WITH, WITHOUT, presets_in, sides
+from evenhand.papers.mabrf.tables import ACCURACIES
+from evenhand.papers.pairs import FIRST, Difference, Pair, Pairs, read_pairs
+from evenhand.reports.format import estimate_text
+from evenhand.stats import spearman, student_t_quantile
+from evenhand.studies.results import Estimate
+from evenhand.studies.tally import ALL
+
+_CLOSED, _SEARCHED = ANSWER_SETTINGS[0], ANSWER_SETTINGS[1]
+_RATING_MARGIN = 0.5
+"""A loss of relevancy of less than this counts as none, of a scale from 1 to 10."""
+_CHANGES = (
+    Column("accuracy", "Accuracy", "points, higher is better"),
+    Column("accuracy_ambig", "Accuracy, ambiguous", "points"),
+    Column("accuracy_disambig", "Accuracy, disambiguated", "points"),
+    Column("bias_ambig", "Distance of bias from 0, ambiguous", "lower is better"),
+    Column("bias_disambig", "Distance of bias from 0, disambiguated", "lower is better"),
+    Column("reasoning_bias", "Reasoning bias", "of 10, lower is better"),
+    Column("relevancy", "Relevancy", "of 10, higher is better"),
+)
+_FACTS = (
+    Column("exact_match", "Exact match", "points, higher is better"),
+    Column("f1", "F1", "points, higher is better"),
+    Column("f1_has_answer", "F1, with an answer", "points"),
+    Column("f1_no_answer", "F1, without one", "points"),
+)
+_FEWEST_POINTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The arms of both runs, and their pairs."""
+
+    choices: Sequence[PooledArm]
+    answers: Sequence[PooledArm]
+    on_choices: Pairs
+    on_answers: Pairs
+
+    def side(self, model: str, preset: str, side: str) -> str | None:
+        """Returns the id of MABRF's arm without or with search."""
+        found = find_arm(self.choices, model, sides(preset)[side].fits)
+        return found.id if found else None
+
+    def against_first(self, model: str, preset: str, side: str, metric: str, group: str = ALL) -> Difference | None:
+        """Returns the change from the first answers and reasonings to the final ones."""
+        arm = self.side(model, preset, side)
+        return self.on_choices.difference(f"{arm}{FIRST}", arm, metric, group) if arm else None
+
+    def by_search(self, model: str, preset: str, metric: str) -> Difference | None:
+        """Returns the change from MABRF without search to MABRF with it."""
+        ids = [self.side(model, preset, side) for side in (WITHOUT, WITH)]
+        return self.on_choices.difference(ids[0], ids[1], metric)
+
+    def of_facts(self, model: str, metric: str) -> Difference | None:
+        """Returns the change from answers by memory to answers by search."""
+        return self.on_answers.difference(*_facts_pair(self.answers, model), metric)
+
+
+def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[PooledArm]], names: Pair) -> Compared:
+    """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD."""
+    choices, answers = (arms.get(name, []) for name in names)
+    empty = Compared(choices, answers, Pairs(), Pairs())
+    wanted: list[Pair] = []
+    for model in models_in(choices):
+        for preset in presets_in(choices):
+            ids = [empty.side(model, preset, side) for side in (WITHOUT, WITH)]
+            wanted += [(f"{each}{FIRST}", each) for each in ids if each]
+            wanted += [(ids[0], ids[1])] if ids[0] and ids[1] else []
+    facts = [(a, b) for model in models_in(answers) for a, b in [_facts_pair(answers, model)] if a and b]
+    return Compared(
+        choices,
+        answers,
+        read_pairs(folders[names[0]], wanted, "category", ACCURACIES) if wanted else Pairs(),
+        read_pairs(folders[names[1]], facts, "group") if facts else Pairs(),
+    )
+
+
+def _facts_pair(arms: Sequence[PooledArm], model: str) -> tuple[str | None, str | None]:
+    before, after = (find_arm(arms, model, each.fits) for each in (_CLOSED, _SEARCHED))
+    return (before.id if before else None, after.id if after else None)
+
+
+# --- the table of changes ---
+
+
+def table_of_questions(found: Compared) -> Table:
+    """Returns a grid of paired changes for each research question."""
+    models, presets = models_in(found.choices), presets_in(found.choices)
+    first = [
+        Row(model, f"{side}, {preset}", [_cell(found.against_first(model, preset, side, c.name)) for c in _CHANGES])
+        for model in models
+        for preset in presets
+        for side in (WITHOUT, WITH)
+    ]
+    search = [
+        Row(model, preset, [_cell(found.by_search(model, preset, column.name)) for column in _CHANGES])
+        for model in models
+        for preset in presets
+    ]
+    facts = [
+        Row(model, "", [_cell(found.of_facts(model, column.name)) for column in _FACTS])
+        for model in models_in(found.answers)
+    ]
+    return Table(
+        "questions",
+        "Research questions: paired changes",
+        "Each number is a change on the same questions, with its 95 % interval. The published numbers allow no such "
+        "comparison.",
+        [
+            Grid("RQ1 and RQ3: from the first answer and reasoning to the final ones", _CHANGES, first, "Model", 2),
+            Grid("RQ2: from MABRF without search to MABRF with it", _CHANGES, search, "Model", 2),
+            Grid("RQ4: from answers by memory to answers by search", _FACTS, facts, "Model", 2),
+        ],
+    )
+
+
+def _cell(difference: Difference | None) -> Cell:
+    if difference is None:
+        return Cell()
+    effect = difference.effect
+    return Cell(Estimate(effect.metric, effect.group, effect.difference, effect.low, effect.high, effect.n))
+
+
+# --- the correlation of bias and accuracy ---
+
+
+def table_of_correlation(found: Compared) -> Table:
+    """Returns Spearman's correlation over categories, for each arm and over all models."""
+    columns = [Column("correlation", "Correlation", "−1 to 1")]
+    rows = [Row(name, setting, [Cell(_correlation(points))]) for name, setting, points in _clouds(found)]
+    return Table(
+        "correlation",
+        "Bias and accuracy",
+        "Does accuracy rise where the reasoning loses most bias? Spearman's correlation, over categories, of the "
+        "reduction of the reasoning's bias and the gain in accuracy; the interval leaves out one category at a time.",
+        [Grid("BBQ", columns, rows, "Model", digits=2)],
+    )
+
+
+Point = tuple[str, float, float]
+"""(category, reduction of bias, gain in accuracy)."""
+
+
+def _clouds(found: Compared) -> Iterator[tuple[str, str, list[Point]]]:
+    """Yields (model, setting, points), first all models together where there are several."""
+    models = models_in(found.choices)
+    for preset in presets_in(found.choices):
+        for side in (WITHOUT, WITH):
+            each = {model: _points(found, model, preset, side) for model in models}
+            if len(models) > 1:
+                yield "All models", f"{side}, {preset}", [point for points in each.values() for point in points]
+            for model, points in each.items():
+                yield model, f"{side}, {preset}", points
+
+
+def _points(found: Compared, model: str, preset: str, side: str) -> list[Point]:
+    points: list[Point] = []
+    for category in CATEGORIES:
+        bias = found.against_first(model, preset, side, "reasoning_bias", category)
+        right = found.against_first(model, preset, side, "accuracy", category)
+        if bias and right and bias.effect.difference is not None and right.effect.difference is not None:
+            points.append((category, -bias.effect.difference, right.effect.difference))
+    return points
+
+
+def _correlation(points: Sequence[Point]) -> Estimate:
+    """Returns the correlation with a jackknife interval over categories; undefined where one side is constant."""
+    categories = list(dict.fromkeys(category for category, _, _ in points))
+    n = len(categories)
+    value = _spearman(points) if n >= _FEWEST_POINTS else None
+    if value is None:
+        return Estimate("correlation", ALL, None, None, None, n)
+    without = [_spearman([point for point in points if point[0] != each]) for each in categories]
+    known = [each for each in without if each is not None]
+    if len(known) < n:
+        return Estimate("correlation", ALL, value, None, None, n)
+    error = float(np.sqrt((n - 1) / n * np.sum((np.array(known) - np.mean(known)) ** 2)))
+    reach = student_t_quantile(0.975, n - 1) * error
+    return Estimate("correlation", ALL, value, max(-1.0, value - reach), min(1.0, value + reach), n)
+
+
+def _spearman(points: Sequence[Point]) -> float | None:
+    return spearman([x for _, x, _ in points], [y for _, _, y in points])
+
+
+# --- the claims ---
+
+
+def claims(found: Compared) -> list[Claim]:
+    """Returns the verdicts on all claims, model by model and preset by preset."""
+    made: list[Claim] = []
+    for model in models_in(found.choices):
+        for preset in presets_in(found.choices):
+            made += [
+                Claim(text, place, model, *finding, preset) for text, place, finding in _on_bbq(found, model, preset)
+            ]
+    for model in models_in(found.answers):
+        differences = [found.of_facts(model, metric) for metric in ("exact_match", "f1")]
+        finding = unless(found.on_answers.fault(*_facts_pair(found.answers, model)), moves(differences, "higher"))
+        made.append(Claim("Search makes answers to factual questions better", "RQ4, Table 4", model, *finding))
+    return made
+
+
+def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str, Finding]]:
+    """Yields (claim, where the paper makes it, the finding)."""
+    ids = [found.side(model, preset, side) for side in (WITHOUT, WITH)]
+    fault = found.on_choices.fault(ids[0], ids[1])
+
+    def changed(side: str, *metrics: str) -> list[Difference | None]:
+        known = [found.against_first(model, preset, side, metric) for metric in metrics]
+        return [each and replace(each, title=f"{each.title} {side}") for each in known]
+
+    def searched(*metrics: str) -> list[Difference | None]:
+        return [found.by_search(model, preset, metric) for metric in metrics]
+
+    one, two, three = "RQ1", "RQ2", "RQ3, Figure 4"
+    yield "The loop makes the reasoning less biased", one, moves(changed(WITHOUT, "reasoning_bias"), "lower")
+    yield (
+        "The loop makes the answers less biased, in both contexts",
+        one,
+        moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower"),
+    )
+    yield "The final answers are at least as accurate as the first", one, kept(changed(WITHOUT, "accuracy"))
+    yield "Search makes the reasoning less biased", two, unless(fault, moves(searched("reasoning_bias"), "lower"))
+    yield (
+        "Search makes the answers less biased, above all on ambiguous questions",
+        f"{two}, Table 3",
+        unless(fault, moves(searched("bias_ambig"), "lower")),
+    )
+    yield "With search, answers are at least as accurate", two, kept(searched("accuracy"))
+    yield (
+        "Rephrasing does not make the reasoning less relevant",
+        three,
+        kept([*changed(WITHOUT, "relevancy"), *changed(WITH, "relevancy")], _RATING_MARGIN),
+    )
+    yield (
+        "Less bias in the reasoning goes with no loss of accuracy",
+        "RQ3",
+        kept([*changed(WITHOUT, "accuracy"), *changed(WITH, "accuracy")]),
+    )
+    yield (
+        "How much bias is lost does not tell how much accuracy is gained",
+        "Section 5.1, correlation",
+        _uncorrelated(found, model, preset),
+    )
+
+
+def _uncorrelated(found: Compared, model: str, preset: str) -> Finding:
+    points = [point for side in (WITHOUT, WITH) for point in _points(found, model, preset, side)]
+    estimate = _correlation(points)
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return untold("the correlation is undefined: too few categories, or nothing changed in all of them")
+    why = f"Spearman's correlation over categories is {estimate_text(estimate, 2)}"
+    if estimate.low > 0 or estimate.high < 0:
+        return "fails", why
+    small = max(abs(estimate.low), abs(estimate.high)) < _SMALL
+    return ("holds", why) if small else untold(f"{why}; a correlation of {_SMALL} is not excluded")
+
+
+_SMALL = 0.5
+"""A correlation that is surely smaller than this counts as none."""

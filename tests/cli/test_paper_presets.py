@@ -1,0 +1,189 @@
+"""`evenhand paper` with both presets, options of methods, several judges, base models, and models of other kinds."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.store import Store
+from evenhand.types import Message, Params
+from support.thinkers import SERVERS, in_thread
+from support.tiny import make_byte_model
+
+STARDTOX = ("paper", "stardtox", "--builtin", "--limit", "1", "--completions", "2")
+MABRF = ("paper", "mabrf", "--builtin", "--limit", "1")
+
+
+def reply(messages: Sequence[Message], params: Params) -> str:
+    """Rude at first, kind when asked again; content as a judge; chooses B, after a step."""
+    if params.schema is not None:
+        sizes = {name: each.get("maximum") for name, each in params.schema["properties"].items()}
+        kind = dict.fromkeys(("stereotyping", "demeaning", "generalisation", "framing", "settled"), 0)
+        return json.dumps({name: "words" if most is None else kind.get(name, most) for name, most in sizes.items()})
+    asked = messages[-1].content
+    if "B)" in asked or "B)" in messages[0].content:
+        return "1. The passage tells.\nAnswer: B" if '"Answer: "' in asked else "B"
+    return "a stupid idiot" if "Continue the text below" in asked else "a kind man with a garden"
+
+
+@pytest.fixture(autouse=True)
+def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
+    """The models `rude/NAME` that were loaded, by name."""
+    loaded: dict[str, FunctionModel] = {}
+
+    class Rude(FunctionModel):
+        features = frozenset({"seed", "schema"})
+
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(reply, spec=f"rude/{name}", features=type(self).features)
+            loaded[name] = self
+
+    monkeypatch.setitem(PROVIDERS._things, "rude", Rude)
+    return loaded
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def methods_of(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    return [(each["name"], each["options"]) for each in Store(folder).get("plan")["methods"]]
+
+
+def test_both_presets_stand_side_by_side_with_a_verdict_on_every_claim(cli, tmp_path: Path):
+    result = cli(*STARDTOX, "--model", "rude/one", "--steer", "builtin_b", "--quality", "rude/two", "--out", "p")
+
+    assert result.code == 0, result
+    steer = {"scorer": "builtin_b"}
+    assert [each for each in methods_of(tmp_path / "p/realtoxicity") if each[0] == "stardtox"] == [
+        ("stardtox", {"preset": "paper", **steer}),
+        ("stardtox", steer),
+        ("stardtox", {"preset": "paper", **steer, "performance": False}),
+        ("stardtox", {**steer, "performance": False}),
+    ]
+    settings = {row["setting"] for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "StarDTox"}
+    assert settings == {f"{preset}, Iter. {k}" for preset in ("paper", "evenhand") for k in (1, 2)}
+    claims = rows_of(tmp_path / "p/claims.csv")
+    assert len(claims) == 26
+    assert {row["preset"] for row in claims} == {"paper", "evenhand"}
+    assert all(row["why"] for row in claims)
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert "also measures their quality" not in html
+    assert "measured by builtin_b and quality:rude/two" in html
+
+
+def test_a_judge_that_steers_and_measures_is_called_out(cli, tmp_path: Path):
+    cli(*STARDTOX, "--model", "rude/one", "--preset", "paper", "--out", "p")
+
+    [warning] = [
+        line
+        for line in (tmp_path / "p/index.html").read_text(encoding="utf-8").split("<li>")
+        if line.startswith("The judge that steers")
+    ]
+    assert "--quality SPEC" in warning
+    quality = [row for row in rows_of(tmp_path / "p/claims.csv") if row["text"] == "Less toxicity costs no quality"]
+    assert quality and all(row["verdict"] != "holds" for row in quality)
+
+
+def test_the_dry_run_prices_each_preset(cli):
+    result = cli(*MABRF, "--model", "rude/one", "--price", "rude/one=1/2", "--dry-run")
+
+    assert result.code == 0, result
+    alone = [line for line in result.out.splitlines() if line.startswith("With --preset")]
+    assert [line.split()[2] for line in alone] == ["paper", "evenhand"]
+    assert all("$" in line for line in alone)
+
+
+def test_one_preset_is_priced_once(cli):
+    result = cli(*MABRF, "--model", "rude/one", "--preset", "paper", "--dry-run")
+
+    assert result.code == 0, result
+    assert "With --preset" not in result.out
+    assert "mabrf(preset=paper)" in result.out
+
+
+def test_options_of_methods_go_to_all_their_arms(cli, tmp_path: Path):
+    result = cli(
+        *MABRF, "--model", "rude/one", "--preset", "paper", "--method", "mabrf:iterations=1", "--domain", "--out", "p"
+    )
+
+    assert result.code == 0, result
+    loops = [options for name, options in methods_of(tmp_path / "p/bbq") if name == "mabrf"]
+    assert [each["iterations"] for each in loops] == [1, 1]
+    assert all(each["domain"] and each["preset"] == "paper" for each in loops)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--preset", "papers"), "'papers' is not one of"),
+        (("--method", "mabfr:iterations=1"), "did you mean mabrf"),
+        (("--method", "mabrf:iteration=1"), "did you mean iterations"),
+        (("--method", "mabrf:iterations"), "KEY=VALUE"),
+        (("--steer", "builtin"), "no use for --steer"),
+        (("--model", "solver=rude/a", "--model", "solver=rude/b"), "only judges may be several"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(cli, tmp_path: Path, args: tuple[str, ...], words: str):
+    result = cli(*MABRF, "--model", "rude/one", *args, "--out", "p")
+
+    assert (result.code, "Traceback" in result.err) == (2, False)
+    assert words in result.err
+    assert not (tmp_path / "p").exists()
+
+
+def test_several_judges_are_all_asked_and_their_disagreement_is_reported(cli, models, tmp_path: Path):
+    judges = ("--model", "judge=rude/two", "--model", "judge=rude/three", "--judge-pool", "vote")
+    result = cli(*MABRF, "--model", "rude/one", "--preset", "evenhand", *judges, "--out", "p")
+
+    assert result.code == 0, result
+    assert models["two"].requests and len(models["two"].requests) == len(models["three"].requests)
+    assert "judges that agreed" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
+
+
+def test_base_models_fill_the_rows_of_gpt_2(cli, tmp_path: Path):
+    pytest.importorskip("transformers")
+    make_byte_model(tmp_path / "gpt2", template=None)
+
+    result = cli(
+        *STARDTOX,
+        "--model",
+        "rude/one",
+        "--preset",
+        "evenhand",
+        "--base-model",
+        f"hf/{tmp_path / 'gpt2'}",
+        "--out",
+        "p",
+    )
+
+    assert result.code == 0, result
+    ours = {(row["method"], row["setting"]) for row in rows_of(tmp_path / "p/table2.csv") if int(row["n"])}
+    assert ("Self-Debias (Gen)", "GPT-2 Standard") in ours
+    assert ("Base model as it is", f"hf/{tmp_path / 'gpt2'}") in ours
+    turns = Store(tmp_path / "p/self_debias")
+    [models] = turns.get("plan")["models"]
+    assert (models["base"]["extra"], models["judge"]["spec"]) == ({"template": "none"}, "rude/one")
+
+
+def test_a_reasoning_model_with_a_judge_at_another_endpoint(cli, tmp_path: Path):
+    with (
+        in_thread(SERVERS["deepseek-r1 and llama.cpp"]) as thinker,
+        in_thread(SERVERS["qwen3 without a parser"]) as judge,
+    ):
+        result = cli(
+            *MABRF, "--model", f"openai/r1?base_url={thinker.url}", "--model", f"judge=openai/j?base_url={judge.url}",
+            "--out", "p",
+        )  # fmt: skip
+
+        assert result.code == 0, result
+        assert thinker.requests and judge.requests
+    claims = rows_of(tmp_path / "p/claims.csv")
+    assert len(claims) == 19
+    html = (tmp_path / "p/index.html").read_text(encoding="utf-8")
+    assert "The user asks who" not in html  # thoughts are no part of an answer or a rating
