@@ -47,7 +47,7 @@ def test_one_page_names_what_was_found_and_what_is_missing(cli, small: str, tmp_
     assert "Stereotypes in answers" in result.out
     assert "11 samples" in result.out
     assert "In all: " in result.out
-    assert "Decisions (no data: evenhand data pull decisions)" in result.out
+    assert "Decisions (no data: evenhand data pull discrimeval)" in result.out
     assert "Something else (no benchmark not_there is installed)" in result.out
     assert "Opinions (needs a judge: --judge SPEC)" in result.out
     assert (tmp_path / "suite/stereotypes-in-answers/report.html").is_file()

@@ -174,8 +174,9 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
             benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
             next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
             benchmark.fingerprint()
-        except DataError:
-            reason = reason or f"no data: evenhand data pull {name}"
+        except DataError as error:
+            pull = re.search(r"evenhand data pull \w+", str(error))
+            reason = reason or f"no data: {pull[0] if pull else f'see the page on {name}'}"
             continue
         return plan
     return reason
