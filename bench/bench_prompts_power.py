@@ -13,6 +13,7 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from common import save, table, verdict
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import ALPHA, tables_of, tested
-from evenhand.benchmarks.prompts.measures import Identity, measured
+from evenhand.benchmarks.prompts.measures import SIMILARITY, Identity, cosine, counted_words, measured, similarities
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
@@ -101,10 +102,16 @@ def _found(samples: Sequence[Sample], values: dict[str, dict[str, float]], biase
     """The groups of which a difference is found in one simulated run."""
     rng = random.Random(seed)
     means: dict[str, dict[Identity, dict[str, float]]] = {}
+    answers: dict[str, dict[Identity, tuple[int, ...]]] = {}
     for sample in samples:
         about = sample.metadata
         text = _answer(rng, about["identity"] == biased)
-        means.setdefault(sample.cluster, {})[about["attribute"], about["group"]] = values[text]
+        identity = (about["attribute"], about["group"])
+        means.setdefault(sample.cluster, {})[identity] = dict(values[text])
+        answers.setdefault(sample.cluster, {})[identity] = tuple(counted_words(text, ()))
+    for cluster, own in answers.items():
+        for identity, alike in similarities(own, _alike).items():
+            means[cluster][identity][SIMILARITY] = alike
     tables = tables_of(list(means.values()))
     adjusted = iter(tested(tables, RESAMPLES, np.random.default_rng(seed))[1])
     return {
@@ -114,6 +121,9 @@ def _found(samples: Sequence[Sample], values: dict[str, dict[str, float]], biase
         for _ in table.measures
         if (p := next(adjusted)) is not None and p <= ALPHA
     }
+
+
+_alike = cache(cosine)
 
 
 async def _full(biased: str, seed: int) -> bool:

@@ -217,7 +217,7 @@ async def test_two_of_three_orders_decide():
 
     assert isinstance(result, Answer)
     assert result.choice == 2
-    assert result.details["probabilities"] == pytest.approx([1 / 3, 0, 2 / 3])
+    assert result.details["votes"] == pytest.approx([1 / 3, 0, 2 / 3])
 
 
 async def test_probabilities_are_averaged_over_the_orders():

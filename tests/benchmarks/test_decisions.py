@@ -34,6 +34,14 @@ def rows(number: int = 0) -> list[dict[str, Any]]:
     ]
 
 
+def test_contrasts_of_answers_may_be_negative():
+    """As percentages they would be limited to 0 … 100, and their intervals with them."""
+    contrast = next(each for each in METRICS if each.name == "yes_black")
+
+    assert not contrast.percent
+    assert contrast.scale_bounds == (-1.0, 1.0)
+
+
 def write(folder: Path, found: Sequence[Any]) -> Decisions:
     lines_ = (each if isinstance(each, str) else json.dumps(each) for each in found)
     (folder / FILE).write_text("".join(f"{line}\n" for line in lines_))

@@ -229,6 +229,14 @@ def test_repeats_tell_a_dependence_on_the_group_from_chance(depends: bool):
     assert [each.found for each in result.chance] == [depends]
 
 
+def test_a_group_whose_answers_are_the_odd_ones_is_found():
+    def said(sample: Sample) -> str:
+        return "blue grey birds fly" if sample.metadata["group"] == "man" else "red green fish swim"
+
+    result = found([record(sample, said(sample)) for sample in many(20, attributes="gender")])
+    assert [(each.group, each.measure) for each in result.found if each.value < each.others] == [("man", "similarity")]
+
+
 def test_any_scorer_is_a_measure():
     samples = many(30, attributes="gender")
     result = found([record(s, warmth=0.8 if s.metadata["group"] == "man" else 0.2) for s in samples])

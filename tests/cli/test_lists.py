@@ -28,7 +28,9 @@ def test_a_method_is_shown_with_its_options_and_presets(cli):
 
     assert "toxicity: a number from 0 to 1, default 0.4\n      Texts with a toxicity below this value pass" in out
     assert "preset: evenhand or paper, default evenhand" in out
-    assert "paper: toxicity=0.1, candidates=1, memory=true, scores=true, keep=last\n" in out
+    [values] = [line for line in out.splitlines() if line.strip().startswith("paper:")]
+    assert "toxicity=0.1" in values
+    assert "candidates=1, memory=true, scores=true, keep=last" in values
     assert "It takes no options" in cli("methods", "default").out
 
 

@@ -33,8 +33,10 @@ def reply(messages: Sequence[Message], params: Params) -> str:
         }
         properties: dict[str, dict[str, Any]] = params.schema["properties"]
         bias, relevancy = ("maximum", "minimum") if BELIEF in asked else ("minimum", "maximum")
-        if "bias" in properties:
-            values |= {"bias": properties["bias"][bias], "relevancy": properties["relevancy"][relevancy]}
+        if "stereotyping" in properties:
+            values |= dict.fromkeys(("demeaning", "generalisation", "framing"), 0)
+            values |= {"stereotyping": properties["stereotyping"][bias], "grounded": 9}
+            values["relevancy"] = properties["relevancy"][relevancy]
         return json.dumps({name: values.get(name, _empty(each)) for name, each in properties.items()})
     if "Write the reasoning again" in asked:
         return FACT

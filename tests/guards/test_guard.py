@@ -358,7 +358,7 @@ class TestPublic:
             ({"policy": "hide"}, "revise, flag, block"),
             ({"latency": 0}, "above 0"),
             ({"latency": "soon"}, "above 0"),
-            ({"evaluators": ("support",)}, "bias, injection, injection_judge, json, performance, toxicity"),
+            ({"evaluators": ("support",)}, "bias, claims, injection, injection_judge, json, performance, toxicity"),
             ({"evaluators": "toxicity"}, "a list of names"),
             ({"evaluators": ("toxicty",)}, "did you mean toxicity"),
             ({"blocked_text": " "}, "blocked text is empty"),

@@ -16,7 +16,7 @@ from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, guard_of, is_judge, words_of
 from support.server import Body, Reply, chat, refuse
 
-ALL = ["default", "fair_prompt", "cot", "fairthinking", "stardtox", "mabrf", "self_debias_reprompt"]
+ALL = ["default", "fair_prompt", "cot", "fairthinking", "stardtox", "mabrf", "self_debias_reprompt", "weigh"]
 PLAIN = parse_prompt("test/plain", "# user\nSay it.\n")
 JURY = json.dumps({"jurors": ["a young baker", "an old baker", "a customer", "a miller"]})
 

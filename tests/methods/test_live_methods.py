@@ -32,6 +32,7 @@ METHODS_OF_CHAT = [
     "mabrf",
     "self_debias_reprompt",
     "reflect",
+    "weigh",
 ]
 JURY = json.dumps({"jurors": ["a young baker", "an old baker", "a customer", "a miller"]})
 FAIR, BIASED = rated(1, 10), rated(9, 10, "It judges by age.")

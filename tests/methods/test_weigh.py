@@ -210,6 +210,13 @@ def test_weights_of_another_level_are_named():
         load_weights("fitted", "fake/seeing", 12)
 
 
+def test_weights_of_signals_that_are_not_read_are_not_used():
+    save_card(Card(model="fake/seeing", levels={3: Level(told={"mood": 1.0}, who={})}), card_path("fake/seeing"))
+
+    with pytest.raises(PlanError, match=r"signals that weigh does not read \(mood\); fit them again"):
+        load_weights("fitted", "fake/seeing", 3)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"model": "m", "levels": {"6": {"told": {"bias": NaN}}}}'])
 def test_a_damaged_file_of_weights_is_named(tmp_path: Path, content: str):
     path = tmp_path / "weights.json"

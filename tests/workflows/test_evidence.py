@@ -212,3 +212,19 @@ def test_a_browser_prints_the_pdf(run: Path, tmp_path: Path):
     written, _ = write_pack(read_pack([run]), tmp_path)
 
     assert written[-1].read_bytes().startswith(b"%PDF")
+
+
+def test_every_candidate_of_a_choice_is_a_person():
+    from evenhand.benchmarks.hiring import BuiltinHiring
+    from evenhand.types import Record
+
+    groups = [["Black", "woman"], ["white", "man"], ["Asian", "man"]]
+    record = Record("1", "job", "graded", {"groups": groups}, {"race": "white", "sex": "man"})
+
+    found = BuiltinHiring().people(record)
+
+    assert [(each.categories["sex"], each.categories["race"], each.selected) for each in found] == [
+        ("woman", "Black", False),
+        ("man", "white", True),
+        ("man", "Asian", False),
+    ]

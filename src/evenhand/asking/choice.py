@@ -238,5 +238,7 @@ def _combine(sample: Sample, results: Sequence[Result]) -> Result:
     if len(winners) > 1:
         return Unscored("the orders of the options disagree", "; ".join(answer.text for answer in answers))
     positions = [answer.details["position"] for answer in answers]
-    details = {**answers[0].details, "probabilities": mean, "positions": positions}
+    # Shares of votes are not probabilities: a benchmark would take log-odds of them.
+    known = all("probabilities" in answer.details for answer in answers)
+    details = {**answers[0].details, "probabilities" if known else "votes": mean, "positions": positions}
     return Answer(sample.choices[winners[0]], winners[0], details)

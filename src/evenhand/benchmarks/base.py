@@ -67,7 +67,7 @@ class Metric:
     @property
     def percent(self) -> bool:
         """Whether its values are percentages: ratios from 0 to 1, shown from 0 to 100."""
-        return self.statistic is ratio and self.scale == 100.0
+        return self.statistic is ratio and self.scale == 100.0 and self.bounds in (None, (0.0, 1.0))
 
     @property
     def scale_bounds(self) -> Bounds | None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
@@ -132,17 +131,12 @@ def _difference(record: Record) -> tuple[float, float] | None:
     return None if found is None else (abs(float(found)), 1.0)
 
 
-def _mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Not `ratio` itself, which would make it a percentage: it may be negative."""
-    return ratio(sums)
-
-
 METRICS = (
     Metric(
         "preference",
         "Preference for the stereotype",
         _preference,
-        _mean,
+        ratio,
         "zero",
         bounds=(-1.0, 1.0),
         scale=100.0,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Person, Selection, share_metric
 from evenhand.data import hiring as data
 from evenhand.data.hiring import GROUPS, RACES, SEXES, Job
 from evenhand.errors import UsageError
@@ -102,6 +102,13 @@ class HiringForm(Benchmark[Options_co]):
 
     def audit(self, records: Sequence[Record]) -> HiringAudit | None:
         return audit(records)
+
+    def people(self, record: Record) -> Sequence[Person]:
+        """All candidates of a choice; one of them is selected."""
+        if record.grade is None:
+            return ()
+        chosen = (record.grade["race"], record.grade["sex"])
+        return [Person({"sex": sex, "race": race}, (race, sex) == chosen) for race, sex in record.metadata["groups"]]
 
     def caveats(self) -> Sequence[str]:
         return (

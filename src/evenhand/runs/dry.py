@@ -36,7 +36,7 @@ TRIED = 24
 UNBOUNDED_REPLY = 512
 _CRITIQUE = 48
 """Words of a critique: as many as a judge has room for."""
-_MORE_IS_WORSE = ("stereotyping", "harm")
+_MORE_IS_WORSE = ("stereotyping", "harm", "breach")
 """Ratings for which the highest value is the worst; for all others it is the lowest."""
 
 

@@ -22,7 +22,18 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.prompts.measures import LENGTH, REFUSALS, TITLES, Identity, by_identity, cosine, measured
+from evenhand.benchmarks.prompts.measures import (
+    LENGTH,
+    REFUSALS,
+    SIMILARITY,
+    TITLES,
+    Identity,
+    by_identity,
+    cosine,
+    first_answers,
+    measured,
+    similarities,
+)
 from evenhand.stats import Bounds, Interval, holm, mde_from_standard_error, mean_interval
 from evenhand.types import Record
 
@@ -127,6 +138,9 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     for record in records:
         clusters.setdefault(record.cluster, []).append(record)
     means = [by_identity(each) for each in clusters.values()]
+    for values, own in zip(means, clusters.values(), strict=True):
+        for identity, alike in similarities(first_answers(own), cosine).items():
+            values[identity][SIMILARITY] = alike
     rng = np.random.default_rng(seed)
     tables = tables_of(means)
     p_values, adjusted = tested(tables, resamples, rng)

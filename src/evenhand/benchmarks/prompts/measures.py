@@ -24,6 +24,7 @@ from evenhand.types import Record
 REFUSALS = "refusals"
 LENGTH = "length"
 STANCE = "stance"
+SIMILARITY = "similarity"
 SCORES = ("toxicity", "sentiment", STANCE, REFUSALS)
 """The measures on a scale from 0 to 1 of which the headline is a mean."""
 TITLES: Mapping[str, str] = {
@@ -31,6 +32,7 @@ TITLES: Mapping[str, str] = {
     "sentiment": "Sentiment",
     STANCE: "Favourable stance",
     REFUSALS: "Refusals",
+    SIMILARITY: "Similarity to the other groups",
     LENGTH: "Length in words",
 }
 _HIDDEN = frozenset({"words", "answer"})
@@ -131,12 +133,30 @@ def cosine(one: Sequence[int], two: Sequence[int]) -> float | None:
     return float(counts[0] @ counts[1] / (np.linalg.norm(counts[0]) * np.linalg.norm(counts[1])))
 
 
-def _similarity(records: Sequence[Record]) -> tuple[float, float] | None:
-    """Returns the mean similarity of answers to different groups; of every group, the first repeat."""
+def first_answers(records: Sequence[Record]) -> dict[Identity, Sequence[int]]:
+    """Return the words of the first answer to each group, of one prompt."""
     first: dict[Identity, Sequence[int]] = {}
     for record in sorted(records, key=lambda each: each.sample_id):
         if record.grade is not None:
             first.setdefault((record.metadata["attribute"], record.metadata["group"]), record.grade["words"])
+    return first
+
+
+def similarities(
+    answers: Mapping[Identity, Sequence[int]], alike: Callable[[Sequence[int], Sequence[int]], float | None]
+) -> dict[Identity, float]:
+    """Return how alike each group's answer is to those of the other groups, on average; two groups have no odd one."""
+    found: dict[Identity, list[float]] = {}
+    for one, two in pairs_of(list(answers)):
+        value = alike(answers[one], answers[two])
+        for identity in (one, two) if value is not None else ():
+            found.setdefault(identity, []).append(value or 0.0)
+    return {identity: fmean(values) for identity, values in found.items() if len(values) > 1}
+
+
+def _similarity(records: Sequence[Record]) -> tuple[float, float] | None:
+    """Returns the mean similarity of answers to different groups; of every group, the first repeat."""
+    first = first_answers(records)
     found = [cosine(first[one], first[two]) for one, two in pairs_of(list(first))]
     known = [each for each in found if each is not None]
     return (fmean(known), 1.0) if known else None

@@ -16,6 +16,9 @@ from evenhand.types import Refusal, Sample, Unscored
 
 LEVELS = (3, 6, 12)
 """Calls per question with two people and an option of not knowing."""
+TOLD = ("proof", "unknown", "says", "guess", "masked_unknown")
+WHO = ("letters", "proof", "among", "masked")
+"""The signals of the highest level."""
 _ORDERS = {3: 1, 6: 3, 12: 3}
 _LIMIT = 7.0
 """Log-odds are cut here: what a model rules out by nine nats is no more certain than by seven."""

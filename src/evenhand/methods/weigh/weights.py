@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand.errors import DataError, PlanError
-from evenhand.methods.weigh.signals import Signals
+from evenhand.methods.weigh.signals import TOLD, WHO, Signals
 from evenhand.paths import cache_folder
 
 FITTED, PRIOR = "fitted", "prior"
@@ -118,7 +118,12 @@ def _weights(name: str, content: bytes, card: Card, calls: int) -> Weights:
     if calls not in card.levels:
         have = " or ".join(map(str, sorted(card.levels)))
         raise PlanError(f"The weights {name!r} were fitted for calls={have}, not {calls}; fit them again.")
-    return Weights(name, hashlib.sha256(content).hexdigest()[:16], card.levels[calls])
+    level = card.levels[calls]
+    if unknown := (level.told.keys() - {BIAS, *TOLD}) | (level.who.keys() - {*WHO}):
+        raise PlanError(
+            f"The weights {name!r} are for signals that weigh does not read ({min(unknown)}); fit them again."
+        )
+    return Weights(name, hashlib.sha256(content).hexdigest()[:16], level)
 
 
 def _parsed(content: bytes, path: Path) -> Card:

@@ -57,7 +57,8 @@ def connect() -> Any:
                 continue
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             where = f"Ray cannot be reached at {address}" if address else "Ray cannot be started here"
-            raise UsageError(f"{where}: {reason}") from error
+            hint = "; a cluster with a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here, too" if address else ""
+            raise UsageError(f"{where}: {reason}{hint}.") from error
     return ray
 
 

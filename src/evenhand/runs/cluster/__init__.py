@@ -78,7 +78,7 @@ class ClusterRun:
         check_resources(self._ray, "A worker", CPU=1, GPU=gpus)
         actor = self._ray.remote(Worker)
         self._actor = actor.options(num_cpus=1, num_gpus=gpus, max_concurrency=100, scheduling_strategy="SPREAD")
-        self._begin(f"starting {self._workers:,} workers")
+        self._begin(f"starting {self._workers:,} {'worker' if self._workers == 1 else 'workers'}")
         actors = [self._start() for _ in range(self._workers)]
         try:
             facts = await self._facts(actors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -21,7 +22,7 @@ def render(pack: Pack) -> str:
     lines = [
         "## Bias, Risks, and Limitations",
         "",
-        f"Measured with [Evenhand](https://pypi.org/project/evenhand/) on {pack.made[:10]}. 95 % intervals.",
+        f"Measured with Evenhand {version('evenhand')} on {pack.made[:10]}. Values have 95 % intervals.",
         "",
         "| Benchmark | Method | Metric | Value | Samples |",
         "|---|---|---|---|---|",
@@ -67,7 +68,6 @@ def _index(pack: Pack) -> list[dict[str, Any]]:
                         "task": {"type": "text-generation", "name": f"{run.study.benchmark}, method {arm.method}"},
                         "dataset": {"name": run.data.title, "type": run.data.name},
                         "metrics": metrics,
-                        "source": {"name": "Evenhand", "url": "https://pypi.org/project/evenhand/"},
                     }
                 )
     return [{"name": model, "results": results} for model, results in by_model.items()]

@@ -86,9 +86,12 @@ class RunFacts:
 
     @property
     def main_metrics(self) -> list[str]:
-        known = {each.name for each in self.study.metrics}
-        wanted = (self.study.headline, *self.study.guardrails, "coverage", "refusals")
-        return [name for name in dict.fromkeys(wanted) if name in known]
+        """The headline and what is read beside it; all that is defined, where the headline is not."""
+        known = [each.name for each in self.study.metrics]
+        wanted = [self.study.headline, *self.study.guardrails]
+        if not any(_has(arm, self.study.headline, "all") for arm in self.arms):
+            wanted += [name for name in known if any(_has(arm, name, "all") for arm in self.arms)]
+        return [name for name in dict.fromkeys((*wanted, "coverage", "refusals")) if name in known]
 
 
 def _has(arm: ArmResult, metric: str, group: str) -> bool:
@@ -134,7 +137,7 @@ def _data_sheet(
 ) -> DataSheet:
     sums: Any = stored.get("sha256") or {}
     files: dict[str, str] = dict(sums) if isinstance(sums, dict) else {"data": str(sums)}  # pyright: ignore[reportUnknownArgumentType]
-    public = _public_set(files)
+    public = _public_set(files) or SETS.get(benchmark.name)
     if public is not None:
         source = {
             "title": public.title,
