@@ -183,9 +183,9 @@ class Audited:
             raise AssertionError("\n".join([*map(line, bad), *self.study.caveats]))
 
     def _checks(self, condition: Condition, arms: Sequence[Any]) -> list[Check]:
-        from evenhand.studies.gate import check, unfinished
+        from evenhand.studies.gate import check, settled
 
-        return unfinished(self.study, [check(self.study, each, condition) for each in arms])
+        return settled(self.study, [check(self.study, each, condition) for each in arms])
 
     def _is_bad(self, check: Check) -> bool:
         return check.state == "failed" or (check.state == "cannot tell" and not self._passes_undecided(check))

@@ -94,6 +94,17 @@ def test_a_run_that_was_stopped_passes_no_gate(cli):
     assert "samples have not been run" in result.out
 
 
+def test_a_run_without_results_is_no_score(cli):
+    """No answer can be read; `f1 < 50` is then neither true nor false."""
+    result = cli("gate", "-M", "fake/A", "-b", "squad_builtin", "-n", "4", "--fail-if", "f1 < 50", "--out", "r")
+
+    assert result.code == 4
+    assert result.out.splitlines()[-2:] == [
+        "cannot tell: default: fails if f1 < 50: no sample has a result",
+        "Gate: cannot tell.",
+    ]
+
+
 def test_a_gate_holds_a_run_to_a_baseline(cli, once, tmp_path: Path):
     once(*RUN)
     (tmp_path / "same.json").write_text(cli("compare", "p", "--json").out)

@@ -29,8 +29,8 @@ from evenhand.studies.gate import (
     check_against,
     overall,
     read_baseline,
+    settled,
     tolerances_of,
-    unfinished,
     whole_arms,
 )
 from evenhand.studies.results import StudyResult
@@ -123,7 +123,7 @@ def gate(
     if against is not None:
         baseline, most = read_baseline(against, result.benchmark), tolerances_of(tolerance, result)
         checks += [each for arm in whole_arms(result, arms) for each in check_against(result, arm, baseline, most)]
-    checks = unfinished(result, checks)
+    checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
     passes = undecided == "pass"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -204,16 +204,16 @@ def tolerances_of(texts: Sequence[str], result: StudyResult) -> dict[str, float]
     return found
 
 
-def unfinished(result: StudyResult, checks: Sequence[Check]) -> list[Check]:
-    """The same checks, none of which is decided if samples of its arm have not been run."""
+def settled(result: StudyResult, checks: Sequence[Check]) -> list[Check]:
+    """The same checks; none is decided if nothing was measured, or if samples of its arm have not been run."""
+    if result.nothing_measured:
+        return [Check(each.arm, each.condition, "cannot tell", "no sample has a result") for each in checks]
     pending = {arm.label: arm.pending for arm in result.arms if arm.iteration is None and arm.pending}
     return [
-        Check(
-            c.arm, c.condition, "cannot tell", f"{pending[c.arm]:,} samples have not been run", c.value, c.low, c.high
-        )
-        if c.arm in pending
-        else c
-        for c in checks
+        replace(each, state="cannot tell", reason=f"{pending[each.arm]:,} samples have not been run")
+        if each.arm in pending
+        else each
+        for each in checks
     ]
 
 
