@@ -126,7 +126,10 @@ CASES = {
     "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
     "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
-    "a preset of what is not trained": (asked("hf/x", "--preset", "paper"), "are about what is trained; add --train"),
+    "a preset of what is not trained": (
+        ("paper", "rldf", "--model", "hf/x", "--preset", "paper"),
+        "is trained; add --train",
+    ),
     "topics without a number": (asked("hf/x", "--train", "--generate"), "say how many with --set debate.topics=N"),
     "seeds that are none": (asked("hf/x", "--train", "--train-seeds", "1,b"), "whole numbers with commas"),
     "seeds of an ablation": (asked("hf/x", "--ablate", "rounds=1,3", "--train-seeds", "1"), "trains once on each type"),

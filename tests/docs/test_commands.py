@@ -22,6 +22,8 @@ PROGRAMS = {
     "curl",
     "docker",
     "kubectl",
+    "bash",
+    "vllm",
     "npm",
     "systemctl",
     "accelerate",
@@ -90,7 +92,8 @@ def _plannable(command: Command) -> bool:
     files = {"--config", "--data", "--identities"} & {*command.words}
     made = any(word.startswith(("data=", "hf/", "call/", "runs/", "ids=")) for word in command.words)
     replays = "replay:" in " ".join(command.words)
-    stored = "RUN" in command.words or any(word.startswith("mabrf:search=corpus:F") for word in command.words)
+    corpus = any(word.startswith("mabrf:search=corpus:F") for word in command.words)
+    stored = corpus or bool({"RUN", "--own"} & {*command.words})
     return command.whole and plans and data not in _PUBLIC and not (files or made or replays or stored)
 
 
@@ -147,7 +150,7 @@ def test_the_plan_file_of_the_page_can_be_planned(run: Any):
     ],
 )
 def test_data_of_ones_own_as_a_page_shows_it_can_be_planned(run: Any, page: str, words: str):
-    Path("own.yaml").write_text(blocks("yaml", (DOCS / page,))[0].text, encoding="utf-8")
+    Path("own.yaml").write_text(blocks("yaml", (DOCS / page,))[-1].text, encoding="utf-8")
 
     assert "Nothing was called" in run(*words.split(), "--model", "fake/A", "--dry-run")
 

@@ -15,7 +15,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Model": (
         *("model", "judge", "base-url", "timeout", "retries", "model-option"),
-        *("temperature", "max-tokens", "judge-samples", "reasoning-effort"),
+        *("temperature", "max-tokens", "judge-samples", "judge-pool", "reasoning-effort"),
     ),
     "Method": ("method", "templates", "scorer", "accept", "look"),
     "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),

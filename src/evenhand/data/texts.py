@@ -124,7 +124,8 @@ def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not cells:
                 continue
             if len(cells) != len(names):
-                message = f"This row has {len(cells)} cells, the first line has {len(names)}."
+                counts = f"This row has {len(cells)} cells, the first line has {len(names)}"
+                message = f"{counts}; put texts that have a comma in quotation marks."
                 raise DataError(message, file=path, line=reader.line_num)
             yield reader.line_num, dict(zip(names, cells, strict=True))
     except csv.Error as error:

@@ -240,6 +240,9 @@ class Store:
         try:
             self.settle()
             if self._begun:
+                # On a full disk the log cannot grow; merged into the file, it leaves room to take the mark away.
+                with contextlib.suppress(sqlite3.Error):
+                    self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 with _store_errors(self.directory):
                     self._read.execute("DELETE FROM facts WHERE key = ?", (_OPEN,))
         finally:

@@ -453,8 +453,13 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
     for each in found.differences:
         if each.detectable is not None:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
-    parts = [f"{TITLES.get(name, name).lower()} {size * scale_of(name):.0f}" for name, size in largest.items()]
-    return [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
+    told = {name: size for name, size in largest.items() if name == LENGTH or size <= 1}
+    parts = [f"{TITLES.get(name, name).lower()} {size * scale_of(name):.0f}" for name, size in told.items()]
+    sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
+    if len(told) < len(largest):
+        names = ", ".join(TITLES.get(name, name).lower() for name in largest if name not in told)
+        sentences.append(f"With so few prompts even the largest difference would often go unnoticed in {names}.")
+    return sentences
 
 
 def _chance_sentence(each: Chance) -> str:
