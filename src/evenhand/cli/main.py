@@ -21,6 +21,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
         "resume": ("evenhand.cli.resume:resume", "Go on with a run or a paper that was stopped."),
         "merge": ("evenhand.cli.merge:merge", "Merge the shards of a plan into one run."),
+        "gate": ("evenhand.cli.gate:gate", "Pass or fail by limits on metrics, for CI."),
+        "init": ("evenhand.cli.init:init", "Write a project: config, plan, workflow and a first gate."),
         "suite": ("evenhand.cli.suite:suite", "Measure one model in many areas and print one page."),
         "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
         "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),

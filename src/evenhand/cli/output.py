@@ -29,6 +29,7 @@ class Output:
     folders: list[Path] = field(default_factory=list[Path])
     forecast: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     report: Path | None = None
+    gate: dict[str, Any] | None = None
 
 
 def current_output() -> Output:
@@ -85,6 +86,7 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
         "report": None if output.report is None else str(output.report),
         "cost": None if None in costs else sum(costs),
         "runs": runs,
+        **({"gate": output.gate} if output.gate is not None else {}),
         **({"forecast": output.forecast} if output.forecast else {}),
     }
 

@@ -1,0 +1,235 @@
+"""Limits on metrics: whether an arm's whole interval is within a limit, beyond it, or neither."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.studies.results import ArmResult, Estimate, StudyResult
+from evenhand.studies.tally import ALL
+
+State = Literal["passed", "failed", "cannot tell"]
+Ends = tuple[float, float, float]
+"""A value with the low and the high end of its interval."""
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NAME = r"(?P<metric>[^|<>=\[\]\s]+)(?:\[(?P<group>[^\]]+)\])?"
+_CONDITION = re.compile(rf"(?P<bar>\|?)\s*{_NAME}\s*(?P<end>\|?)\s*(?P<sign>[<>]=?)\s*(?P<bound>{_NUMBER})")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What fails a gate: `|bias_ambig| > 10`, `accuracy_disambig < 80`, `|bias_ambig[Age]| > 20`."""
+
+    metric: str
+    sign: str
+    """`>`, `>=`, `<` or `<=`."""
+    bound: float
+    absolute: bool = False
+    group: str = ALL
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        match = _CONDITION.fullmatch(text.strip())
+        if match is None or bool(match["bar"]) is not bool(match["end"]):
+            raise UsageError(
+                f"--fail-if takes a condition such as '|bias_ambig| > 10' or 'm[GROUP] < 80', not {text!r}."
+            )
+        return cls(match["metric"], match["sign"], float(match["bound"]), bool(match["bar"]), match["group"] or ALL)
+
+    def __str__(self) -> str:
+        name = self.metric if self.group == ALL else f"{self.metric}[{self.group}]"
+        return f"{f'|{name}|' if self.absolute else name} {self.sign} {self.bound:g}"
+
+    def state(self, low: float, high: float) -> State:
+        """`failed` if the condition is true of the whole interval, `passed` if of no part of it."""
+        held = {
+            ">": (low > self.bound, high > self.bound),
+            ">=": (low >= self.bound, high >= self.bound),
+            "<": (high < self.bound, low < self.bound),
+            "<=": (high <= self.bound, low <= self.bound),
+        }
+        everywhere, somewhere = held[self.sign]
+        return "failed" if everywhere else "cannot tell" if somewhere else "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition on one arm. The numbers are those that the condition is about, e.g. absolute values."""
+
+    arm: str
+    condition: str
+    state: State
+    reason: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+
+
+class _Metric(BaseModel):
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class _Arm(BaseModel):
+    arm: str
+    metrics: list[_Metric]
+
+
+class _Run(BaseModel):
+    benchmark: str
+    state: str
+    arms: list[_Arm]
+
+
+class _Baseline(BaseModel):
+    runs: list[_Run]
+
+
+Baseline = Mapping[str, Mapping[str, Ends]]
+"""Arm → metric → value with its interval."""
+
+
+def read_baseline(path: Path, benchmark: str) -> Baseline:
+    """The arms of the complete run of `benchmark` in what a command printed with --json."""
+    try:
+        found = _Baseline.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror}).", file=path) from error
+    except ValidationError as error:
+        raise DataError(
+            "is no baseline; make one: `evenhand compare RUN --json > baseline.json`.", file=path
+        ) from error
+    runs = [run for run in found.runs if run.benchmark == benchmark]
+    if len(runs) != 1:
+        raise DataError(f"has {len(runs)} runs of {benchmark}; a baseline has one.", file=path)
+    if runs[0].state != "complete":
+        raise DataError(f"its run is not complete ({runs[0].state}); make a baseline of a complete one.", file=path)
+    arms = runs[0].arms
+    return {arm.arm: {m.metric: ends for m in arm.metrics if (ends := _ends(m)) is not None} for arm in arms}
+
+
+def _ends(of: Estimate | _Metric | None) -> Ends | None:
+    if of is None or of.value is None or of.low is None or of.high is None:
+        return None
+    return (of.value, of.low, of.high)
+
+
+def absolute(ends: Ends) -> Ends:
+    """The absolute value and its interval; an interval around zero begins at zero."""
+    value, low, high = ends
+    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    return abs(value), nearest, max(abs(low), abs(high))
+
+
+def difference(new: Ends, old: Ends) -> Ends:
+    """New minus old, of two independent estimates, with the interval by square-and-add (Newcombe, MOVER)."""
+    d = new[0] - old[0]
+    low, high = math.hypot(new[0] - new[1], old[2] - old[0]), math.hypot(new[2] - new[0], old[0] - old[1])
+    return d, d - low, d + high
+
+
+def whole_arms(result: StudyResult, named: Sequence[str] = ()) -> list[ArmResult]:
+    """The arms with their final answers: all of them, or those that are named."""
+    arms = {arm.label: arm for arm in result.arms if arm.iteration is None}
+    for name in named:
+        if name not in arms:
+            raise UnknownNameError("arm", name, arms)
+    return [arm for label, arm in arms.items() if not named or label in named]
+
+
+def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
+    """Hold one arm against one condition."""
+    if condition.metric not in (known := [metric.name for metric in result.metrics]):
+        raise UnknownNameError("metric", condition.metric, known)
+    found = arm.estimate(condition.metric, condition.group)
+    if found is None and condition.group not in (ALL, *result.groups):
+        raise UnknownNameError("group", condition.group, result.groups)
+    ends = _ends(found)
+    if ends is None:
+        return _unmeasured(arm, str(condition), f"{condition.metric} has no value with an interval")
+    shown = absolute(ends) if condition.absolute else ends
+    return _judged(arm, condition, shown, found, str(condition), "")
+
+
+def check_against(
+    result: StudyResult, arm: ArmResult, baseline: Baseline, tolerances: Mapping[str, float]
+) -> list[Check]:
+    """Whether an arm is worse than the baseline's by more than the tolerance of each metric."""
+    if (old := baseline.get(arm.label)) is None:
+        if len(baseline) != 1 or len(whole_arms(result)) != 1:
+            raise UnknownNameError("arm in the baseline", arm.label, baseline)
+        (old,) = baseline.values()
+    infos = {metric.name: metric for metric in result.metrics}
+    checks: list[Check] = []
+    for name, tolerance in tolerances.items():
+        if name not in infos:
+            raise UnknownNameError("metric", name, infos)
+        if (better := infos[name].better) is None:
+            raise UsageError(f"No direction of {name} is worse; give --tolerance for other metrics.")
+        text = f"{name} worse than the baseline by more than {tolerance:g}"
+        found = arm.estimate(name)
+        new, before = _ends(found), old.get(name)
+        if new is None or before is None:
+            checks.append(_unmeasured(arm, text, f"{name} has no value {'here' if new is None else 'in the baseline'}"))
+            continue
+        if better == "zero":
+            new, before = absolute(new), absolute(before)
+        worse = difference(before, new) if better == "higher" else difference(new, before)
+        checks.append(_judged(arm, Condition(name, ">", tolerance), worse, found, text, "worse by "))
+    return checks
+
+
+def tolerances_of(texts: Sequence[str], result: StudyResult) -> dict[str, float]:
+    """Metric → tolerance: `2` is for the headline and its guardrails, `accuracy=5` for one metric."""
+    found: dict[str, float] = {}
+    directed = {metric.name for metric in result.metrics if metric.better is not None}
+    for text in sorted(texts, key=lambda each: "=" in each):
+        name, _, number = text.rpartition("=")
+        if not re.fullmatch(_NUMBER, number.strip()) or float(number) < 0:
+            raise UsageError(
+                f"--tolerance takes a number from 0 or METRIC=NUMBER, e.g. 2 or bias_ambig=3, not {text!r}."
+            )
+        names = [name.strip()] if name else [m for m in (result.headline, *result.guardrails) if m in directed]
+        found |= dict.fromkeys(names, float(number))
+    return found
+
+
+def settled(result: StudyResult, checks: Sequence[Check]) -> list[Check]:
+    """The same checks; none is decided if nothing was measured, or if samples of its arm have not been run."""
+    if result.nothing_measured:
+        return [Check(each.arm, each.condition, "cannot tell", "no sample has a result") for each in checks]
+    pending = {arm.label: arm.pending for arm in result.arms if arm.iteration is None and arm.pending}
+    return [
+        replace(each, state="cannot tell", reason=f"{pending[each.arm]:,} samples have not been run")
+        if each.arm in pending
+        else each
+        for each in checks
+    ]
+
+
+def overall(checks: Sequence[Check]) -> State:
+    """`failed` if any check failed, else `cannot tell` if any is undecided."""
+    states = {each.state for each in checks}
+    return "failed" if "failed" in states else "cannot tell" if "cannot tell" in states else "passed"
+
+
+def _judged(arm: ArmResult, on: Condition, ends: Ends, found: Estimate | None, text: str, before: str) -> Check:
+    value, low, high = ends
+    n = 0 if found is None else found.n
+    few = ", few clusters: the interval may be too narrow" if found is not None and found.few_clusters else ""
+    reason = f"{before}{value:.4g} [{low:.4g}, {high:.4g}], n = {n:,}{few}"
+    return Check(arm.label, text, on.state(low, high), reason, value, low, high, n)
+
+
+def _unmeasured(arm: ArmResult, text: str, reason: str) -> Check:
+    return Check(arm.label, text, "cannot tell", reason)

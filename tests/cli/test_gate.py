@@ -1,0 +1,187 @@
+"""`evenhand gate`: limits, baselines, exit codes, and what CI reads."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+RUN = ("run", "--model", "fake/A", "--limit", "44")
+FAILS, PASSES, OPEN = "accuracy_disambig < 80", "coverage < 50", "|bias_ambig| > 10"
+
+
+@pytest.fixture(autouse=True)
+def _no_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "more", "code", "word"),
+    [
+        ((PASSES,), (), 0, "passed"),
+        ((PASSES, FAILS, OPEN), (), 5, "failed"),
+        ((PASSES, OPEN), (), 6, "cannot tell"),
+        ((PASSES, OPEN), ("--undecided", "pass"), 0, "cannot tell"),
+    ],
+)
+def test_the_exit_code_says_what_the_intervals_say(cli, once, conditions, more, code, word):
+    once(*RUN)
+
+    result = cli("gate", "p", *(part for each in conditions for part in ("--fail-if", each)), *more)
+
+    assert result.code == code
+    assert result.out.splitlines()[-1] == f"Gate: {word}."
+    assert len(result.out.splitlines()) == len(conditions) + 1
+
+
+def test_a_plan_is_run_and_then_held_to_the_limits(cli, tmp_path: Path):
+    (tmp_path / "plan.yaml").write_text("models: [fake/A]\nlimit: 44\n")
+
+    result = cli("gate", "--config", "plan.yaml", "--fail-if", FAILS, "--out", "r")
+
+    assert result.code == 5
+    assert "failed: default: fails if accuracy_disambig < 80: 40.91 [22.13, 62.78], n = 22" in result.out
+    assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
+    assert cli("gate", "-M", "fake/A", "--fail-if", FAILS, "--dry-run", "--out", "r").code == 0
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_wrong_metric_is_named_before_anything_runs(cli, tmp_path: Path):
+    result = cli("gate", "-M", "fake/A", "--fail-if", "bias_ambi > 1", "--out", "r")
+
+    assert result.code == 2
+    assert "did you mean bias_ambig" in result.err
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("p",), "Give a limit"),
+        ((), "Give a limit"),
+        (("--fail-if", PASSES), "Name a stored run"),
+        (("p", "--fail-if", PASSES, "--limit", "4"), "--limit is for a run to be made"),
+        (("p", "--fail-if", PASSES, "--arm", "defalt"), "did you mean default"),
+        (("p", "--fail-if", "accuracy_disambig[nobody] < 1"), "no group named 'nobody'"),
+        (("p", "--against", "b.json"), "go together"),
+        (("p", "--against", "missing.json", "--tolerance", "1"), "missing.json: cannot be read"),
+        (("p", "--against", "b.json", "--tolerance", "-1"), "a number from 0"),
+        (("p", "--against", "b.json", "--tolerance", "nothing=1"), "no metric named 'nothing'"),
+        (("missing", "--fail-if", PASSES), "missing"),
+    ],
+)
+def test_bad_input_gets_one_sentence(cli, once, tmp_path: Path, arguments, said):
+    once(*RUN)
+    (tmp_path / "b.json").write_text(cli("compare", "p", "--json").out)
+
+    result = cli("gate", *arguments)
+
+    assert result.code == 2
+    assert said in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_run_that_was_stopped_passes_no_gate(cli):
+    cli(*RUN, "--budget", "10 calls", "--no-cache", "--out", "r")
+
+    result = cli("gate", "r", "--fail-if", PASSES, "--undecided", "pass")
+
+    assert result.code == 3
+    assert "samples have not been run" in result.out
+
+
+def test_a_run_without_results_is_no_score(cli):
+    """No answer can be read; `f1 < 50` is then neither true nor false."""
+    result = cli("gate", "-M", "fake/A", "-b", "squad_builtin", "-n", "4", "--fail-if", "f1 < 50", "--out", "r")
+
+    assert result.code == 4
+    assert result.out.splitlines()[-2:] == [
+        "cannot tell: default: fails if f1 < 50: no sample has a result",
+        "Gate: cannot tell.",
+    ]
+
+
+def test_a_gate_holds_a_run_to_a_baseline(cli, once, tmp_path: Path):
+    once(*RUN)
+    (tmp_path / "same.json").write_text(cli("compare", "p", "--json").out)
+    better = json.loads((tmp_path / "same.json").read_text())
+    for metric in better["runs"][0]["arms"][0]["metrics"]:
+        if metric["metric"] == "accuracy_disambig":
+            metric |= {"value": 99.0, "low": 98.0, "high": 100.0}
+    (tmp_path / "better.json").write_text(json.dumps(better))
+
+    wide = cli("gate", "p", "--against", "same.json", "--tolerance", "60")
+    narrow = cli("gate", "p", "--against", "same.json", "--tolerance", "bias_ambig=1")
+    worse = cli("gate", "p", "--against", "better.json", "--tolerance", "60", "--tolerance", "accuracy_disambig=20")
+
+    assert [wide.code, narrow.code, worse.code] == [0, 6, 5]
+    assert len(narrow.out.splitlines()) == 2
+    assert "failed: default: fails if accuracy_disambig worse than the baseline by more than 20" in worse.out
+
+
+def test_a_signed_metric_without_bars_gets_a_hint(cli, once):
+    once(*RUN)
+
+    assert "'|bias_ambig| > 99' holds in both directions" in cli("gate", "p", "--fail-if", "bias_ambig > 99").err
+
+
+def test_json_has_the_checks_and_can_be_the_next_baseline(cli, once, tmp_path: Path):
+    once(*RUN)
+
+    result = cli("gate", "p", "--fail-if", OPEN, "--json")
+
+    found = json.loads(result.out)
+    assert found["exit_code"] == result.code == 6
+    assert found["gate"]["state"] == "cannot tell"
+    assert found["gate"]["checks"][0]["condition"] == OPEN
+    (tmp_path / "next.json").write_text(result.out)
+    assert cli("gate", "p", "--against", "next.json", "--tolerance", "60").code == 0
+
+
+def test_junit_has_a_test_for_each_check(cli, once, tmp_path: Path):
+    once(*RUN)
+    conditions = [part for each in (PASSES, FAILS, OPEN) for part in ("--fail-if", each)]
+
+    cli("gate", "p", *conditions, "--junit", "out/strict.xml")
+    cli("gate", "p", *conditions, "--junit", "out/lenient.xml", "--undecided", "pass")
+
+    strict, lenient = (
+        ElementTree.parse(tmp_path / "out" / f"{name}.xml").getroot()[0] for name in ("strict", "lenient")
+    )
+    assert (strict.get("tests"), strict.get("failures"), strict.get("skipped")) == ("3", "2", "0")
+    assert (lenient.get("tests"), lenient.get("failures"), lenient.get("skipped")) == ("3", "1", "1")
+    assert [[child.tag for child in case] for case in lenient] == [[], ["failure"], ["skipped"]]
+
+
+def test_github_gets_a_summary_and_annotations(cli, once, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    once(*RUN)
+    (tmp_path / "summary.md").write_text("before\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    result = cli("gate", "p", "--fail-if", PASSES, "--fail-if", FAILS, "--fail-if", OPEN, "--undecided", "pass")
+
+    levels = [line.split(" ")[0] for line in result.err.splitlines()]
+    assert levels == ["::error", "::warning"]
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("before\n## Gate: failed")
+    assert summary.count("\n| ") == 4
+    assert "\\|bias\\_ambig\\| &gt; 10" in summary
+
+
+def test_a_hostile_label_stays_in_its_cell_and_line():
+    from evenhand.reports.gate import annotation, junit, summary
+    from evenhand.studies.gate import Check
+
+    check = Check("x|y\n::set-output::<script>%0A\x00", "m > 1", "failed", "1 [1, 2]")
+
+    row = summary("t", [check]).splitlines()[-2]
+    assert row.replace("\\|", "").count("|") == 5
+    assert "<script>" not in row
+    assert "\n" not in (text := annotation(check, undecided_passes=False))
+    assert "%250A" in text
+    ElementTree.fromstring(junit("t", [check], undecided_passes=False))

@@ -1,0 +1,70 @@
+"""Conditions on intervals, absolute values, and differences from a baseline."""
+
+import pytest
+
+from evenhand.errors import DataError, UsageError
+from evenhand.studies.gate import Check, Condition, absolute, difference, overall, read_baseline
+
+
+@pytest.mark.parametrize(
+    ("text", "within", "across", "beyond"),
+    [
+        ("m > 10", (0, 10), (9, 11), (10.1, 12)),
+        ("m >= 10", (0, 9.9), (9, 10), (10, 12)),
+        ("m < 80", (80, 90), (79, 81), (70, 79.9)),
+        ("m <= 80", (80.1, 90), (80, 81), (70, 80)),
+    ],
+)
+def test_the_whole_interval_decides(text, within, across, beyond):
+    condition = Condition.parse(text)
+
+    assert [condition.state(*ends) for ends in (within, across, beyond)] == ["passed", "cannot tell", "failed"]
+
+
+@pytest.mark.parametrize("text", ["|bias_ambig| > 10", "bias_ambig[Age group] <= -2.5", "|m[x]| >= 0.001"])
+def test_a_condition_reads_as_it_was_written(text):
+    assert str(Condition.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "m", "|m > 10", "m| > 10", "m = 10", "m > ten", "m > 1 > 2", "m > nan", "10 < m"])
+def test_anything_else_is_refused_with_an_example(text):
+    with pytest.raises(UsageError, match="bias_ambig"):
+        Condition.parse(text)
+
+
+def test_an_interval_around_zero_begins_at_zero_in_absolute_values():
+    assert absolute((-3, -5, -1)) == (3, 1, 5)
+    assert absolute((1, -5, 7)) == (1, 0, 7)
+    assert absolute((-4, -9, 2)) == (4, 0, 9)
+
+
+def test_a_difference_adds_the_widths_as_squares():
+    d, low, high = difference((10, 7, 16), (5, 1, 9))
+
+    assert d == 5
+    assert low == pytest.approx(5 - (3**2 + 4**2) ** 0.5)
+    assert high == pytest.approx(5 + (6**2 + 4**2) ** 0.5)
+
+
+def test_a_failure_outweighs_what_is_undecided():
+    passed, open_, failed = (Check("a", "m > 1", state, "") for state in ("passed", "cannot tell", "failed"))
+
+    assert overall([passed]) == "passed"
+    assert overall([passed, open_]) == "cannot tell"
+    assert overall([failed, open_, passed]) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "no baseline"),
+        ('{"runs": []}', "0 runs of toy"),
+        ('{"runs": [{"benchmark": "toy", "state": "stopped at 1 of 2", "arms": []}]}', "stopped at 1 of 2"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_named(tmp_path, content, said):
+    file = tmp_path / "b.json"
+    file.write_text(content)
+
+    with pytest.raises(DataError, match=said):
+        read_baseline(file, "toy")
