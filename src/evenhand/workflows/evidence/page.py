@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evenhand.reports.format import DASH, count, duration, interval, money, number, p_value, signed
+from evenhand.reports.format import DASH, count, duration, interval, money, number, p_value, plural, signed
 from evenhand.reports.html import page
 from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.elements import section, table
@@ -49,7 +49,7 @@ def _overview(pack: Pack) -> Html:
         "section",
         tag("p", "Evenhand", tag("span", "evidence pack", class_="benchmark"), class_="eyebrow"),
         tag("h1", pack.title, id="overview-title"),
-        tag("p", f"Made on {pack.made[:10]} from {count(len(pack.runs))} stored runs.", class_="lead"),
+        tag("p", f"Made on {pack.made[:10]} from {plural(len(pack.runs), 'stored run')}.", class_="lead"),
         tag("ul", [tag("li", each) for each in findings], class_="verdicts"),
         tag("p", "No statement of conformity with any law or standard.", class_="footnote"),
         id="overview",
