@@ -20,6 +20,8 @@ HOSTILE = "x</title><script>alert(1)</script>"
 
 def reply(messages: Sequence[Message], params: Params) -> str:
     """Rude at first, kind when asked again; as a judge always content; chooses B."""
+    if "Yes or No" in messages[-1].content:
+        return "Yes"
     if params.schema is not None:
         return json.dumps({name: _value(name, each) for name, each in params.schema["properties"].items()})
     if "B)" in messages[-1].content or "B)" in messages[0].content:
