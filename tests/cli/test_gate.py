@@ -50,11 +50,21 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
     assert not (tmp_path / "r").exists()
 
 
-def test_a_wrong_metric_is_named_before_anything_runs(cli, tmp_path: Path):
-    result = cli("gate", "-M", "fake/A", "--fail-if", "bias_ambi > 1", "--out", "r")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fail-if", "bias_ambi > 1"), "did you mean bias_ambig"),
+        (("--against", "b.json", "--tolerance", "bias_ambi=1"), "did you mean bias_ambig"),
+        (("--against", "b.json", "--tolerance", "1"), "b.json: is no baseline"),
+    ],
+)
+def test_mistakes_are_named_before_anything_runs(cli, tmp_path: Path, arguments, said):
+    (tmp_path / "b.json").write_text("[]")
+
+    result = cli("gate", "-M", "fake/A", *arguments, "--out", "r")
 
     assert result.code == 2
-    assert "did you mean bias_ambig" in result.err
+    assert said in result.err
     assert not (tmp_path / "r").exists()
 
 
@@ -69,7 +79,7 @@ def test_a_wrong_metric_is_named_before_anything_runs(cli, tmp_path: Path):
         (("p", "--fail-if", "accuracy_disambig[nobody] < 1"), "no group named 'nobody'"),
         (("p", "--against", "b.json"), "go together"),
         (("p", "--against", "missing.json", "--tolerance", "1"), "missing.json: cannot be read"),
-        (("p", "--against", "b.json", "--tolerance", "-1"), "a number from 0"),
+        (("p", "--against", "b.json", "--tolerance", "-1"), "with N from 0"),
         (("p", "--against", "b.json", "--tolerance", "nothing=1"), "no metric named 'nothing'"),
         (("missing", "--fail-if", PASSES), "missing"),
     ],

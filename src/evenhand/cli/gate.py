@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from evenhand.studies.gate import (
     check,
     check_against,
     overall,
+    parse_tolerances,
     read_baseline,
     settled,
-    tolerances_of,
     whole_arms,
 )
 from evenhand.studies.results import StudyResult
@@ -116,18 +116,19 @@ def gate(
         raise UsageError("--against and --tolerance go together: what to compare with, and how much worse may pass.")
     if not conditions and against is None:
         raise UsageError("Give a limit: --fail-if '|bias_ambig| > 10', or --against FILE --tolerance N.")
-    result, folder, settings = _stored(run, given) if run is not None else _made(given, conditions)
+    most = parse_tolerances(tolerance)
+    result, folder, settings = _stored(run, given) if run is not None else _made(given, conditions, against, most)
     if result is None:
         return 0
+    state = read_summary(folder)
     checks = [check(result, arm, condition) for condition in conditions for arm in whole_arms(result, arms)]
     if against is not None:
-        baseline, most = read_baseline(against, result.benchmark), tolerances_of(tolerance, result)
+        baseline = read_baseline(against, state.benchmark)
         checks += [each for arm in whole_arms(result, arms) for each in check_against(result, arm, baseline, most)]
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
     passes = undecided == "pass"
-    state = read_summary(folder)
     code = exit_code([folder], settings, stopped=state.done < state.total)
     code = code or {"passed": 0, "failed": BEYOND, "cannot tell": 0 if passes else UNDECIDED}[found]
     current_output().gate = {"state": found, "undecided": undecided, "checks": [asdict(each) for each in checks]}
@@ -152,15 +153,19 @@ def _stored(run: Path, given: dict[str, Any]) -> tuple[StudyResult, Path, Settin
     return study([run]), run, Settings(max_failed=given["max_failed"])
 
 
-def _made(given: dict[str, Any], conditions: Sequence[Condition]) -> tuple[StudyResult | None, Path, Settings]:
-    """Make a run with its report; conditions are checked before the first call. None after a dry run."""
+def _made(
+    given: dict[str, Any], conditions: Sequence[Condition], against: Path | None, most: Mapping[str, float]
+) -> tuple[StudyResult | None, Path, Settings]:
+    """Make a run with its report; metrics and the baseline are checked before the first call. None after a dry run."""
     if not given["config"] and not given["models"]:
         raise UsageError("Name a stored run, a --config or a --model.")
     request: RunRequest = read_request(given, default_methods=["default"])
     known = [m.name for m in load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).metrics()]
-    for condition in conditions:
-        if condition.metric not in known:
-            raise UnknownNameError("metric", condition.metric, known)
+    for name in (*(condition.metric for condition in conditions), *filter(None, most)):
+        if name not in known:
+            raise UnknownNameError("metric", name, known)
+    if against is not None:
+        read_baseline(against, request.plan.benchmark)
     print_examples(request)
     if request.dry_run:
         print_forecast(request)

@@ -164,14 +164,21 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
 def check_against(
     result: StudyResult, arm: ArmResult, baseline: Baseline, tolerances: Mapping[str, float]
 ) -> list[Check]:
-    """Whether an arm is worse than the baseline's by more than the tolerance of each metric."""
+    """Whether an arm is worse than the baseline's by more than the tolerance of each metric.
+
+    A tolerance without a metric is for the headline and its guardrails.
+    """
     if (old := baseline.get(arm.label)) is None:
         if len(baseline) != 1 or len(whole_arms(result)) != 1:
             raise UnknownNameError("arm in the baseline", arm.label, baseline)
         (old,) = baseline.values()
     infos = {metric.name: metric for metric in result.metrics}
+    most = {name: tolerance for name, tolerance in tolerances.items() if name}
+    if "" in tolerances:
+        main = [m for m in (result.headline, *result.guardrails) if m in infos and infos[m].better is not None]
+        most = {**dict.fromkeys(main, tolerances[""]), **most}
     checks: list[Check] = []
-    for name, tolerance in tolerances.items():
+    for name, tolerance in most.items():
         if name not in infos:
             raise UnknownNameError("metric", name, infos)
         if (better := infos[name].better) is None:
@@ -189,18 +196,14 @@ def check_against(
     return checks
 
 
-def tolerances_of(texts: Sequence[str], result: StudyResult) -> dict[str, float]:
-    """Metric → tolerance: `2` is for the headline and its guardrails, `accuracy=5` for one metric."""
+def parse_tolerances(texts: Sequence[str]) -> dict[str, float]:
+    """Metric → tolerance; the metric is empty for all that are not named."""
     found: dict[str, float] = {}
-    directed = {metric.name for metric in result.metrics if metric.better is not None}
-    for text in sorted(texts, key=lambda each: "=" in each):
+    for text in texts:
         name, _, number = text.rpartition("=")
         if not re.fullmatch(_NUMBER, number.strip()) or float(number) < 0:
-            raise UsageError(
-                f"--tolerance takes a number from 0 or METRIC=NUMBER, e.g. 2 or bias_ambig=3, not {text!r}."
-            )
-        names = [name.strip()] if name else [m for m in (result.headline, *result.guardrails) if m in directed]
-        found |= dict.fromkeys(names, float(number))
+            raise UsageError(f"--tolerance takes N or METRIC=N, with N from 0, e.g. 2 or bias_ambig=3, not {text!r}.")
+        found[name.strip()] = float(number)
     return found
 
 
