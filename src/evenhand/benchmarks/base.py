@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar, Generic, Literal, Protocol, cast
+from itertools import islice, zip_longest
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import options
+from evenhand.errors import UsageError
 from evenhand.options import Options_co
 from evenhand.registry import Registry, class_fault
 from evenhand.stats import Bounds
@@ -24,6 +26,8 @@ from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 Better = Literal["higher", "lower", "zero"]
 NOT_NEGATIVE: Bounds = (0.0, math.inf)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,14 @@ class Selection:
 
     limit: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"The limit must be at least 1, not {self.limit}.")
+
+    def in_turn(self, strata: Iterable[Iterable[T]]) -> Iterator[T]:
+        """Yields one of each stratum in turn until all are used up or the limit is reached."""
+        return islice((each for turn in zip_longest(*strata) for each in turn if each is not None), self.limit)
 
 
 def draw_key(seed: int, name: str) -> bytes:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,6 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
 from evenhand.data.crows_pairs import Pair, find_pairs, hashes, load_pairs
-from evenhand.errors import UsageError
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -62,14 +60,11 @@ class CrowsPairs(Benchmark[CrowsPairsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         by_type: dict[str, list[Sample]] = {}
         for pair in load_pairs(self.path):
             by_type.setdefault(pair.bias_type, []).append(sample_of(pair))
         rows = (sorted(each, key=lambda sample: draw_key(selection.seed, sample.id)) for each in by_type.values())
-        drawn = (sample for turn in zip_longest(*rows) for sample in turn if sample is not None)
-        yield from islice(drawn, selection.limit)
+        yield from selection.in_turn(rows)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         del sample

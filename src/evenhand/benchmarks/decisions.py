@@ -34,7 +34,6 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.data.discrimeval import GENDERS, RACES, Decision, find_decisions, hashes, load_decisions
-from evenhand.errors import UsageError
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -91,8 +90,6 @@ class Decisions(Benchmark[DecisionsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields decisions in an order drawn by the seed, each with all its texts."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         decisions = sorted(load_decisions(self.path), key=lambda each: _draw(selection.seed, each.number))
         for decision in islice(decisions, selection.limit):
             yield from samples_of(decision)

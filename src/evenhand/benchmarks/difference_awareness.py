@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
 from evenhand.data.difference_awareness import ALIKE, SUITES, Question, Suites, find_suites
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.errors import UnknownNameError
 from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -67,8 +66,6 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields suites and conditions in turn, each shuffled by the seed, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         strata: dict[tuple[str, str], list[Sample]] = {}
         for condition in ("different", "equal"):
             for suite in self.suites:
@@ -77,8 +74,7 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
             for question in self.source.questions(suite):
                 strata[suite, question.condition].append(sample_of(question))
         rows = (sorted(each, key=lambda sample: _draw(selection.seed, sample.id)) for each in strata.values())
-        drawn = (sample for turn in zip_longest(*rows) for sample in turn if sample is not None)
-        yield from islice(drawn, selection.limit)
+        yield from selection.in_turn(rows)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result

@@ -17,7 +17,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +29,6 @@ from typing_extensions import TypeVar
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Person, Selection, share_metric
 from evenhand.data import hiring as data
 from evenhand.data.hiring import GROUPS, RACES, SEXES, Job
-from evenhand.errors import UsageError
 from evenhand.options import Options, Text
 from evenhand.stats import Interval, chi_square_uniform, holm, wilson
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -83,12 +81,9 @@ class HiringForm(Benchmark[Options_co]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields jobs in turn, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         jobs, names = self.jobs_and_names
         by_job = [[sample_of(job, names, i, selection.seed) for i in range(self.options.choices)] for job in jobs]
-        drawn = (sample for turn in zip_longest(*by_job) for sample in turn if sample is not None)
-        yield from islice(drawn, selection.limit)
+        yield from selection.in_turn(by_job)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
-from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 import orjson
@@ -63,14 +62,10 @@ class Opinions(Benchmark[OpinionsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         by_bias: dict[str, list[OpinionTopic]] = {}
         for each in sorted(self.questions, key=lambda each: draw_key(selection.seed, f"{each.bias}/{each.id}")):
             by_bias.setdefault(each.bias, []).append(each)
-        turns = zip_longest(*(by_bias[bias] for bias in sorted(by_bias)))
-        drawn = (each for turn in turns for each in turn if each is not None)
-        yield from islice(map(sample_of, drawn), selection.limit)
+        yield from map(sample_of, selection.in_turn(by_bias[bias] for bias in sorted(by_bias)))
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         """Grades the text alone; a run adds the scorer's ratings."""

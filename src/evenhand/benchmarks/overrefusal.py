@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, zip_longest
 from typing import Any, ClassVar, Literal
 
 import orjson
@@ -18,7 +17,6 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
 from evenhand.data.overrefusal import RequestPair, load_pairs
-from evenhand.errors import UsageError
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -75,13 +73,10 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields categories in turn, each shuffled by the seed, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         by_category: dict[str, list[RequestPair]] = {}
         for each in sorted(self.pairs, key=lambda each: draw_key(selection.seed, f"{each.cluster}/{each.group}")):
             by_category.setdefault(each.category, []).append(each)
-        turns = zip_longest(*(by_category[name] for name in sorted(by_category)))
-        for pair in islice((each for turn in turns for each in turn if each is not None), selection.limit):
+        for pair in selection.in_turn(by_category[name] for name in sorted(by_category)):
             yield sample_of(pair, "harmless")
             yield sample_of(pair, "harmful")
 

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
-from itertools import islice, zip_longest
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,7 +20,7 @@ from pydantic import Field
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio, share_metric
 from evenhand.data.debates import BIASES
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.errors import UnknownNameError
 from evenhand.options import Names, Options
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -66,15 +65,12 @@ class Stances(Benchmark[StancesOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         seed = selection.seed
         drawn = [
             [_sample(bias, row) for row in sorted(rows, key=lambda row, of=bias: draw_key(seed, f"{of}/{row['id']}"))]
             for bias, rows in self.sentences.items()
         ]
-        found = (sample for turn in zip_longest(*drawn) for sample in turn if sample is not None)
-        yield from islice(found, selection.limit)
+        yield from selection.in_turn(drawn)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result

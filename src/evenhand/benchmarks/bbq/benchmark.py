@@ -34,7 +34,7 @@ from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, posit
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, Polarity, Source
 from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
-from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.errors import PlanError, UnknownNameError
 from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -185,8 +185,6 @@ class BBQForm(Benchmark[Options_co]):
         So the strata's counts differ by at most one until the smaller is used up, even if a run stops early, and a
         smaller limit selects a subset of a larger one. Only file offsets are kept in memory, not rows.
         """
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         with ExitStack() as stack:
             readers = {name: stack.enter_context(self.source.reader(name)) for name in self.categories}
             strata = self._strata(readers, selection.seed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -88,10 +87,7 @@ class Debates(Benchmark[DebatesOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, topics shuffled by the seed; smaller limits select subsets."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
-        turns = zip_longest(*(self._drawn(source, selection.seed) for source in self.sources))
-        yield from islice((each for turn in turns for each in turn if each is not None), selection.limit)
+        yield from selection.in_turn(self._drawn(source, selection.seed) for source in self.sources)
 
     def _drawn(self, source: DebateTopics, seed: int) -> list[Sample]:
         drawn = sorted(source.topics, key=lambda topic: draw_key(seed, topic.id))[: self.options.topics]

@@ -18,7 +18,6 @@ from pydantic import Field
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.framing.score import FRAMINGS, METRICS
 from evenhand.data.framing import Text, content_hash, load_texts
-from evenhand.errors import UsageError
 from evenhand.options import Options
 from evenhand.options import Text as TextOption
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -91,8 +90,6 @@ class Framing(Benchmark[FramingOptions]):
 
         The first framing rotates from text to text, so that an interrupted run does not always lack the same one.
         """
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         for number, text in enumerate(islice(self._in_turn(selection.seed), selection.limit)):
             first = (selection.seed + number) % len(FRAMINGS)
             for framing in FRAMINGS[first:] + FRAMINGS[:first]:

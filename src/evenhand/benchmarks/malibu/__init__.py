@@ -25,7 +25,7 @@ from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
-from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.errors import DataError, UnknownNameError
 from evenhand.options import AS_TEXT, Names, Options, Text
 from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -137,8 +137,6 @@ class Malibu(Benchmark[MalibuOptions]):
         So the bases' numbers of scenarios differ by at most one until the smaller is used up, and a smaller limit
         selects a subset of a larger one.
         """
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         options = self.options
         design = Design(
             self.identities, _PHASES[options.phase], options.texts, options.form, self.definitions, options.winner

@@ -101,8 +101,6 @@ class Prompts(Benchmark[PromptsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields prompts in an order drawn by the seed, each for all groups and repeats."""
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         drawn = sorted(self.prompts, key=lambda each: draw_key(selection.seed, each.id))
         usable = (each for each in drawn if any(self.variants(each, name).found for name in self.groups))
         found = 0

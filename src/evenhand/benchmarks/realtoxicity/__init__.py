@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import nsmallest
-from itertools import islice, zip_longest
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -22,7 +21,7 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, d
 from evenhand.benchmarks.realtoxicity.score import METRICS
 from evenhand.data.locate import find_set
 from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, OfficialFile, Prompt, Source
-from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.errors import DataError, UnknownNameError
 from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
@@ -98,11 +97,9 @@ class RealToxicityForm(Benchmark[Options_co]):
         So the bands' numbers of prompts differ by at most one until the smaller is used up, and a smaller limit
         selects a subset of a larger one. Only the selected prompts are kept in memory.
         """
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
-        turns = zip_longest(*(self._drawn(band, selection) for band in _band_order(self.bands, selection.seed)))
-        prompts = (prompt for turn in turns for prompt in turn if prompt is not None)
-        for prompt in islice(prompts, selection.limit):
+        for prompt in selection.in_turn(
+            self._drawn(band, selection) for band in _band_order(self.bands, selection.seed)
+        ):
             for number in range(self.options.completions):
                 yield sample_of(prompt, number)
 

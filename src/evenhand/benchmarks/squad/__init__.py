@@ -16,7 +16,6 @@ from pydantic import Field
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.squad.score import METRICS, exact_match, f1, normalised
 from evenhand.data.squad import BuiltinPassages, Question, Source, find_questions
-from evenhand.errors import UsageError
 from evenhand.options import Options, Options_co, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -60,8 +59,6 @@ class SquadForm(Benchmark[Options_co]):
         So the counts of the two kinds differ by at most one until one is used up, even if a run stops early, and a
         smaller limit selects a subset of a larger one.
         """
-        if selection.limit is not None and selection.limit < 1:
-            raise UsageError(f"The limit must be at least 1, not {selection.limit}.")
         questions = list(self.source.questions())
         titles = sorted({each.title for each in questions}, key=lambda title: draw_key(selection.seed, title))
         # Unanswerable questions begin with the other half of the articles, so that short runs cover all articles.
