@@ -186,7 +186,7 @@ def test_the_fingerprint_changes_with_the_files(
     after = model.fingerprint()
     (folder / "note.txt").unlink()
     assert before["sha256"] != after["sha256"]
-    assert model.features == {"logprobs", "seed", "logits"}
+    assert model.features == {"likelihood", "logits", "logprobs", "seed"}
     assert HFModel.free
 
 

@@ -217,7 +217,7 @@ class TestLoading:
         assert fingerprint["engine"].startswith("xllamacpp 20")
         assert fingerprint["context"] == 1024
         assert LocalModel.free
-        assert model.features == {"logprobs", "schema", "seed"}
+        assert model.features == {"likelihood", "logprobs", "schema", "seed"}
 
     async def test_a_file_works_by_path(self) -> None:
         path = weights.installed("builtin")
