@@ -20,6 +20,7 @@ from support.toy_training import pinned_model
 
 SAMPLED = (*get_args(Algorithm), "ppo, as it was")
 PINNED_ON = "aarch64"
+ROLLED_OUT = {"reward", "kl", "length", "informative"}
 PINNED: dict[str, dict[str, list[float]]] = {
     "sft": {
         "loss": [4.32287, 4.70001, 4.5969],
@@ -86,8 +87,11 @@ def test_the_reference_run(pairs: Path, tmp_path: Path):
     train_ppo(PPOOptions(out=tmp_path / "ppo, as it was", **former, **rolled_out))
 
     for stage, columns in PINNED.items():
-        # Later roll-outs are sampled from weights that were rounded otherwise by another kind of processor.
-        steps = 1 if stage in SAMPLED and platform.machine() != PINNED_ON else 3
+        # Another kind of processor rounds otherwise, and Adam's first steps follow the sign of gradients near 0: there
+        # only the first roll-out, which was sampled before any update, is the same.
+        elsewhere = stage in SAMPLED and platform.machine() != PINNED_ON
+        steps, names = (1, columns.keys() & ROLLED_OUT) if elsewhere else (3, columns.keys())
         lines = read_metrics(tmp_path / stage)[:steps]
-        for name, values in columns.items():
+        for name in names:
+            values = columns[name]
             assert [line[name] for line in lines] == pytest.approx(values[:steps], rel=1e-3, abs=1e-4), (stage, name)
