@@ -20,6 +20,8 @@ MABRF = ("paper", "mabrf", "--builtin", "--limit", "1")
 
 def reply(messages: Sequence[Message], params: Params) -> str:
     """Rude at first, kind when asked again; content as a judge; chooses B, after a step."""
+    if "Yes or No" in messages[-1].content:
+        return "Yes"
     if params.schema is not None:
         sizes = {name: each.get("maximum") for name, each in params.schema["properties"].items()}
         kind = dict.fromkeys(("stereotyping", "demeaning", "generalisation", "framing", "settled"), 0)

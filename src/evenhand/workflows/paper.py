@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from evenhand import aio
 from evenhand.asking.judge import JUDGE, is_judge
@@ -26,22 +26,7 @@ from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
 from evenhand.workflows.listener import Listener
 
-_CHOICES: tuple[Choice, ...] = (
-    "scorers",
-    "completions",
-    "search",
-    "accept",
-    "look",
-    "domain",
-    "judge",
-    "trained",
-    "pairs",
-    "bias",
-    "methods",
-    "steer",
-    "quality",
-    "base_models",
-)
+_CHOICES: tuple[Choice, ...] = tuple(name for name in get_args(Choice) if name not in ("models", "training", "presets"))
 """Options that only some papers take."""
 BOTH = "both"
 """Stands for all presets."""
