@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand import aio
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
+from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, EvenhandError, UsageError
 from evenhand.papers.base import PaperRun
 from evenhand.registry import is_file
@@ -141,19 +141,17 @@ def plan_suite(
 def read_suite(name: str) -> _Suite:
     """Read a suite by its name, or from a file of the user's own."""
     if name in SUITES:
-        text = (files(__package__ or "") / f"{name}.yaml").read_text(encoding="utf-8")
+        content = read_yaml(files(__package__ or "") / f"{name}.yaml")
     elif is_file(name) or name.endswith((".yaml", ".yml")):
-        try:
-            text = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot be read: {error}.", file=Path(name)) from error
+        content = read_yaml(Path(name))
     else:
         raise UsageError(f"There is no suite {name!r}; name {' or '.join(SUITES)}, or a YAML file of your own.")
     try:
-        return _Suite.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, ValidationError) as error:
-        first = str(error).strip().splitlines()
-        raise DataError(f"is not a suite: {' '.join(first[1:3]) or first[0]}.", file=Path(name)) from error
+        return _Suite.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole file"
+        raise DataError(f"is not a suite: {place}: {first['msg']}.", file=Path(name)) from error
 
 
 def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) -> Plan | str:
