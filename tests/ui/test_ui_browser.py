@@ -83,7 +83,7 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
 
 def visit(driver: Any, site: str, path: str) -> None:
     driver.get(site + path)
-    wait_until(driver, lambda: not shown(driver, "#computing") and not every(driver, "[data-unread], [data-reading]"))
+    wait_until(driver, lambda: not shown(driver, "#computing") and not every(driver, "[data-unread], [data-reading], [data-pending]"))
     driver.execute_script("document.documentElement.style.scrollBehavior = 'auto'")
 
 

@@ -44,7 +44,8 @@ class RunPages:
                     run_id: {"done": row.done, "total": row.total, "words": progress_words(row.done, row.total)}
                     for run_id, row in live.items()
                 },
-                "unread": len(self._desk.index.unread) + self._desk.background.pending,
+                "unread": len(self._desk.index.unread),
+                "pending": self._desk.background.pending,
             }
         )
 
