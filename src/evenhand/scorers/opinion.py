@@ -66,7 +66,9 @@ def opinion_scales() -> tuple[Scale, ...]:
     """Return the scales, in the order of the reply."""
     text = Path(__file__).with_name("opinion_scales.yaml").read_text(encoding="utf-8")
     read: list[dict[str, Any]] = yaml.safe_load(text)
-    return tuple(Scale(**each | {"examples": tuple(Example(**one) for one in each["examples"])}) for each in read)
+    for each in read:
+        each["examples"] = tuple(Example(**one) for one in each["examples"])
+    return tuple(Scale(**each) for each in read)
 
 
 @SCORERS.register("opinion")
