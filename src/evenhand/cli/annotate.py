@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import orjson
 
+from evenhand.annotate.plan import rater_names
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
 from evenhand.cli.groups import Group
@@ -31,19 +32,23 @@ def annotate() -> None:
 @annotate.command(renamed={"--samples": "--limit"})
 @click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option("--raters", type=int, default=5, show_default=True, help="Number of raters, with a sheet each.")
+@click.option("--raters", default="5", show_default=True, metavar="N|NAME,…", help="How many raters, or their names.")
+@click.option("--per-item", type=int, metavar="N", help="Raters of each answer, by a balanced plan (default: all).")
 @click.option("--limit", "-n", type=int, help="This many questions, drawn by the seed (default: all).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of all draws.")
-def export(runs: Sequence[Path], out: Path, raters: int, limit: int | None, seed: int) -> None:
+def export(runs: Sequence[Path], out: Path, raters: str, per_item: int | None, limit: int | None, seed: int) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 
     \b
-    Example:
+    Examples:
       evenhand annotate export runs/opinions --out ratings --raters 5 --limit 40
+      evenhand annotate export runs/opinions --out ratings --raters ann,ben,cy --per-item 2
     """
-    key = export_sheets(runs, out, raters=raters, samples=limit, seed=seed)
-    count = len(key["items"])
-    click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {raters} sheets.")
+    names = rater_names(raters)
+    key = export_sheets(runs, out, raters=names, per_item=per_item, samples=limit, seed=seed)
+    count, sheets = len(key["items"]), f"{len(names)} sheet{'s' if len(names) > 1 else ''}"
+    each = f", {per_item} ratings per answer" if "plan" in key else ""
+    click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {sheets}{each}.")
     if key["left_out"]:
         click.echo(f"{key['left_out']:,} questions are left out, which not all arms have answered.")
     click.echo(f"Hand out {out / RATERS} and keep {out / KEY} to yourself. Next: evenhand annotate import {out}")
@@ -90,4 +95,7 @@ def _show(found: HumanRatings) -> None:
         table.add_row(scale.short, "all arms", "", "", number(found.kappa[scale.short], 2))
         table.add_section()
     print_table(Console(), table)
+    if unsure := {scale: count for scale, count in found.cannot_tell.items() if count}:
+        shown = ", ".join(f"{scale} {count:,}" for scale, count in unsure.items())
+        click.echo(f"Raters could not tell: {shown} times. Means are of the others; kappa leaves these answers out.")
     click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")

@@ -55,7 +55,7 @@ def print_stored(runs: Sequence[Path], target: Path, **how: Any) -> int:
     result, written = study_and_report(runs, target, **how)
     current_output().folders.extend(runs)
     print_study(result, written)
-    return FAILED if result.nothing_measured else 0
+    return FAILED if result.unmeasured else 0
 
 
 def study_and_report(
