@@ -215,6 +215,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="LIMIT",
         help="Exit with 4 if more samples of an arm have no grade, e.g. 5% or 12; refusals are results.",
     ),
+    "otel": click.option(
+        "--otel",
+        is_flag=True,
+        help="Send spans and results to OpenTelemetry; also on where OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+    ),
     "dry_run": click.option("--dry-run", is_flag=True, help="Print the expected calls, tokens and cost, and stop."),
 }
 """By the name under which a command gets the value."""
@@ -386,6 +391,7 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         max_failed=given.get("max_failed"),
         on=given.get("on"),
         workers=given.get("workers"),
+        otel=given.get("otel", False),
     )
 
 
