@@ -52,6 +52,8 @@ class Settings:
     """How many processes on Ray share the samples; None: this process runs them all."""
     otel: bool = False
     """Whether spans and results go to OpenTelemetry; also on if the environment names a collector."""
+    log_to: tuple[str, ...] = ()
+    """Trackers that get the results at the end: `mlflow`, `mlflow:URI`, `wandb` or `wandb:PROJECT`."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -67,6 +69,7 @@ class Settings:
             "on": self.on,
             "workers": self.workers,
             "otel": self.otel,
+            "log_to": self.log_to,
             "origin": dict(self.origin),
         }
 
@@ -84,6 +87,7 @@ class Settings:
             on=kept.get("on"),
             workers=kept.get("workers"),
             otel=kept.get("otel", False),
+            log_to=tuple(kept.get("log_to", ())),
             origin=kept["origin"],
         )
 
