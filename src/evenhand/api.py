@@ -22,6 +22,7 @@ from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 if TYPE_CHECKING:
+    from evenhand.annotate.judges import JudgesAgainstPeople
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
@@ -187,6 +188,31 @@ def rescore(
 
     with read_templates(templates).used():
         return aio.run(score_again(Path(run), scorers, settings, progress))
+
+
+@aio.facade
+def judges_against_people(
+    folder: str | Path,
+    *runs: str | Path,
+    scorers: Sequence[str] = (),
+    scales: Mapping[str, str] | None = None,
+    threshold: float = 50.0,
+) -> JudgesAgainstPeople:
+    """Compare the judges of stored runs with people's ratings, and correct the runs' numbers by these.
+
+    `judges_against_people("ratings", "runs/opinions")` reads the filled sheets of `evenhand annotate export`. Each of
+    its `agreements` is a judge on a scale; each of its `estimates` has an arm's mean, difference from the baseline and
+    share of ratings from `threshold` on: by the judge, by people and corrected. No model is called.
+
+    Args:
+        folder: The exported folder with the filled sheets.
+        runs: The rated runs, in the order in which they were exported.
+        scorers: Some of the stored scorers; by default all that rate these scales.
+        scales: What is compared with people's scales, e.g. `{"BS": "toxicity"}`.
+    """
+    from evenhand.annotate.judges import judges_against_people as compared
+
+    return compared(Path(folder), [Path(run) for run in runs], scorers=scorers, scales=scales, threshold=threshold)
 
 
 @aio.facade
