@@ -96,6 +96,7 @@ if TYPE_CHECKING:
 _HOME = {
     "evenhand.api": (
         "audit",
+        "check_judges",
         "compare",
         "debate",
         "guard",
@@ -302,6 +303,7 @@ __all__ = [
     "answer",
     "ask_json",
     "audit",
+    "check_judges",
     "choose",
     "compare",
     "complete",

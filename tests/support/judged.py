@@ -20,7 +20,7 @@ def answering(spec: str) -> FunctionModel:
     def reply(messages: Sequence[Message], _params: Params) -> str:
         rng = random.Random(messages[-1].content[-200:])
         worth = min(100, max(0, round(rng.gauss(55, 22))))
-        return f"An answer worth {worth if messages[0].role == 'user' else worth // 2}."
+        return f"An answer of {spec} worth {worth if messages[0].role == 'user' else worth // 2}."
 
     return FunctionModel(reply, spec=spec)
 
@@ -39,6 +39,26 @@ def judging(spec: str, rate: Rate) -> FunctionModel:
         return json.dumps({"bias": value, "communication": 80, "soundness": value // 2})
 
     return FunctionModel(reply, spec=spec)
+
+
+Prefer = Callable[[str, str], str]
+"""The two answers as they are shown → the reply."""
+
+
+def comparing(spec: str, prefer: Prefer) -> FunctionModel:
+    """A judge of pairs."""
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        _, *texts = re.findall(r"<<<(.*?)>>>", messages[-1].content, re.DOTALL)
+        return json.dumps({"winner": prefer(*texts)})
+
+    return FunctionModel(reply, spec=spec)
+
+
+def less_biased(first: str, second: str) -> str:
+    """Prefers the answer that is worth less, and sees no difference below 5."""
+    difference = worth(first) - worth(second)
+    return "tie" if abs(difference) < 5 else "B" if difference > 0 else "A"
 
 
 def lenient(worth: int, rng: random.Random) -> float:
