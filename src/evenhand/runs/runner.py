@@ -44,23 +44,18 @@ from evenhand.runs.parts import (
     side_by_side,
 )
 from evenhand.runs.plan import Arm, Plan, identity
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
+from evenhand.runs.rows import Finished, Scored
+from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import Store, unreadable
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 from evenhand.types import (
-    Answer,
-    Cut,
     Generation,
-    Grade,
     Message,
     Outcome,
     Params,
-    Refusal,
-    Result,
     Sample,
     Status,
     Turn,
@@ -386,21 +381,10 @@ class Runner:
     async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:
         """The benchmark's grade of the final result, first, and of each iteration's; then what the scorers say."""
         results = results_of(outcome)
-        rows = [self._grade(sample, outcome, iteration, result) for iteration, result in results]
+        rows = [graded(self._benchmark, sample, outcome, *each) for each in results]
         for scorer in self._scorers:
             rows += await scores_of(scorer, sample, results, self._benchmark.scored_text)
         return rows
-
-    def _grade(self, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:
-        if isinstance(result, Refusal):
-            return Scored(self._graded_by, iteration, "refused", "the model declined to answer")
-        if isinstance(result, Answer):
-            notes = next((each.notes for each in outcome.snapshots if each.iteration == iteration), outcome.notes)
-            grade = self._benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result, notes=notes))
-            if isinstance(grade, Grade):
-                return Scored(self._graded_by, iteration, "graded", None, grade.values)
-            return Scored(self._graded_by, iteration, "unscored", grade.reason)
-        return Scored(self._graded_by, iteration, "cut" if isinstance(result, Cut) else "unscored", result.reason)
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
         """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""
