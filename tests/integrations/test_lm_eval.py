@@ -28,6 +28,7 @@ from evenhand.integrations.lm_eval import (
     text,
 )
 from evenhand.integrations.lm_eval.tasks import utils
+from evenhand.studies.export import write_table
 from support.clients import clean_environment, python_with
 
 ROOT = Path(__file__).parents[2]
@@ -152,10 +153,31 @@ def test_the_command_prints_the_folder(capsys: pytest.CaptureFixture[str]):
     assert Path(capsys.readouterr().out.strip()) == TASKS
 
 
+def harness() -> Path:
+    """A Python with the harness, and with it `datasets`."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return python_with([PIN, *(each.partition(";")[0] for each in needed if "uvloop" not in each)])
+
+
+@pytest.mark.clients
+def test_datasets_itself_loads_an_exported_table(tmp_path: Path):
+    rows = [{"sample": f"s{number}", "seed": number, "grade_correct": number % 2 == 0} for number in range(3)]
+    write_table(lambda: rows, "datasets", tmp_path / "saved")
+    script = (
+        "import datasets, sys; d = datasets.load_from_disk(sys.argv[1]); print(d.num_rows, d[2]['sample'], d.features)"
+    )
+
+    command = [str(harness()), "-c", script, str(tmp_path / "saved")]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.startswith("3 s2 ")
+    assert "'seed': Value('int64')" in done.stdout
+
+
 @pytest.mark.clients
 def test_the_harness_itself_gives_the_scores_of_evenhand(tmp_path: Path):
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    python = python_with([PIN, *(each.partition(";")[0] for each in needed if "uvloop" not in each)])
+    python = harness()
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
 
     done = subprocess.run(
