@@ -4,6 +4,7 @@ An undefined result is None, never 0; bad input raises ValueError.
 """
 
 from evenhand.stats.agreement import cohen_kappa, fleiss_kappa, pearson, spearman
+from evenhand.stats.corrected import Corrected, corrected_mean, rogan_gladen
 from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
@@ -32,6 +33,7 @@ __all__ = [
     "FEW_CLUSTERS",
     "Bounds",
     "ChiSquare",
+    "Corrected",
     "Interval",
     "Jackknife",
     "Statistic",
@@ -41,6 +43,7 @@ __all__ = [
     "chi_square_uniform",
     "cluster_jackknife",
     "cohen_kappa",
+    "corrected_mean",
     "design_effect",
     "fleiss_kappa",
     "holm",
@@ -53,6 +56,7 @@ __all__ = [
     "paired_cluster_jackknife",
     "pearson",
     "permutation_test_paired",
+    "rogan_gladen",
     "share_interval",
     "spearman",
     "student_t_quantile",
