@@ -26,7 +26,7 @@ from evenhand.studies.results import ShownSample, StudyResult
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")
-_ICON = (
+ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
     "%3Crect x='2' y='9' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E%3C/svg%3E"
@@ -129,7 +129,7 @@ def _head(title: str, style: Html, script: Html) -> Html:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} – Evenhand"),
-        tag("link", rel="icon", href=_ICON),
+        tag("link", rel="icon", href=ICON),
         tag("style", style),
     )
 
