@@ -3,7 +3,15 @@
 An undefined result is None, never 0; bad input raises ValueError.
 """
 
-from evenhand.stats.agreement import cohen_kappa, fleiss_kappa, pearson, spearman
+from evenhand.stats.agreement import (
+    Level,
+    cohen_kappa,
+    fleiss_interval,
+    fleiss_kappa,
+    krippendorff_alpha,
+    pearson,
+    spearman,
+)
 from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
@@ -26,7 +34,13 @@ from evenhand.stats.intervals import (
 )
 from evenhand.stats.multiple import benjamini_hochberg, holm
 from evenhand.stats.paired import least_swap_p, mcnemar_exact, permutation_test_paired, swap_test
-from evenhand.stats.power import design_effect, mde_from_standard_error, mde_paired_share, mde_share
+from evenhand.stats.power import (
+    design_effect,
+    mde_from_standard_error,
+    mde_paired_share,
+    mde_share,
+    size_for_half_width,
+)
 
 __all__ = [
     "FEW_CLUSTERS",
@@ -34,6 +48,7 @@ __all__ = [
     "ChiSquare",
     "Interval",
     "Jackknife",
+    "Level",
     "Statistic",
     "benjamini_hochberg",
     "bounded_mean_interval",
@@ -42,8 +57,10 @@ __all__ = [
     "cluster_jackknife",
     "cohen_kappa",
     "design_effect",
+    "fleiss_interval",
     "fleiss_kappa",
     "holm",
+    "krippendorff_alpha",
     "least_swap_p",
     "mcnemar_exact",
     "mde_from_standard_error",
@@ -54,6 +71,7 @@ __all__ = [
     "pearson",
     "permutation_test_paired",
     "share_interval",
+    "size_for_half_width",
     "spearman",
     "student_t_quantile",
     "swap_test",
