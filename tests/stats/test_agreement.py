@@ -8,6 +8,7 @@ from statsmodels.stats import inter_rater
 from evenhand.stats import (
     Interval,
     Level,
+    cohen_interval,
     cohen_kappa,
     fleiss_interval,
     fleiss_kappa,
@@ -140,13 +141,15 @@ def test_krippendorff_alpha_without_variation_or_a_second_rating_is_undefined():
 
 def test_intervals_of_agreement_cover_the_truth():
     """Two raters say the truth in 80 % of cases, else one of the three bands at random: kappa is 0.64."""
-    covered = {"fleiss": 0, "alpha": 0}
+    covered = {"cohen": 0, "fleiss": 0, "alpha": 0}
     draws = np.random.default_rng(7)
     for _ in range(300):
         truth = draws.integers(0, 3, size=60)
         said = np.where(draws.random((60, 2)) < 0.8, truth[:, None], draws.integers(0, 3, size=(60, 2)))
         table = np.stack([(said == each).sum(axis=1) for each in range(3)], axis=1)
-        for name, found in (("fleiss", fleiss_interval(table)), ("alpha", krippendorff_alpha(said.tolist()))):
+        cohen = cohen_interval(said[:, 0].tolist(), said[:, 1].tolist())
+        alpha = krippendorff_alpha(said.tolist())
+        for name, found in (("cohen", cohen), ("fleiss", fleiss_interval(table)), ("alpha", alpha)):
             assert found.low is not None
             assert found.high is not None
             covered[name] += found.low <= 0.64 <= found.high

@@ -5,6 +5,7 @@ An undefined result is None, never 0; bad input raises ValueError.
 
 from evenhand.stats.agreement import (
     Level,
+    cohen_interval,
     cohen_kappa,
     fleiss_interval,
     fleiss_kappa,
@@ -55,6 +56,7 @@ __all__ = [
     "chi_square_sf",
     "chi_square_uniform",
     "cluster_jackknife",
+    "cohen_interval",
     "cohen_kappa",
     "design_effect",
     "fleiss_interval",

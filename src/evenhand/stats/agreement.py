@@ -58,6 +58,29 @@ def fleiss_kappa(table: ArrayLike) -> float | None:
     return (observed - expected) / (1 - expected)
 
 
+def cohen_interval(
+    a: Sequence[Hashable],
+    b: Sequence[Hashable],
+    clusters: Iterable[Hashable] | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    """Return `cohen_kappa` with the limits of a jackknife over clusters (items); n is the number of items."""
+    kappa = cohen_kappa(a, b)
+    if kappa is None:
+        return Interval(None, None, None, len(a))
+    labels = list(dict.fromkeys([*a, *b]))
+    k = len(labels)
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        n = sums[..., 1]
+        by_chance = (sums[..., 2 : 2 + k] * sums[..., 2 + k :]).sum(axis=-1)
+        return (n * sums[..., 0] - by_chance) / (n * n - by_chance)
+
+    agreed = np.asarray([first == second for first, second in zip(a, b, strict=True)], dtype=np.float64)
+    said = [np.asarray([each == label for each in side], dtype=np.float64) for side in (a, b) for label in labels]
+    return _limits(kappa, [agreed, np.ones(len(a)), *said], clusters, statistic, confidence)
+
+
 def fleiss_interval(table: ArrayLike, clusters: Iterable[Hashable] | None = None, confidence: float = 0.95) -> Interval:
     """Return `fleiss_kappa` with the limits of a jackknife over clusters (items); n is the number of items."""
     counts = count_array("table", table, 2)
