@@ -14,7 +14,7 @@ import pytest
 from evenhand.annotate.ratings import import_ratings
 from evenhand.annotate.study import fill_sheets, open_study
 from evenhand.errors import DataError
-from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, make_study
+from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +24,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the study without ratings."""
-    for path in (exported / "key.json", *sorted((exported / "raters").iterdir())):
-        target = tmp_path / "ratings" / path.relative_to(exported)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    return tmp_path / "ratings"
+    return copy_study(exported, tmp_path / "ratings")
 
 
 @pytest.fixture

@@ -47,6 +47,15 @@ def make_study(
     return folder / "ratings"
 
 
+def copy_study(exported: Path, target: Path) -> Path:
+    """Copy a study as it was exported, without ratings and links."""
+    for path in (exported / "key.json", *sorted((exported / "raters").iterdir())):
+        copy = target / path.relative_to(exported)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    return target
+
+
 class StudyServer:
     """The pages of a study; the server can be stopped and started again on the same port."""
 
