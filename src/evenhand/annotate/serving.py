@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from evenhand.annotate.links import FILE as LINKS
 from evenhand.annotate.links import read_secret, token
 from evenhand.annotate.pages import BREAK_AFTER, StudyPages
 from evenhand.annotate.study import Cover, Study, fill_sheets, open_study
@@ -38,7 +39,13 @@ async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str
             if how.cover == "offensive":
                 say(f"{folder.name}: looking for offensive texts …")
             study = await open_study(folder, how.cover)
-            studies.append((study, read_secret(folder, renew=how.new_links)))
+            secret = read_secret(folder, renew=how.new_links)
+            twins = [other.folder for other, known in studies if known == secret]
+            studies.append((study, secret))
+            if twins:
+                raise UsageError(
+                    f"{folder} is a copy of {twins[0]} and has the same links. Remove its {LINKS}; it then gets its own."
+                )
             covered = {item.id for own in study.items.values() for item in own if item.covered}
             say(f"{folder.name}: {len(study.key['items']):,} answers, {len(covered):,} of them covered until a click")
 

@@ -109,6 +109,7 @@ const go = async (to, scale) => {
   drawScales();
   drawProgress();
   window.scrollTo(0, 0);
+  byId("item").focus({ preventScroll: true }); // so that screen readers read it, and Tab goes on to the scales
 };
 
 const next = () => {
@@ -234,7 +235,7 @@ const onKey = (event) => {
   let work = ACTIONS[key];
   if (/^[0-9]$/.test(key)) work = () => rate(10 * Number(key));
   if (key === "enter" && !isButton) work = next;
-  if (!work) return;
+  if (!work || (event.repeat && !key.startsWith("arrow"))) return;
   if (!byId("finished").hidden && !["u", "b", "arrowleft"].includes(key)) return;
   event.preventDefault();
   queue = queue.then(() => act(work));
