@@ -44,7 +44,7 @@ async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str
             studies.append((study, secret))
             if twins:
                 raise UsageError(
-                    f"{folder} is a copy of {twins[0]} and has the same links. Remove its {LINKS}; it then gets its own."
+                    f"{folder} is a copy of {twins[0]} and has the same links. Remove its {LINKS} to give it its own."
                 )
             covered = {item.id for own in study.items.values() for item in own if item.covered}
             say(f"{folder.name}: {len(study.key['items']):,} answers, {len(covered):,} of them covered until a click")
