@@ -42,7 +42,7 @@ def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """Return the HTML of the report."""
     view = view_of(study)
     embedded = list(samples)
-    sections = [each for each in _sections(view, len(embedded)) if each[2] is not None]
+    sections = [each for each in report_sections(view, len(embedded)) if each[2] is not None]
     titles = [(name, title) for name, title, _ in sections]
     content = tag("main", [html for _, _, html in sections])
     return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
@@ -83,7 +83,7 @@ def write_page(text: str, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
+def report_sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     """Return (id, title in the navigation, content) per section; content None means the section is left out."""
     study = view.study
     if study.nothing_measured:
