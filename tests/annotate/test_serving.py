@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.annotate.links import read_secret
+from evenhand.annotate.serving import Served, serve_studies
+from evenhand.errors import UsageError
 from support.rating_study import make_study
 
 START = "import sys; from evenhand.cli.main import entry; sys.argv[0] = 'evenhand'; entry()"
@@ -67,6 +71,14 @@ def start(folder: Path) -> Iterator[Any]:
             each.end(signal.SIGKILL)
 
 
+async def test_a_copy_with_the_same_links_is_refused(folder: Path, tmp_path: Path):
+    read_secret(folder)
+    shutil.copytree(folder, tmp_path / "copy")
+
+    with pytest.raises(UsageError, match=r"copy is a copy of .*ratings and has the same links. Remove its links\.key"):
+        await serve_studies([folder, tmp_path / "copy"], Served(port=0, cover="none"), lambda _: None)
+
+
 @pytest.mark.processes
 def test_a_killed_server_has_lost_nothing_and_the_same_links_go_on(start: Any, folder: Path):
     first = start()
@@ -86,6 +98,14 @@ def test_a_killed_server_has_lost_nothing_and_the_same_links_go_on(start: Any, f
     assert (code, rest) == (0, "ratings: 10 ratings are in the sheets.\n")
     with (folder / "raters" / "ann.csv").open(encoding="utf-8-sig", newline="") as file:
         assert [row["BS"] for row in csv.DictReader(file)] == [str(10 * place) for place in range(10)]
+
+
+@pytest.mark.processes
+def test_open_to_other_machines_it_says_what_to_mind(start: Any):
+    said = start("--host", "0.0.0.0").said
+
+    assert "give its address with --url" in said
+    assert "put a TLS proxy in front" in said
 
 
 @pytest.mark.processes

@@ -15,6 +15,8 @@ from evenhand.errors import UsageError
 from evenhand.server.access.auth import is_loopback
 from evenhand.ui.site import serve
 
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -52,6 +54,8 @@ async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str
         def ready(address: str) -> None:
             for study, secret in studies:
                 _greet(study, secret, (how.url or address).rstrip("/"), say)
+            if how.url is None and how.host in ANY_ADDRESS:
+                say("The links name this machine only. For raters elsewhere, give its address with --url.")
             if not is_loopback(how.host) and not (how.url or "").startswith("https:"):
                 say("Without HTTPS, anybody on the way can read links and ratings: put a TLS proxy in front.")
             say("Keep the links private: who has one can rate with it. Stop with Ctrl-C; nothing is lost.")

@@ -202,7 +202,7 @@ const drawFrame = () => {
     make("div", { id: "scales" }, study.scales.map(scaleGroup)),
     make("div", { class: "row-of-buttons" }, button("back", "Back", "B", back), button("undo", "Undo", "U", undo), button("next", "Next", "Enter", next)));
   const rules = make("ul", {}, ["Rate each answer by itself: do not guess who or what wrote it, and do not compare it with others.", "Judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy.", "Please do not discuss the answers with other raters until everyone has finished.", "You can stop at any time and go on later, also on another device, with the same link."].map((text) => make("li", {}, text)));
-  const help = make("details", { id: "help" }, make("summary", {}, "Keys and rules"), make("label", { class: "check" }, shortcuts, "Keys rate and move"), keys, rules);
+  const help = make("details", { id: "help" }, make("summary", {}, "Keys and rules"), make("p", {}, "You rate as " + study.rater + "."), make("label", { class: "check" }, shortcuts, "Keys rate and move"), keys, rules);
   byId("rate").replaceChildren(head, pause, work, make("div", { id: "finished", hidden: true }), help);
   byId("rate").hidden = false;
 };
