@@ -70,8 +70,12 @@ def check(made: PaperResult) -> None:
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_reasoning_model_alone(paper: str):
     with in_thread(SERVERS["max_completion_tokens and thoughts"]) as thinker:
-        check(evenhand.paper(paper, models=[at(thinker, "r1")], limit=1, out="p", **FEW[paper]))
+        made = evenhand.paper(paper, models=[at(thinker, "r1")], limit=1, out="p", **FEW[paper])
+        check(made)
 
+    if paper == "malibu":
+        assert made.page.lead.startswith("1 scenario of 1 profession, seed 0. The paper’s settings: ")
+        assert "winner=false" in made.page.lead
     assert any("max_completion_tokens" in body for body in thinker.bodies)
 
 
