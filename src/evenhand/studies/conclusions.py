@@ -341,9 +341,10 @@ def _few_clusters(study: StudyResult) -> list[str]:
         return []
     least, most = min(few.values()), max(few.values())
     clusters = f"{least}" if least == most else f"{least} to {most}"
+    kinds = "template, prompt or scenario" if most == 1 else "templates, prompts or scenarios"
     what = next(iter(few)) if len(few) == 1 else f"{len(few)} metrics"
     return [
-        f"Few clusters: the samples of {what} come from {clusters} templates, prompts or scenarios. With fewer than "
+        f"Few clusters: the samples of {what} come from {clusters} {kinds}. With fewer than "
         f"{FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
     ]
 
