@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,8 @@ from evenhand.studies.study import study
 FORMATS = ("csv", "jsonl", "parquet")
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
 """Rows that can be iterated twice: the columns are known only after the last row."""
+_CHUNK = 5000
+"""Rows that are in memory at once, and a row group of a Parquet file."""
 TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
 
 
@@ -188,13 +191,24 @@ def _write_parquet(rows: Rows, file: BinaryIO) -> int:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtraError("Parquet", "parquet") from error
-    columns: dict[str, list[Any]] = {column: [] for column in _columns(rows())}
-    for row in rows():
-        for column, values in columns.items():
-            values.append(plain_cell(row.get(column)))
-    table = arrow.table(columns)
-    parquet.write_table(table, file)
-    return table.num_rows
+    schema = arrow.schema([])
+    for chunk in _chunks(rows()):
+        found = arrow.table({name: [plain_cell(row.get(name)) for row in chunk] for name in _columns(chunk)}).schema
+        schema = arrow.unify_schemas([schema, found], promote_options="permissive")
+    count = 0
+    with parquet.ParquetWriter(file, schema) as writer:
+        for chunk in _chunks(rows()):
+            cells = {name: [plain_cell(row.get(name)) for row in chunk] for name in schema.names}
+            writer.write_table(arrow.table(cells, schema=schema))
+            count += len(chunk)
+    return count
+
+
+def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Return the rows in the groups in which Parquet stores them."""
+    whole = iter(rows)
+    while chunk := list(islice(whole, _CHUNK)):
+        yield chunk
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
