@@ -28,7 +28,7 @@ class Estimate:
     successes: int | None = None
     """Of n, for shares of samples."""
     clusters: int | None = None
-    """The n samples come from so many templates, prompts or scenarios."""
+    """The n samples come from so many templates, prompts or scenarios; thousands are put into groups."""
     few_clusters: bool = False
     """So few that the interval may be too narrow."""
 
