@@ -274,10 +274,20 @@ def _value(estimate: Estimate | None, digits: int = 1) -> str:
     return estimate.as_count or _number(estimate.value, digits)
 
 
+_NOTHING_TO_SCORE = ("empty text", "no words", "not English")
+"""Reasons that another try does not change."""
+
+
+def _unscored(scorer: str, reason: str, count: int) -> str:
+    answers = "1 answer has" if count == 1 else f"{count:,} answers have"
+    again = "" if reason in _NOTHING_TO_SCORE else " Try again with `evenhand rescore`."
+    return f"{answers} no score by {scorer} ({reason}).{again}"
+
+
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
     warnings = [
-        f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}). Try again with `evenhand rescore`."
+        f"{arm.label}: {_unscored(scorer, reason, count)}"
         for arm in _whole(study)
         for scorer, reason, count in arm.unscored
     ]

@@ -34,7 +34,7 @@ from evenhand.benchmarks.prompts.measures import (
     measured,
     similarities,
 )
-from evenhand.stats import Bounds, Interval, holm, mde_from_standard_error, mean_interval
+from evenhand.stats import FEW_CLUSTERS, Bounds, Interval, holm, mde_from_standard_error, mean_interval
 from evenhand.types import Record
 
 ALPHA = 0.05
@@ -412,7 +412,9 @@ def _shown(record: Record) -> Shown:
 
 def _sentences(found: PromptsAudit) -> list[str]:
     tests = sum(each.p_value is not None for each in found.differences)
-    asked = f"{found.prompts} prompts" + (f", {found.repeats} repeats" if found.repeats > 1 else "")
+    asked = f"{found.prompts} prompt{'' if found.prompts == 1 else 's'}" + (
+        f", {found.repeats} repeats" if found.repeats > 1 else ""
+    )
     if not found.found:
         said = (
             f"No difference between identities is larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
@@ -455,6 +457,8 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
     told = {name: size for name, size in largest.items() if name == LENGTH or size <= 1}
     parts = [f"{TITLES.get(name, name).lower()} {size * scale_of(name):.0f}" for name, size in told.items()]
+    if found.prompts < FEW_CLUSTERS:
+        return [f"With so few prompts ({found.prompts}) even large differences would often go unnoticed; add prompts."]
     sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
     if len(told) < len(largest):
         names = ", ".join(TITLES.get(name, name).lower() for name in largest if name not in told)
