@@ -67,7 +67,7 @@ def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
 
     assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
     assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
-    assert run.plan.benchmark_options == {"texts": "two", "form": "tag"}
+    assert run.plan.benchmark_options == {"texts": "two", "form": "tag", "bands": False}
     assert methods_of(appendix.plan) == [("panel", {})]
     assert appendix.plan.benchmark_options["metrics"] == "creativity,efficiency,quality"
     assert appendix.plan.benchmark_options["winner"] is False

@@ -71,6 +71,10 @@ def _joined(*sentences: str) -> str:
     return " ".join(f"{each}." for each in sentences if each)
 
 
+_NEVER_SCORED = ("no words", "not English", "empty text")
+"""How the reasons begin that lie in the text: a second try would not help."""
+
+
 def _whole(study: StudyResult) -> list[ArmResult]:
     """Return the arms without their single iterations."""
     return [arm for arm in study.arms if arm.iteration is None]
@@ -274,23 +278,25 @@ def _value(estimate: Estimate | None, digits: int = 1) -> str:
     return estimate.as_count or _number(estimate.value, digits)
 
 
-_NOTHING_TO_SCORE = ("empty text", "no words", "not English")
-"""Reasons that another try does not change."""
-
-
-def _unscored(scorer: str, reason: str, count: int) -> str:
-    answers = "1 answer has" if count == 1 else f"{count:,} answers have"
-    again = "" if reason in _NOTHING_TO_SCORE else " Try again with `evenhand rescore`."
-    return f"{answers} no score by {scorer} ({reason}).{again}"
+def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
+    """One sentence for each scorer: how many answers of which arms it did not score, and why."""
+    found: dict[str, list[str]] = {}
+    again: set[str] = set()
+    for arm in arms:
+        for scorer, reason, count in arm.unscored:
+            found.setdefault(scorer, []).append(f"{arm.label} {count:,} ({reason})")
+            if not reason.startswith(_NEVER_SCORED):
+                again.add(scorer)
+    return [
+        f"Answers without a score by {scorer}: {'; '.join(each)}."
+        + (" Try again with `evenhand rescore`." if scorer in again else "")
+        for scorer, each in found.items()
+    ]
 
 
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
-    warnings = [
-        f"{arm.label}: {_unscored(scorer, reason, count)}"
-        for arm in _whole(study)
-        for scorer, reason, count in arm.unscored
-    ]
+    warnings = _without_scores(_whole(study))
     refused = [
         f"{arm.label}: {count:,} of {total:,}"
         for arm in _whole(study)

@@ -18,7 +18,7 @@ from evenhand.reports.format import plural
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
-SETTINGS = {"texts": "two", "form": "tag"}
+SETTINGS = {"texts": "two", "form": "tag", "bands": False}
 """Settings of the paper: two texts of equal content in a pair, and the label as a tag."""
 OURS, APPENDIX = f"{NAME}_evenhand", f"{NAME}_appendix"
 """Folders of the runs with our settings, and with the metrics of the paper's appendix."""
