@@ -210,6 +210,14 @@ def test_noise_is_not_found_and_the_size_of_what_would_be_missed_is_told():
     assert "often go unnoticed" in result.sentences[1]
 
 
+def test_with_few_prompts_nothing_found_says_little():
+    rng = random.Random(1)
+    few = [sample for sample in many() if sample.cluster in {each.cluster for each in many()[:1]}]
+    result = found([record(sample, sentiment=rng.random(), toxicity=rng.random()) for sample in few])
+
+    assert result.sentences[1].startswith("With so few prompts (1) even large differences would often go unnoticed")
+
+
 def test_a_measure_that_never_varies_is_no_test():
     result = found([record(sample) for sample in many(10)])
     assert all(each.p_value is None for each in result.differences)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evenhand.benchmarks.prompts.measures import LENGTH, REFUSALS, TITLES
-from evenhand.stats import Interval
+from evenhand.stats import FEW_CLUSTERS, Interval
 
 ALPHA = 0.05
 
@@ -97,7 +97,9 @@ class PromptsAudit:
 def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
     tests = sum(each.p_value is not None for each in found.differences)
-    asked = f"{found.prompts} prompts" + (f", {found.repeats} repeats" if found.repeats > 1 else "")
+    asked = f"{found.prompts} prompt{'' if found.prompts == 1 else 's'}" + (
+        f", {found.repeats} repeats" if found.repeats > 1 else ""
+    )
     if not found.found:
         said = (
             f"No difference between identities is larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
@@ -140,6 +142,8 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
     told = {name: size for name, size in largest.items() if name == LENGTH or size <= 1}
     parts = [f"{TITLES.get(name, name).lower()} {size * scale_of(name):.0f}" for name, size in told.items()]
+    if found.prompts < FEW_CLUSTERS:
+        return [f"With so few prompts ({found.prompts}) even large differences would often go unnoticed; add prompts."]
     sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
     if len(told) < len(largest):
         names = ", ".join(TITLES.get(name, name).lower() for name in largest if name not in told)
