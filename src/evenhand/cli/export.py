@@ -23,7 +23,7 @@ INSPECT = "eval"
     "--format",
     "file_format",
     type=click.Choice((*FORMATS, INSPECT)),
-    help="Default: by the ending of --out, else csv. eval: logs of Inspect.",
+    help="Default: by the ending of --out, else csv. datasets: a folder for that package; eval: logs of Inspect.",
 )
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="The file (default TABLE.FORMAT in the run).")
 @click.option("--usage", is_flag=True, help="Add calls, tokens, money and time to outcomes.")
@@ -31,15 +31,17 @@ INSPECT = "eval"
 def export(
     run: Path, table: str | None, file_format: str | None, out: Path | None, usage: bool, skip_damaged: bool
 ) -> None:
-    """Write RUN's outcomes, turns, metrics, effects or evidence as CSV, Parquet or JSON Lines; or all as Inspect logs.
+    """Write RUN's outcomes, turns, metrics, effects or evidence as CSV, Parquet, JSON Lines or a data set.
 
     \b
     Examples:
       evenhand export runs/first
       evenhand export runs/first --table turns --out turns.parquet
+      evenhand export runs/first --format datasets --out outcomes    (then: datasets.load_from_disk("outcomes"))
       evenhand export runs/first --format eval     (then: inspect view --log-dir runs/first/inspect)
 
-    Evidence is what its methods searched for and found; as JSON Lines it can be searched again, with replay:FILE.
+    The columns and their types are documented on the page "Tables". Evidence is what its methods searched for and
+    found; as JSON Lines it can be searched again, with replay:FILE.
     """
     ending = out.suffix.removeprefix(".") if out else ""
     chosen = file_format or (ending if ending in (*FORMATS, INSPECT) else "csv")
@@ -48,9 +50,10 @@ def export(
             raise UsageError("A log of Inspect holds all that the run stored; remove --table and --usage.")
         _write_logs(run, out or run / "inspect", skip_damaged)
         return
-    check_file(out, "the table")
     table = table or TABLES[0]
-    target = out or run / f"{table}.{chosen}"
+    if chosen != "datasets":
+        check_file(out, "the table")
+    target = out or run / (table if chosen == "datasets" else f"{table}.{chosen}")
     count = write(run, table, chosen, target, usage=usage, skip_damaged=skip_damaged)
     click.echo(f"{target}: {count:,} rows")
 

@@ -82,8 +82,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "prompts": click.option(
         "--prompts",
         metavar="FILE",
-        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, or a saved data set), asked for different groups of "
-        "people: short for --benchmark prompts --set data=FILE.",
+        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, .parquet, or a saved data set), asked for different "
+        "groups of people: short for --benchmark prompts --set data=FILE.",
     ),
     "attributes": click.option(
         "--attribute",

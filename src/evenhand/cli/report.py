@@ -60,7 +60,7 @@ def print_stored(runs: Sequence[Path], target: Path, *, log_to: Sequence[str] = 
     current_output().folders.extend(runs)
     print_study(result, written)
     log_to_trackers(log_to, result, runs, written)
-    return FAILED if result.nothing_measured else 0
+    return FAILED if result.unmeasured else 0
 
 
 def study_and_report(
@@ -86,22 +86,10 @@ def study_and_report(
     return result, target
 
 
-def headline_of(result: StudyResult) -> str:
-    """The headline of every arm in a few words, for lists of runs."""
-    from evenhand.reports.format import interval
-
-    metric = next(each for each in result.metrics if each.name == result.headline)
-    found = [(arm, arm.estimate(metric.name)) for arm in result.arms if arm.iteration is None]
-    values = [
-        (f"{arm.label} " if len(found) > 1 else "") + interval(each.value, each.low, each.high)
-        for arm, each in found
-        if each is not None and each.value is not None
-    ]
-    return f"{metric.title}: {'; '.join(values)}" if values else ""
-
-
 def _keep_headline(run: Path, result: StudyResult) -> None:
     """Store the headline with the number of samples that it is about, so that lists of runs need not compute it."""
+    from evenhand.reports.format import headline_of
+
     done = sum(sum(arm.statuses.values()) for arm in result.arms)
     with suppress(StoreError), closing(Store(run)) as store:  # a run that cannot be written can still be studied
         store.put(headline={"text": headline_of(result), "done": done})

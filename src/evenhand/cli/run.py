@@ -182,7 +182,7 @@ def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
         every.append(forecasts)
-        title = request.plan.benchmark if len(requests) > 1 else None
+        title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
         for column in columns:
