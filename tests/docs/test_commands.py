@@ -25,6 +25,7 @@ PROGRAMS = {
     "bash",
     "vllm",
     "npm",
+    "lm_eval",
     "systemctl",
     "accelerate",
     "torchrun",
