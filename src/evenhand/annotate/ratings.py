@@ -7,6 +7,7 @@ A rater who cannot tell gives no rating: means are of the others, and kappa leav
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -140,7 +141,7 @@ def _mean(own: Mapping[str, str], means: Mapping[str, float], clusters: Mapping[
 
 def band(value: float) -> int:
     """Return the number of the band that a rating is in."""
-    return sum(value >= start for start in BANDS)
+    return bisect_right(BANDS, value)
 
 
 def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float | None:

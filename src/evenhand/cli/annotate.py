@@ -1,4 +1,4 @@
-"""`evenhand annotate`: ratings by people, as blind sheets out and numbers back."""
+"""`evenhand annotate`: ratings by people, as blind sheets or on a web page, and numbers back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import orjson
 from evenhand.annotate.plan import rater_names
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
+from evenhand.annotate.study import Cover, fill_sheets
 from evenhand.cli.groups import Group
 from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
@@ -24,7 +25,8 @@ def annotate() -> None:
 
     \b
     Examples:
-      evenhand annotate export runs/opinions --out ratings --raters 5
+      evenhand annotate export runs/opinions --out ratings --raters ann,ben,cy --per-item 2
+      evenhand annotate ui ratings
       evenhand annotate import ratings
     """
 
@@ -51,7 +53,50 @@ def export(runs: Sequence[Path], out: Path, raters: str, per_item: int | None, l
     click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {sheets}{each}.")
     if key["left_out"]:
         click.echo(f"{key['left_out']:,} questions are left out, which not all arms have answered.")
-    click.echo(f"Hand out {out / RATERS} and keep {out / KEY} to yourself. Next: evenhand annotate import {out}")
+    click.echo(f"Hand out {out / RATERS} and keep {out / KEY} to yourself.")
+    click.echo(f"Next: evenhand annotate ui {out} (ratings on a web page), or evenhand annotate import {out}")
+
+
+@annotate.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER…", type=click.Path(path_type=Path))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0 for other machines.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8792, show_default=True, help="0 takes a free one.")
+@click.option("--url", metavar="URL", help="What the links begin with, e.g. https://ratings.example.org (a proxy's).")
+@click.option(
+    "--cover",
+    type=click.Choice(["offensive", "all", "none"]),
+    default="offensive",
+    show_default=True,
+    help="Which texts are shown only after a click; the scorer `builtin` looks for offensive ones.",
+)
+@click.option(
+    "--break-after",
+    type=click.IntRange(0),
+    metavar="N",
+    default=40,
+    show_default=True,
+    help="Suggest a break after N answers in a row; 0: never.",
+)
+@click.option("--new-links", is_flag=True, help="Make new links; the old ones stop working. No rating is lost.")
+def ui(
+    folders: Sequence[Path], host: str, port: int, url: str | None, cover: Cover, break_after: int, new_links: bool
+) -> None:
+    """Serve the studies in FOLDER…, written by `annotate export`, as web pages: one for raters, one for you.
+
+    Every rater has a link of their own and rates blind, by keyboard; every rating is saved at once, in FOLDER. Your
+    own link shows progress, agreement, drift, and how many more ratings a wanted precision needs. Links stay the same
+    when the server is started again. Ratings go into the sheets when it stops and with `annotate import`.
+
+    \b
+    Examples:
+      evenhand annotate ui ratings
+      evenhand annotate ui ratings --host 0.0.0.0 --url https://ratings.example.org
+    """
+    from evenhand import aio
+    from evenhand.annotate.serving import Served, serve_studies
+
+    how = Served(host, port, url, cover, break_after, new_links)
+    aio.run(serve_studies(folders, how, click.echo))
 
 
 @annotate.command("import")
@@ -62,10 +107,13 @@ def export(runs: Sequence[Path], out: Path, raters: str, per_item: int | None, l
 def import_(folder: Path, out: Path | None) -> None:
     """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree.
 
+    Ratings given on the page of `annotate ui` are written into the sheets first.
+
     \b
     Example:
       evenhand annotate import ratings --out ratings.json
     """
+    fill_sheets(folder)
     found = import_ratings(folder)
     _show(found)
     if out is not None:

@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
     },
     "Inspect": {
+        "ui": ("evenhand.cli.ui:ui", "Browse, compare and start runs on web pages."),
         "runs": ("evenhand.cli.runs:runs", "List stored runs: benchmark, models, headline, state and cost."),
         "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),

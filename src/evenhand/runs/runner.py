@@ -49,8 +49,10 @@ from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers,
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import Store, unreadable
+from evenhand.runs.traced import told, traced_run
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
+from evenhand.tracing import Value, span
 from evenhand.types import (
     Generation,
     Message,
@@ -134,7 +136,8 @@ class Runner:
     async def run(self) -> Progress:
         """Run all pending samples; raise only errors that the user must fix."""
         with self.plan.prompts().used():
-            return await self._run()
+            async with traced_run(self.plan, self.directory, wanted=self.settings.otel):
+                return await self._run()
 
     async def describe(self) -> dict[str, Any]:
         """What would be stored with the plan, and the hash of the code; models are loaded, but not called."""
@@ -271,7 +274,10 @@ class Runner:
                 if task is None:
                     return
                 number, sample_number, sample = task
-                finished = await self._one(store, arms[number], sample_number, sample)
+                about: dict[str, Value] = {"evenhand.sample.id": sample.id, "evenhand.arm": arms[number].arm.label}
+                with span("sample", about) as traced:
+                    finished = await self._one(store, arms[number], sample_number, sample)
+                    told(traced, self.plan.benchmark, finished)
                 finished = await _stored(store, finished)
                 self._remember(store)
             except BudgetExhausted as error:
