@@ -70,13 +70,18 @@ def import_ratings(folder: Path) -> HumanRatings:
     """Read the sheets of a folder and match every rating to its arm."""
     key = read_key(folder)
     items: Mapping[str, Mapping[str, str]] = key["items"]
-    sheets = [_read_sheet(folder / RATERS / f"{rater}.csv", own) for rater, own in planned(key).items()]
+    sheets = read_sheets(folder, key)
     arms, baseline = key["arms"], key["baseline"]
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
     ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in SHORTS for arm in arms]
     kappa = {scale: _kappa(sheets, list(items), scale) for scale in SHORTS}
     unsure = {scale: sum(row[scale] is None for sheet in sheets for row in sheet.values()) for scale in SHORTS}
     return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure)
+
+
+def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
+    """Read the sheets of all raters."""
+    return [_read_sheet(folder / RATERS / f"{rater}.csv", own) for rater, own in planned(key).items()]
 
 
 def _origin(label: str) -> dict[str, str]:
@@ -93,7 +98,7 @@ def _arm_rating(
     items: Mapping[str, Mapping[str, str]],
     sheets: Sequence[Sheet],
 ) -> ArmRating:
-    means = _means(sheets, items, scale)
+    means = people_means(sheets, items, scale)
     own = {item["sample"]: name for name, item in items.items() if item["arm"] == arm and name in means}
     compared = {item["sample"]: name for name, item in items.items() if item["arm"] == baseline and name in means}
     clusters = {sample: items[name]["cluster"] or sample for sample, name in own.items()}
@@ -118,7 +123,7 @@ def _arm_rating(
     )
 
 
-def _means(sheets: Sequence[Sheet], names: Iterable[str], scale: str) -> dict[str, float]:
+def people_means(sheets: Sequence[Sheet], names: Iterable[str], scale: str) -> dict[str, float]:
     """Return the raters' mean of every answer that somebody rated."""
     given = {name: _given(sheets, name, scale) for name in names}
     return {name: fmean(values) for name, values in given.items() if values}
@@ -134,7 +139,7 @@ def _mean(own: Mapping[str, str], means: Mapping[str, float], clusters: Mapping[
     return mean_interval(values, [clusters[sample] for sample in own], bounds=(0, HIGHEST))
 
 
-def band(value: int) -> int:
+def band(value: float) -> int:
     """Return the number of the band that a rating is in."""
     return bisect_right(BANDS, value)
 

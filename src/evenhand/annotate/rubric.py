@@ -1,24 +1,14 @@
-"""The scales as raters see them: what is rated, the meaning of the ends, and rated examples."""
+"""The scales as raters see them: what is rated, the meaning of the ends, and rated examples. Judges get the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import yaml
+from evenhand.scorers.opinion import Example, Scale, opinion_scales
 
-from evenhand.scorers.opinion import Scale, opinion_scales
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """An answer with its rating and the reason for it."""
-
-    rating: int
-    text: str
-    why: str
+__all__ = ["Example", "ScaleGuide", "rubric"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +28,4 @@ class ScaleGuide:
 @cache
 def rubric() -> tuple[ScaleGuide, ...]:
     """Return a guide to every scale, in the order of the sheets' columns."""
-    guides = yaml.safe_load(Path(__file__).with_name("examples.yaml").read_text(encoding="utf-8"))
-    return tuple(
-        ScaleGuide(scale, each["low"], each["high"], each["question"], [Example(**one) for one in each["answers"]])
-        for scale in opinion_scales()
-        for each in [guides[scale.short]]
-    )
+    return tuple(ScaleGuide(scale, scale.low, scale.high, scale.question, scale.examples) for scale in opinion_scales())

@@ -62,7 +62,7 @@ def export_sheets(
         assign((), raters, per_item, seed)  # a wrong number is reported before the runs are read
     with open_sources(runs) as (opened, sources):
         arms = [source.label for source in sources]
-        answers, left_out = _common_answers(sources)
+        answers, left_out = common_answers(sources)
         chosen = _draw(sorted(answers), samples, seed)
         items = _items({name: answers[name] for name in chosen}, arms, seed)
         key: dict[str, Any] = {
@@ -111,7 +111,7 @@ def _check_folder(out: Path) -> None:
         raise UsageError(f"The folder {out} is not empty. Name a new folder with --out.")
 
 
-def _common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
+def common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
     """Return the samples that every arm answered with the answers by arm, and the number of other samples."""
     by_arm: list[dict[str, str]] = []
     samples: dict[str, Sample] = {}

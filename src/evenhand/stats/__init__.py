@@ -13,6 +13,7 @@ from evenhand.stats.agreement import (
     pearson,
     spearman,
 )
+from evenhand.stats.corrected import Corrected, corrected_mean, rogan_gladen
 from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
@@ -47,6 +48,7 @@ __all__ = [
     "FEW_CLUSTERS",
     "Bounds",
     "ChiSquare",
+    "Corrected",
     "Interval",
     "Jackknife",
     "Level",
@@ -58,6 +60,7 @@ __all__ = [
     "cluster_jackknife",
     "cohen_interval",
     "cohen_kappa",
+    "corrected_mean",
     "design_effect",
     "fleiss_interval",
     "fleiss_kappa",
@@ -72,6 +75,7 @@ __all__ = [
     "paired_cluster_jackknife",
     "pearson",
     "permutation_test_paired",
+    "rogan_gladen",
     "share_interval",
     "size_for_half_width",
     "spearman",
