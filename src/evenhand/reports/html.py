@@ -26,7 +26,7 @@ from evenhand.studies.results import ShownSample, StudyResult
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")
-_ICON = (
+ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
     "%3Crect x='2' y='9' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E%3C/svg%3E"
@@ -42,7 +42,7 @@ def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """Return the HTML of the report."""
     view = view_of(study)
     shown = embedded(samples)
-    sections = [each for each in _sections(view, len(shown)) if each[2] is not None]
+    sections = [each for each in report_sections(view, len(shown)) if each[2] is not None]
     titles = [(name, title) for name, title, _ in sections]
     content = tag("main", [html for _, _, html in sections])
     return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, shown))
@@ -83,7 +83,7 @@ def write_page(text: str, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
+def report_sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     """Return (id, title in the navigation, content) per section; content None means the section is left out."""
     study = view.study
     if study.nothing_measured:
@@ -129,7 +129,7 @@ def _head(title: str, style: Html, script: Html) -> Html:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} – Evenhand"),
-        tag("link", rel="icon", href=_ICON),
+        tag("link", rel="icon", href=ICON),
         tag("style", style),
     )
 

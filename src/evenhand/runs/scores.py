@@ -106,6 +106,16 @@ def means(store: Store, scorer: str) -> Mapping[int, Means]:
     return found
 
 
+def final_scores(store: Store, scorer: str) -> Iterator[tuple[int, int, dict[str, float]]]:
+    """(sample number, arm number, scores) of the final answers that the scorer has scored."""
+    rows = store.select(
+        "SELECT sample, arm, body FROM scores WHERE scorer = ? AND iteration = ? AND status = 'graded'", scorer, FINAL
+    )
+    for sample, arm, body in rows:
+        if (values := store.decoded_score(body, sample, arm)) is not None:
+            yield sample, arm, values
+
+
 def score_pairs(
     store: Store, first: str, second: str, one_in: int = 1
 ) -> Iterator[tuple[int, dict[str, float], dict[str, float]]]:

@@ -247,6 +247,16 @@ class StudyResult:
             sum(each.values()) == sum(each.get(status, 0) for status in UNGRADED) for each in statuses
         )
 
+    @property
+    def unmeasured(self) -> Sequence[str]:
+        """The arms of which samples were run and none has a result."""
+        return [
+            arm.label
+            for arm in self.arms
+            if arm.iteration is None
+            and 0 < sum(arm.statuses.values()) == sum(arm.statuses.get(status, 0) for status in UNGRADED)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
