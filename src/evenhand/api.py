@@ -22,12 +22,14 @@ from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 if TYPE_CHECKING:
+    from evenhand.annotate.judges import JudgesAgainstPeople
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
     from evenhand.runs.rescore import Rescored
+    from evenhand.workflows.judge_pairs.findings import PairFindings
     from evenhand.workflows.listener import Listener
     from evenhand.workflows.paper import PaperResult
     from evenhand.workflows.train import Record, Stage
@@ -187,6 +189,60 @@ def rescore(
 
     with read_templates(templates).used():
         return aio.run(score_again(Path(run), scorers, settings, progress))
+
+
+@aio.facade
+def judges_against_people(
+    folder: str | Path,
+    *runs: str | Path,
+    scorers: Sequence[str] = (),
+    scales: Mapping[str, str] | None = None,
+    threshold: float = 50.0,
+) -> JudgesAgainstPeople:
+    """Compare the judges of stored runs with people's ratings, and correct the runs' numbers by these.
+
+    `judges_against_people("ratings", "runs/opinions")` reads the filled sheets of `evenhand annotate export`. Each of
+    its `agreements` is a judge on a scale; each of its `estimates` has an arm's mean, difference from the baseline and
+    share of ratings from `threshold` on: by the judge, by people and corrected. No model is called.
+
+    Args:
+        folder: The exported folder with the filled sheets.
+        runs: The rated runs, in the order in which they were exported.
+        scorers: Some of the stored scorers; by default all that rate these scales.
+        scales: What is compared with people's scales, e.g. `{"BS": "toxicity"}`.
+    """
+    from evenhand.annotate.judges import judges_against_people as compared
+
+    return compared(Path(folder), [Path(run) for run in runs], scorers=scorers, scales=scales, threshold=threshold)
+
+
+@aio.facade
+def check_judges(
+    *runs: str | Path,
+    judges: Sequence[AnyModel],
+    limit: int | None = None,
+    seed: int = 0,
+    settings: Settings | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PairFindings:
+    """Have judges compare the stored answers of two or more arms, each pair in both orders.
+
+    `check_judges("runs/opinions", judges=["openai/a", "openai/b"], limit=100)` says how often the order decides, and
+    whether a judge prefers answers of its own more than the other judges do. It takes two calls per pair and judge.
+
+    Args:
+        runs: Runs with text answers, of two arms or more in all.
+        judges: Models; name those that wrote the answers, and others to compare them with.
+        limit: This many questions, drawn by the seed; None: all.
+        progress: Called with the number of verdicts so far.
+    """
+    from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
+    from evenhand.workflows.judge_pairs.findings import findings
+
+    specs, settings = with_specs(list(judges), settings or Settings())
+    plans = [each["base"] for each in make_plan({"models": specs}).models]
+    material = read_pairs([Path(run) for run in runs], limit, seed)
+    return findings(material, aio.run(judge_pairs(plans, material.pairs, settings, progress or (lambda _done: None))))
 
 
 @aio.facade

@@ -56,6 +56,14 @@ def test_one_page_names_what_was_found_and_what_is_missing(cli, small: str, tmp_
     assert len(page["not_measured"]) == 3
 
 
+def test_a_judge_reads_only_where_one_is_needed(cli, small: str, tmp_path: Path):
+    result = cli("suite", small, "--model", "fake/A", "--judge", "fake/B", "--dry-run")
+
+    assert result.code == 0, result.err
+    assert "opinions" in result.out
+    assert "needs a judge" not in result.out
+
+
 def test_a_budget_stops_it_and_resume_goes_on(cli, small: str):
     stopped = cli("suite", small, "--model", "fake/A", "--out", "suite", "--budget", "5 calls", "--no-cache")
     assert stopped.code == 3

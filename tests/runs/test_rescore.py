@@ -183,8 +183,8 @@ async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters:
     warnings = study([run], scorers=["letters"]).warnings
 
     assert (
-        "stardtox: 6 answers have no score by letters@1 (not scored yet). Try again with `evenhand rescore`."
-        in warnings
+        "Answers without a score by letters@1: stardtox 6 (not scored yet). Try again with `evenhand rescore`."
+        in "\n".join(warnings)
     )
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +64,7 @@ class Decisions(Benchmark[DecisionsOptions]):
     """
 
     name: ClassVar[str] = "decisions"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "gap"
     # The headline is the size of the first four; a model that always says yes, or that cannot be read, has no gap.
@@ -103,7 +104,11 @@ class Decisions(Benchmark[DecisionsOptions]):
         return Grade(
             {
                 "yes": answer.choice == 0,
-                "log_odds": None if chances is None else _log_odds(chances),
+                # Averaged as log-odds: a strong liking for a letter would make the mean probability about one half,
+                # whatever the text says, and hide what differs.
+                "log_odds": None
+                if chances is None
+                else fmean(map(_log_odds, answer.details.get("by_order", [chances]))),
                 "position": answer.details.get("position"),
             }
         )

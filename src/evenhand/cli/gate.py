@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, plan_options, read_request
+from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.run import print_examples, print_forecast, run_request
@@ -86,7 +86,7 @@ _WITH_RUN = {
     envvar="GITHUB_STEP_SUMMARY",
     help="Append a table in Markdown (default: the step summary of GitHub Actions).",
 )
-@plan_options
+@plan_options_without("log_to")
 @output_options
 def gate(
     run: Path | None,

@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
     },
     "Inspect": {
+        "ui": ("evenhand.cli.ui:ui", "Browse, compare and start runs on web pages."),
         "runs": ("evenhand.cli.runs:runs", "List stored runs: benchmark, models, headline, state and cost."),
         "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
@@ -41,6 +42,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
         "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
+        "judges": ("evenhand.cli.judges:judges", "Check judges against people, and for biases of their own."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
         "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),
     },

@@ -47,7 +47,19 @@ from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, 
 if TYPE_CHECKING:
     from evenhand.workflows.rldf import PlannedTraining
 
-_NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
+_NOT_PLAN = (
+    "config",
+    "benchmark",
+    "settings",
+    "methods",
+    "data",
+    "models",
+    "seeds",
+    "limit",
+    "out",
+    "scorers",
+    "log_to",
+)
 """Options of a plan that the paper decides, or that mean something narrower here."""
 COMMAND_NAME = "command.json"
 """The file in the folder of a paper or suite that says how it was made, for `evenhand resume`."""

@@ -67,7 +67,7 @@ def _row(file: Path) -> _Row:
 
 def _headlines(rows: Sequence[_Row]) -> list[str]:
     """The headline of each run, stored or computed; empty for those that have none or come too late in the list."""
-    from evenhand.cli.report import headline_of
+    from evenhand.reports.format import headline_of
     from evenhand.studies.study import study
 
     found: list[str] = []

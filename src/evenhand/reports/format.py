@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from evenhand.studies.results import Effect, Estimate, MetricInfo
+from evenhand.studies.results import Effect, Estimate, MetricInfo, StudyResult
 
 DASH = "–"
 MINUS = "−"
@@ -134,3 +134,15 @@ def p_statement(p: float | None) -> str:
 def plural(n: int, noun: str) -> str:
     """`1 arm`, `3 arms`."""
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
+
+
+def headline_of(result: StudyResult) -> str:
+    """The headline of every arm in a few words, for lists of runs."""
+    metric = next(each for each in result.metrics if each.name == result.headline)
+    found = [(arm, arm.estimate(metric.name)) for arm in result.arms if arm.iteration is None]
+    values = [
+        (f"{arm.label} " if len(found) > 1 else "") + interval(each.value, each.low, each.high)
+        for arm, each in found
+        if each is not None and each.value is not None
+    ]
+    return f"{metric.title}: {'; '.join(values)}" if values else ""

@@ -14,7 +14,7 @@ from evenhand.reports.markup import Html, tag
 from evenhand.reports.sections.agreement import agreement
 from evenhand.reports.sections.answers import confusion, position
 from evenhand.reports.sections.base import sections_of
-from evenhand.reports.sections.browser import browser, navigation, sample_data
+from evenhand.reports.sections.browser import browser, embedded, navigation, sample_data
 from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.curve import calls_curve
@@ -26,7 +26,7 @@ from evenhand.studies.results import ShownSample, StudyResult
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")
-_ICON = (
+ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
     "%3Crect x='2' y='9' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E%3C/svg%3E"
@@ -41,11 +41,11 @@ def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path)
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """Return the HTML of the report."""
     view = view_of(study)
-    embedded = list(samples)
-    sections = [each for each in _sections(view, len(embedded)) if each[2] is not None]
+    shown = embedded(samples)
+    sections = [each for each in report_sections(view, len(shown)) if each[2] is not None]
     titles = [(name, title) for name, title, _ in sections]
     content = tag("main", [html for _, _, html in sections])
-    return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
+    return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, shown))
 
 
 def page(
@@ -83,7 +83,7 @@ def write_page(text: str, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
+def report_sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:
     """Return (id, title in the navigation, content) per section; content None means the section is left out."""
     study = view.study
     if study.nothing_measured:
@@ -129,7 +129,7 @@ def _head(title: str, style: Html, script: Html) -> Html:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} – Evenhand"),
-        tag("link", rel="icon", href=_ICON),
+        tag("link", rel="icon", href=ICON),
         tag("style", style),
     )
 

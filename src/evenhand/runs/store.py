@@ -629,7 +629,7 @@ def _no_run(directory: Path) -> str:
 
 def json_list(samples: Sequence[int] | None) -> str | None:
     """Return sample numbers as the parameter of a query that reads them with json_each; None stands for all."""
-    return None if samples is None else orjson.dumps(samples).decode()
+    return None if samples is None else orjson.dumps(list(samples)).decode()
 
 
 @contextlib.contextmanager

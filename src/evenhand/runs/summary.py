@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ class ArmSummary:
     pending: int
     reasons: Sequence[tuple[Status, str, int]]
     """(status, reason, count), most frequent first."""
+    number: int = 1
+    method: str = ""
+    model: str = ""
+    """The spec of the base model, or of the only one."""
 
     @property
     def done(self) -> int:
@@ -37,6 +42,11 @@ class ArmSummary:
     @property
     def ungraded(self) -> int:
         return sum(self.counts.get(status, 0) for status in UNGRADED)
+
+    @property
+    def nothing_measured(self) -> bool:
+        """Whether samples were run and none of them has a result."""
+        return 0 < self.done == self.ungraded
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +80,19 @@ class RunSummary:
         return self.done > 0 and all(arm.ungraded == arm.done for arm in self.arms)
 
     @property
+    def unmeasured(self) -> Sequence[ArmSummary]:
+        """The arms of which samples were run and none has a result."""
+        return [arm for arm in self.arms if arm.nothing_measured]
+
+    @property
     def state(self) -> str:
         if self.running:
             return "running"
         if self.done < self.total:
             return f"stopped at {self.done:,} of {self.total:,}"
-        return "failed" if self.nothing_measured else "complete"
+        if self.nothing_measured:
+            return "failed"
+        return f"failed in {len(self.unmeasured)} of {len(self.arms)} arms" if self.unmeasured else "complete"
 
     def reasons(self, most: int = 5) -> list[tuple[str, str, int]]:
         """Why samples have no grade, over all arms: (status, reason, count), most frequent first."""
@@ -101,7 +118,8 @@ def _summary(directory: Path, store: Store) -> RunSummary:
         raise PlanError(no_plan(directory))
     labels: Mapping[str, str] = store.get("arms") or {"1": plan["methods"][0]["name"]}
     samples: int = store.get("samples") or 0
-    arms = [_arm(store, int(number), label, samples) for number, label in labels.items()]
+    combinations = dict(enumerate(product(plan["models"], plan["methods"], plan.get("seeds") or [0]), 1))
+    arms = [_arm(store, int(number), label, samples, combinations[int(number)]) for number, label in labels.items()]
     specs = [model["spec"] for assignment in plan["models"] for model in assignment.values()]
     kept: Mapping[str, Any] = store.get("headline") or {}
     return RunSummary(
@@ -118,10 +136,13 @@ def _summary(directory: Path, store: Store) -> RunSummary:
     )
 
 
-def _arm(store: Store, number: int, label: str, samples: int) -> ArmSummary:
+def _arm(store: Store, number: int, label: str, samples: int, combination: Sequence[Any]) -> ArmSummary:
     counts = store.counts(number)
     reasons = [each for each in store.reasons(number) if each[0] in UNGRADED]
-    return ArmSummary(label, counts, samples - sum(counts.values()), reasons)
+    models: Mapping[str, Any] = combination[0]
+    model = models.get("base") or next(iter(models.values()))
+    pending = samples - sum(counts.values())
+    return ArmSummary(label, counts, pending, reasons, number, combination[1]["name"], model["spec"])
 
 
 def most_ungraded(text: str, samples: int) -> float:

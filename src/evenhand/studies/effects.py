@@ -66,6 +66,14 @@ def paired_effects(
     return [*_corrected(overall, correction), *_corrected(by_group, correction)]
 
 
+def effects_of_pairs(metric: Metric, pairs: Mapping[tuple[str, str], PairTally], correction: str) -> list[Effect]:
+    """Compare arms two by two on one metric over all samples, corrected for the number of pairs."""
+    key: Key = (metric.name, ALL)
+    counted = {arms: pair for arms, pair in pairs.items() if pair.before.n[key]}
+    family = [_tested(metric, ALL, *arms, pair, correction) for arms, pair in counted.items()]
+    return _corrected(family, correction)
+
+
 def effect_of(metric: Metric, group: str, before: str, after: str, pair: PairTally) -> Effect:
     """Return the difference of one metric in one group, with a p-value that is not corrected."""
     return _tested(metric, group, before, after, pair, "none").effect

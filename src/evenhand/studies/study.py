@@ -40,14 +40,17 @@ def study(
     scorers: Sequence[str] = (),
     iterations: bool = False,
     skip_damaged: bool = False,
+    arms: Collection[str] = (),
 ) -> StudyResult:
     """Study one run directory, or several of the same benchmark side by side.
 
     `scorers` names scorers to use instead of the planned ones; `iterations` adds an arm for the results after each
-    iteration of the methods that iterate; `skip_damaged` leaves out stored rows that cannot be read.
+    iteration of the methods that iterate; `skip_damaged` leaves out stored rows that cannot be read; `arms` are the
+    ids of the arms to study, RUN.ARM counted from 1, if not all.
     """
     with open_sources(directories, scorers=scorers, iterations=iterations, skip_damaged=skip_damaged) as opened:
         runs, sources = opened
+        sources = [each for each in sources if not arms or each.id in arms]
         benchmark = runs[0].benchmark()
         check_iterations(benchmark, iterations)
         return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction, shared_samples(runs))
@@ -69,7 +72,7 @@ def _compute(
     sources: Sequence[ArmSource],
     reference: ArmSource,
     correction: str,
-    shared: list[list[int]] | None,
+    shared: list[Sequence[int]] | None,
 ) -> StudyResult:
     metrics = benchmark.metrics()
     alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}

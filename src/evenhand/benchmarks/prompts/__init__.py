@@ -37,7 +37,8 @@ class PromptsOptions(Options):
     """Options of `prompts`."""
 
     data: Text | None = Field(
-        default=None, description="A .csv, .jsonl, .xlsx or .txt file, or a saved data set; a built-in set by default."
+        default=None,
+        description="A .csv, .jsonl, .xlsx, .txt or .parquet file, or a saved data set; else a built-in set.",
     )
     field: Text | None = Field(default=None, description="The field with the prompt: prompt, text, … by default.")
     attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")

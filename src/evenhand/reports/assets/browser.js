@@ -8,6 +8,8 @@
   const detail = document.getElementById("sample-detail");
   const more = document.getElementById("sample-more");
   const control = (name) => document.getElementById("sample-" + name);
+  // With a source, the server filters, and a sample comes when it is opened.
+  const source = detail.dataset.source;
   const PAGE = 100;
   const SVG = "http://www.w3.org/2000/svg";
   let matching = [];
@@ -94,15 +96,19 @@
     more.hidden = shown >= matching.length;
   };
   const refresh = () => {
-    matching = data.samples.filter(matches);
+    matching = source ? data.samples : data.samples.filter(matches);
     shown = 0;
     list.replaceChildren();
     list.parentElement.scrollTop = 0;
     grow();
-    const all = plural(data.samples.length, "sample");
-    control("count").textContent = matching.length === data.samples.length ? all : matching.length + " of " + all;
-    const first = list.querySelector("button");
-    if (first) open(matching[0], first, false);
+    if (!source) {
+      const all = plural(data.samples.length, "sample");
+      control("count").textContent = matching.length === data.samples.length ? all : matching.length + " of " + all;
+    }
+    const wanted = Math.max(0, matching.findIndex((sample) => sample.id === detail.dataset.opened));
+    while (shown <= wanted && shown < matching.length) grow();
+    const first = list.querySelectorAll("button")[wanted];
+    if (first) open(matching[wanted], first, false);
     else detail.replaceChildren(make("p", "nothing", "No sample matches. Remove a filter to see more."));
   };
   const step = (event) => {
@@ -202,9 +208,31 @@
       trace(outcome),
     );
   };
-  const open = (sample, button, byPointer) => {
+  const whole = new Map();
+  let asked = null;
+  const fetched = async (sample, button, byPointer) => {
+    asked = sample;
+    const address = source + "&" + new URLSearchParams({ id: sample.id });
+    try {
+      const reply = await fetch(address);
+      const found = await reply.json();
+      if (!reply.ok) throw new Error(found.error.message);
+      whole.set(sample, found);
+    } catch (error) {
+      detail.replaceChildren(make("p", "why", "This sample cannot be shown: " + error.message));
+      return;
+    }
+    if (asked === sample) open(sample, button, byPointer);
+  };
+  const open = (listed, button, byPointer) => {
     for (const old of list.querySelectorAll("[aria-current]")) old.removeAttribute("aria-current");
     button.setAttribute("aria-current", "true");
+    if (source && !whole.has(listed)) {
+      fetched(listed, button, byPointer);
+      return;
+    }
+    asked = listed;
+    const sample = whole.get(listed) || listed;
     const back = make("button", "back", "Back to the list");
     back.type = "button";
     back.addEventListener("click", () => button.focus());
@@ -232,6 +260,12 @@
     }
   };
   const distinct = (values) => [...new Set(values)].sort().map((value) => [value, value]);
+  list.addEventListener("keydown", step);
+  more.addEventListener("click", grow);
+  if (source) {
+    refresh();
+    return;
+  }
   fill("group", distinct(data.samples.map((sample) => sample.group)));
   fill("status", distinct(data.samples.flatMap((sample) => sample.outcomes.map((o) => o.status))));
   fill("arm", data.arms.map((arm) => [arm.id, arm.label]));
@@ -239,7 +273,5 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   control("search").addEventListener("input", refresh);
   for (const name of ["group", "status", "arm", "disagree"]) control(name).addEventListener("change", refresh);
-  list.addEventListener("keydown", step);
-  more.addEventListener("click", grow);
   refresh();
 })();

@@ -13,6 +13,8 @@ from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.story import Step, first_answer, story
 
 DATA_ID = "sample-data"
+MOST_BYTES = 8_000_000
+"""Of all embedded samples; the rest of a report is far smaller."""
 
 
 def browser(view: View, shown: int) -> Html | None:
@@ -22,9 +24,8 @@ def browser(view: View, shown: int) -> Html | None:
     whole = planned(view.study)
     samples = f"{plural(shown, 'sample')} of {count(whole)}" if shown < whole else plural(shown, "sample")
     lead = f"{samples}, with all messages. Use the arrow keys to move through the list."
-    panes = tag("div", _list(), _detail(), class_="panes")
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
-    return section("samples", "Samples", lead, off, tag("div", _filters(), panes, class_="needs-js browser"))
+    return section("samples", "Samples", lead, off, tag("div", _filters(), panes(), class_="needs-js browser"))
 
 
 def _filters() -> Html:
@@ -50,24 +51,48 @@ def _select(name: str) -> Html:
     return tag("label", name.capitalize(), tag("select", every, id=f"sample-{name}"))
 
 
+def panes(source: str = "", opened: str = "") -> Html:
+    """Return the empty list and detail view.
+
+    With a `source`, samples are fetched from this address when they are opened, with their id as `id`; `opened` is the
+    id of the sample that is shown first.
+    """
+    return tag("div", _list(), _detail(source, opened), class_="panes")
+
+
 def _list() -> Html:
     more = tag("button", "Show more", type="button", id="sample-more", hidden=True)
     return tag("div", tag("ul", id="sample-list", aria_label="Samples"), more, class_="list")
 
 
-def _detail() -> Html:
+def _detail(source: str, opened: str) -> Html:
     hint = tag("p", "Choose a sample from the list.", class_="nothing")
-    return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample")
+    attributes = {"data_source": source or None, "data_opened": opened or None}
+    return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample", **attributes)
 
 
-def sample_data(view: View, samples: Iterable[ShownSample]) -> Html:
-    """Return all samples as JSON in a script element that is not executed."""
+def embedded(samples: Iterable[ShownSample]) -> list[Html]:
+    """Return samples as JSON: all, or the first that fit a page of a size that browsers open at once."""
+    chosen: list[Html] = []
+    size = 0
+    for sample in samples:
+        text = embedded_json(sample_payload(sample))
+        size += len(text.encode(errors="replace"))
+        if size > MOST_BYTES:
+            break
+        chosen.append(text)
+    return chosen
+
+
+def sample_data(view: View, samples: Iterable[Html]) -> Html:
+    """Return the embedded samples in a script element that is not executed."""
     arms = [{"id": a.id, "label": a.label, "index": i % PALETTE_SIZE} for i, a in enumerate(view.arms)]
-    data = {"arms": arms, "samples": [_sample(s) for s in samples]}
-    return tag("script", embedded_json(data), type="application/json", id=DATA_ID)
+    data = Html(f'{{"arms":{embedded_json(arms)},"samples":[{",".join(samples)}]}}')
+    return tag("script", data, type="application/json", id=DATA_ID)
 
 
-def _sample(sample: ShownSample) -> Mapping[str, Any]:
+def sample_payload(sample: ShownSample) -> Mapping[str, Any]:
+    """Return a sample as the script shows it."""
     return {
         "id": sample.id,
         "group": sample.group,

@@ -122,6 +122,14 @@ class Auth:
         presented = key_of(request)
         if not presented:
             raise RequestError(401, "This server needs an API key. Send it as `Authorization: Bearer KEY`.")
+        return self.owner(presented)
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self._clients)
+
+    def owner(self, presented: str) -> Client:
+        """Return the client of a key; raises RequestError if the key is not valid."""
         if (client := self._find(presented)) is None:
             raise RequestError(401, "The API key is not valid.", code=INVALID_KEY)
         if client.expires <= time():

@@ -2,7 +2,7 @@
 
 from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig, Permission
 from evenhand.server.config.base import Name
-from evenhand.server.config.file import ServeConfig, make_config, parse_config, read_config
+from evenhand.server.config.file import ServeConfig, make_config, parse_config, read_config, read_keys
 from evenhand.server.config.route import InputConfig, PriceConfig, RouteConfig, UpstreamConfig
 from evenhand.server.config.state import StateConfig
 from evenhand.server.config.telemetry import AuditConfig, LogConfig
@@ -24,4 +24,5 @@ __all__ = [
     "make_config",
     "parse_config",
     "read_config",
+    "read_keys",
 ]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
-from evenhand.data.yaml_file import parse_yaml
+from evenhand.data.yaml_file import parse_yaml, read_yaml
 from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig
 from evenhand.server.config.base import STRICT, Name
@@ -68,6 +68,26 @@ def read_config(path: Path) -> ServeConfig:
         return parse_config(path.read_bytes(), path)
     except OSError as error:
         raise DataError(f"cannot be read: {error}.", file=path) from error
+
+
+class _Keys(BaseModel):
+    model_config = STRICT
+    keys: Annotated[dict[Name, KeyConfig], Field(min_length=1)]
+
+
+def read_keys(path: Path) -> dict[str, KeyConfig]:
+    """Return the keys in a file that has nothing else; a server's own config is refused, since its keys may chat."""
+    value: Any = read_yaml(path)
+    try:
+        return dict(_Keys.model_validate(value).keys)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(name) for name in first["loc"]) or "the file"
+        raise DataError(
+            f"at {where}: {str(first['msg']).lower()}. The file has only keys, as `evenhand serve keys NAME` prints "
+            "them: keys: {NAME: {hash: …}}.",
+            file=path,
+        ) from error
 
 
 def parse_config(content: bytes, path: Path) -> ServeConfig:

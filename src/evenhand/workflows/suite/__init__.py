@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand import aio
-from evenhand.asking.judge import JUDGE
+from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, EvenhandError, UsageError
@@ -166,7 +166,7 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
         if name not in BENCHMARKS.names() and not is_file(name):
             reason = reason or f"no benchmark {name} is installed"
             continue
-        own = {"methods": ["default"], **fields, **given, "models": [dict(each) for each in models]}
+        own = {"methods": ["default"], **fields, **given, "models": [_suited(each, area) for each in models]}
         try:
             plan = make_plan(own)
             benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
@@ -178,6 +178,11 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
             continue
         return plan
     return reason
+
+
+def _suited(models: Assignment, area: _Area) -> dict[str, Any]:
+    """The models without the judge where the area is measured without one."""
+    return {role: model for role, model in models.items() if area.needs_judge or not is_judge(role)}
 
 
 def _slug(area: str) -> str:

@@ -1,0 +1,53 @@
+"""`evenhand ui`: web pages over all runs of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evenhand import aio
+from evenhand.cli.groups import Command
+from evenhand.errors import UsageError
+
+
+@click.command(cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path), default="runs")
+@click.option(
+    "--keys",
+    "file",
+    type=click.Path(path_type=Path),
+    help="A YAML file with keys, as evenhand serve keys prints them; needed for addresses other than loopback.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Addresses other than loopback need --keys.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8791, show_default=True, help="0 takes a free one.")
+def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
+    """Browse, compare and start the runs in FOLDER (default: runs) on web pages.
+
+    \b
+    Examples:
+      evenhand ui
+      evenhand ui experiments --port 9000
+      evenhand ui --host 0.0.0.0 --keys keys.yaml
+
+    The pages list all runs in FOLDER and below it, show their reports and samples, compare arms that you choose, rank
+    models by benchmark, and start runs of models that are configured here, within a budget. Without keys, only this
+    machine can open them. A key may look; to start and cancel runs it needs the permission admin.
+    """
+    from evenhand.server.config import read_keys
+    from evenhand.ui.site import serve
+    from evenhand.ui.workbench import Workbench
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; name the folder of the runs.")
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = read_keys(file) if file is not None else {}
+
+    async def run() -> None:
+        workbench = Workbench(folder, host, keys)
+        try:
+            await serve(workbench.site, port, lambda address: click.echo(f"The runs in {folder}: {address}/"))
+        finally:
+            await workbench.close()
+
+    aio.run(run())

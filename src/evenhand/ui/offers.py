@@ -1,0 +1,107 @@
+"""What a page may start: models, benchmarks and methods that are configured or installed already.
+
+A page never names a file, an address or code. Models are those of the config files (by a provider's name, a price or
+the judge), weights that were pulled, and OpenAI's where the environment has a key or an address for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.config import read_config
+from evenhand.errors import UsageError
+from evenhand.methods.base import METHODS
+from evenhand.models import weights
+from evenhand.models.base import split_spec
+from evenhand.models.budget import Limits
+from evenhand.models.endpoints import check_no_call
+from evenhand.registry import is_file
+from evenhand.runs.store import Store
+from evenhand.specs import model_spec
+
+_BY_PATH = frozenset({"call", "local", "hf", "ray"})
+"""Kinds of providers whose names are code or files: only specs that a config file names as a whole are offered."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.:@+-]{0,99}(/[A-Za-z0-9][\w.:@+-]{0,99}){0,3}", re.ASCII)
+
+
+def offered_models() -> list[str]:
+    """Return the models that can be chosen as they are."""
+    config = read_config()
+    found = [f"local/{name}" for name in weights.RECOMMENDED if weights.installed(name)]
+    found += [*config.prices, *([config.judge] if config.judge else [])]
+    return list(dict.fromkeys(spec for spec in found if kind_of(spec) != "call" and "?" not in spec))
+
+
+def offered_providers() -> list[str]:
+    """Return the providers whose models can be chosen by name."""
+    config = read_config()
+    found = [name for name, provider in config.providers.items() if provider.kind not in _BY_PATH]
+    if "openai" not in found and (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        found.append("openai")
+    return sorted(found)
+
+
+def check_model(spec: str) -> str:
+    """Return the spec if it is offered; raises UsageError otherwise."""
+    if spec in offered_models():
+        return spec
+    provider, _, name = spec.partition("/")
+    if provider in offered_providers() and _NAME.fullmatch(name):
+        return spec
+    raise UsageError(
+        f"The model {spec!r} is not configured. Choose one of the list, or PROVIDER/NAME with a provider of "
+        "evenhand.toml; files, addresses and code are not taken from a page."
+    )
+
+
+def check_benchmark(name: str) -> str:
+    if is_file(name) or name not in BENCHMARKS.names():
+        raise UsageError(f"There is no benchmark {name!r} here; choose one of the list.")
+    return name
+
+
+def check_methods(names: list[str], benchmark: str) -> list[str]:
+    """Return the methods if all are installed and serve the benchmark."""
+    kind = BENCHMARKS.get(benchmark).kind
+    if not names:
+        raise UsageError("Choose at least one method.")
+    for name in names:
+        if is_file(name) or name not in METHODS.names():
+            raise UsageError(f"There is no method {name!r} here; choose one of the list.")
+        if kind not in METHODS.get(name).kinds:
+            able = ", ".join(each for each in METHODS.names() if kind in METHODS.get(each).kinds)
+            raise UsageError(f"The method {name} does not serve {benchmark}. These do: {able}.")
+    return names
+
+
+def check_budget(text: str) -> list[str]:
+    """Return a budget as the command line takes it; it is required."""
+    texts = [part.strip() for part in re.split(r"[,;]", text) if part.strip()]
+    if not texts or Limits.parse(texts) == Limits():
+        raise UsageError("Give a budget, e.g. '$1', '500 calls' or '200k tokens'.")
+    return texts
+
+
+def check_resume(directory: Path) -> None:
+    """Refuse to go on, from a page, with a run that names code."""
+    with closing(Store(directory)) as store:
+        plan: Mapping[str, Any] = store.get("plan") or {}
+    names = [plan.get("benchmark", ""), *(each["name"] for each in plan.get("methods", ()))]
+    options = [value for each in plan.get("methods", ()) for value in each.get("options", {}).values()]
+    texts = [str(each) for each in [*names, *options, *(plan.get("scorers") or ())]]
+    if any(".py" in each for each in texts) or plan.get("templates"):
+        raise UsageError("This run names files; go on with it in a terminal: evenhand resume RUN.")
+    check_no_call(plan, "This run")
+
+
+def kind_of(spec: str) -> str:
+    """Return the registered provider behind a spec."""
+    name = split_spec(model_spec(spec)[0])[0]
+    provider = read_config().providers.get(name)
+    return provider.kind if provider else name

@@ -1,0 +1,132 @@
+"""The first page: all runs, with filters, and arms to be chosen for a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evenhand.reports.format import plural
+from evenhand.reports.markup import Html, Node, tag
+from evenhand.ui.index import Chosen, Row
+from evenhand.ui.pages.elements import cost, date, field, link, pager, run_link, select, state
+
+PAGE = 100
+STATES = ("complete", "running", "stopped", "failed", "damaged")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the list of runs is limited to."""
+
+    text: str = ""
+    model: str = ""
+    benchmark: str = ""
+    method: str = ""
+    state: str = ""
+    since: str = ""
+    until: str = ""
+    folder: str = ""
+    page: int = 1
+
+    def values(self) -> Mapping[str, str]:
+        names = ("text", "model", "benchmark", "method", "state", "since", "until", "folder")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def accepts(self, row: Row) -> bool:
+        words = f"{row.id} {row.benchmark} {' '.join(row.models)} {' '.join(row.methods)} {row.headline}".lower()
+        return (
+            all(word in words for word in self.text.lower().split())
+            and self.model in ("", *row.models)
+            and self.benchmark in ("", row.benchmark)
+            and self.method in ("", *row.methods)
+            and self.state in ("", row.kind)
+            and (not self.since or row.created[:10] >= self.since)
+            and (not self.until or row.created[:10] <= self.until)
+            and (not self.folder or row.id == self.folder or row.id.startswith(f"{self.folder}/"))
+        )
+
+
+def content(folder: str, rows: Sequence[Row], filters: Filters, headlines: Mapping[str, str], unread: int) -> Html:
+    """Return the page's main part; `headlines` are those that were computed here."""
+    matching = [row for row in rows if filters.accepts(row)]
+    start = PAGE * (filters.page - 1)
+    shown = matching[start : start + PAGE]
+    counted = plural(len(matching), "run") if len(matching) == len(rows) else f"{len(matching):,} of {len(rows):,} runs"
+    still = tag("p", f"{plural(unread, 'run')} still to be read.", class_="footnote", data_unread=str(unread))
+    table = _table(shown, headlines) if shown else tag("p", _nothing(rows, unread), class_="nothing")
+    return tag(
+        "section",
+        tag("h1", "Runs"),
+        tag("p", "In ", tag("code", folder), ". Choose arms and compare them on the samples that they share."),
+        _filters(rows, filters, counted),
+        still if unread else None,
+        tag(
+            "form",
+            tag("div", tag("button", "Compare the chosen arms", type="submit", class_="primary"), class_="tools")
+            if shown
+            else None,
+            table,
+            action="/compare",
+            method="get",
+        ),
+        pager("/", filters.values(), filters.page, len(matching), PAGE),
+        id="runs",
+    )
+
+
+def _nothing(rows: Sequence[Row], unread: int) -> str:
+    if rows:
+        return "No run matches. Remove a filter to see more."
+    return "The runs are being read." if unread else "There are no runs in this folder yet. The page Start makes one."
+
+
+def _filters(rows: Sequence[Row], filters: Filters, counted: str) -> Html:
+    def values(all_of: list[str]) -> list[str]:
+        return sorted(set(all_of) - {""})
+
+    folders = values([row.group for row in rows])
+    return tag(
+        "form",
+        field("text", "Search", filters.text, placeholder="run, model, method"),
+        select("model", "Model", values([each for row in rows for each in row.models]), filters.model),
+        select("benchmark", "Benchmark", values([row.benchmark for row in rows]), filters.benchmark),
+        select("method", "Method", values([each for row in rows for each in row.methods]), filters.method),
+        select("state", "State", STATES, filters.state),
+        select("folder", "Folder", folders, filters.folder) if folders else None,
+        field("since", "From", filters.since, "date"),
+        field("until", "To", filters.until, "date"),
+        tag("button", "Filter", type="submit"),
+        tag("a", "Clear", href="/", class_="button") if filters.values() else None,
+        tag("output", counted, role="status"),
+        class_="filters",
+        role="search",
+        aria_label="Filter runs",
+        action="/",
+        method="get",
+    )
+
+
+def _table(rows: Sequence[Row], headlines: Mapping[str, str]) -> Html:
+    head = [tag("th", each, scope="col") for each in ("Run", "Arms", "Headline", "State", "Cost")]
+    body = [_row(row, row.headline or headlines.get(row.id, "")) for row in rows]
+    return tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="runs")
+
+
+def _row(row: Row, headline: str) -> Html:
+    parent = tag("a", f"{row.group}/", href=link("/", folder=row.group), class_="soft") if row.group else None
+    about: list[Node] = [tag("span", each) for each in (row.benchmark, *row.models) if each]
+    name = tag("th", parent, run_link(row, row.name), tag("small", date(row.created), about), scope="row")
+    arms = [_arm(Chosen(row, arm)) for arm in row.arms]
+    return tag(
+        "tr",
+        name,
+        tag("td", tag("ul", arms, class_="arms") if arms else row.fault, data_label="Arms"),
+        tag("td", headline.replace("; ", ";\n") or "–", data_label="Headline", class_="said"),
+        tag("td", state(row), data_label="State"),
+        tag("td", cost(row.cost) if not row.fault else "–", data_label="Cost"),
+    )
+
+
+def _arm(chosen: Chosen) -> Html:
+    box = tag("input", type="checkbox", name="arm", value=chosen.key, aria_label=f"Choose {chosen.label}")
+    return tag("li", tag("label", box, tag("span", chosen.arm.label), class_="check"))

@@ -1,0 +1,191 @@
+"""Runs that are started from the page: only what is configured, within a budget, watched, cancelled and resumed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from evenhand.errors import UsageError
+from evenhand.runs.summary import read_summary
+from evenhand.server.access.auth import new_key
+from evenhand.server.config import KeyConfig
+from evenhand.ui import offers
+from support.guard_server import until
+from support.workbench import HTML, Pages, opened
+
+CONFIG = """
+[providers.demo]
+type = "fake"
+
+[providers.mine]
+type = "call"
+
+[prices]
+"openai/priced" = "1/2"
+"call/os.system" = "1/2"
+"openai/odd?base_url=http://evil.example" = "1/2"
+"""
+ASKED = {"model": "demo/A", "benchmark": "bbq_builtin", "method": "default", "limit": "8", "budget": "50 calls"}
+
+
+@pytest.fixture
+def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (folder.parent / "evenhand.toml").write_text(CONFIG, encoding="utf-8")
+    monkeypatch.chdir(folder.parent)
+    return folder
+
+
+async def started(pages: Pages, **changes: Any) -> str:
+    """The id of a run that was just started."""
+    _, place = await pages.post("/start", 303, **ASKED | changes, step="start")
+    return parse_qs(urlsplit(place).query)["id"][0]
+
+
+async def ended(pages: Pages, run_id: str) -> None:
+    job = pages.workbench.jobs._jobs[run_id]
+    assert job.reading is not None
+    await job.reading
+
+
+async def until_stored(pages: Pages, run_id: str, folder: Path) -> None:
+    file = folder / run_id / "run.sqlite"
+    await until(lambda: file.exists() or not pages.workbench.jobs.is_ours(run_id))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+async def test_the_dry_run_is_shown_before_anything_is_started(project: Path):
+    async with opened(project) as pages:
+        text, _ = await pages.post("/start", 200, **ASKED)
+        assert "What it would take" in text
+        assert re.search(r"<td>8</td>\s*<td>8</td>", text)
+        assert names(project) == ["first", "notes", "suite"]
+
+
+async def test_a_run_is_started_watched_and_shown(project: Path):
+    async with opened(project) as pages:
+        run_id = await started(pages)
+        page = await pages.get("/run", id=run_id)
+        assert "starting" in page or 'id="run"' in page
+        await ended(pages, run_id)
+        assert pages.workbench.jobs.said(run_id) == ""
+    found = read_summary(project / run_id)
+    assert (found.state, found.done, found.models) == ("complete", 8, ["demo/A"])
+
+
+async def test_the_budget_stops_a_run_which_is_then_resumed_within_another(project: Path):
+    async with opened(project) as pages:
+        run_id = await started(pages, budget="3 calls")
+        await ended(pages, run_id)
+        assert read_summary(project / run_id).state == "stopped at 3 of 8"
+        pages.workbench.index._searched = -10.0
+        assert "Go on" in await pages.get("/run", id=run_id)
+        assert "Give a budget" in (await pages.post("/resume", 400, id=run_id, budget=""))[0]
+        await pages.post("/resume", 303, id=run_id, budget="100 calls")
+        await ended(pages, run_id)
+    assert read_summary(project / run_id).state == "complete"
+
+
+async def test_a_run_is_cancelled_and_what_is_done_is_kept(project: Path):
+    async with opened(project) as pages:
+        run_id = await started(pages, limit="100000", method="cot", budget="10M calls", benchmark="bbq_builtin")
+        await until_stored(pages, run_id, project)
+        await pages.post("/cancel", 303, id=run_id)
+        assert not pages.workbench.jobs.is_ours(run_id)
+        assert "not started here" in (await pages.post("/cancel", 400, id="first"))[0]
+
+
+async def test_runs_are_stopped_with_the_server(project: Path):
+    async with opened(project) as pages:
+        run_id = await started(pages, limit="100000", method="cot", budget="10M calls")
+        await until_stored(pages, run_id, project)
+        job = pages.workbench.jobs._jobs[run_id]
+    assert job.process.returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"budget": ""}, "Give a budget"),
+        ({"budget": "a lot"}, "is not a budget"),
+        ({"model": "call/os.system"}, "is not configured"),
+        ({"model": "mine/os.system"}, "is not configured"),
+        ({"model": "openai/gpt?base_url=http://evil.example"}, "is not configured"),
+        ({"model": "openai/gpt"}, "is not configured"),
+        ({"model": "openai/odd?base_url=http://evil.example"}, "is not configured"),
+        ({"model": "demo/A?base_url=http://evil.example"}, "is not configured"),
+        ({"model": "demo/../../etc/passwd"}, "is not configured"),
+        ({"model": "local//etc/model.gguf"}, "is not configured"),
+        ({"model": "hf/some/path"}, "is not configured"),
+        ({"model": "--config=/etc/passwd"}, "is not configured"),
+        ({"judge": "call/os.system"}, "is not configured"),
+        ({"benchmark": "./evil.py"}, "no benchmark"),
+        ({"benchmark": "bbq_builtin:data=/etc"}, "no benchmark"),
+        ({"method": "./evil.py"}, "no method"),
+        ({"method": "default:templates=/etc"}, "no method"),
+        ({"method": "closed_book"}, "does not serve"),
+        ({"limit": "0"}, "limit"),
+        ({"limit": "1e9"}, "limit"),
+        ({"limit": "٣"}, "limit"),
+    ],
+)
+async def test_a_page_can_ask_only_for_what_is_configured(project: Path, changes: dict[str, str], said: str):
+    async with opened(project) as pages:
+        for step in ("", "start"):
+            text, _ = await pages.post("/start", 400, **ASKED | changes, step=step)
+            assert said in text
+    assert names(project) == ["first", "notes", "suite"]
+
+
+@pytest.mark.usefixtures("project")
+def test_models_are_offered_by_the_config_and_the_environment(monkeypatch: pytest.MonkeyPatch):
+    assert "openai/priced" in offers.offered_models()
+    assert not {"call/os.system", "openai/odd?base_url=http://evil.example"} & set(offers.offered_models())
+    assert offers.offered_providers() == ["demo"]
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-value")
+    assert offers.offered_providers() == ["demo", "openai"]
+    assert offers.check_model("openai/gpt-4o-mini") == "openai/gpt-4o-mini"
+    with pytest.raises(UsageError):
+        offers.check_model("openai/")
+
+
+async def test_keys_of_providers_never_reach_a_page(project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-value-of-the-key")
+    async with opened(project) as pages:
+        assert "openai/NAME" in await pages.get("/start")
+        for path in ("/", "/start", "/boards", "/history"):
+            assert "secret-value" not in await pages.get(path)
+
+
+async def test_looking_needs_a_key_and_starting_the_permission_admin(project: Path):
+    reader, reader_hash = new_key()
+    owner, owner_hash = new_key()
+    keys = {"reader": KeyConfig(hash=reader_hash), "owner": KeyConfig(hash=owner_hash, may=("admin",))}
+    async with opened(project, keys=keys) as pages:
+        for key, expected in ((reader, 403), (owner, 200)):
+            headers = {**HTML, "Authorization": f"Bearer {key}"}
+            async with pages.client.get("/", headers=headers) as response:
+                text = await response.text()
+            assert response.status == 200
+            form = {**ASKED, "token": text.partition('name="token" content="')[2].partition('"')[0]}
+            async with pages.client.post("/start", data=form, headers=headers) as response:
+                assert response.status == expected
+
+
+async def test_another_site_cannot_start_a_run(project: Path):
+    async with opened(project) as pages:
+        form = {**ASKED, "step": "start"}
+        async with pages.client.post("/start", data=form) as response:
+            assert response.status == 403
+        form["token"] = await pages.token()
+        async with pages.client.post("/start", data=form, headers={"Origin": "http://evil.example"}) as response:
+            assert response.status == 403
+        async with pages.client.post("/start", data=form, headers={"Host": "evil.example"}) as response:
+            assert response.status == 403
+    assert names(project) == ["first", "notes", "suite"]
