@@ -14,6 +14,7 @@ NAMES = (
     "calls",
     "memory",
     "cache",
+    "judges",
     "latency",
     "mabrf",
     "malibu_power",

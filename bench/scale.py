@@ -1,9 +1,10 @@
 """Past one machine: what the driver costs per call, and what merging and reporting a million samples takes.
 
 `python bench/scale.py replicas` runs a plan on 1 to 64 simulated replicas on Ray: engines that answer after a realistic
-time, many in one actor, so that only the driver works. `python bench/scale.py merge [SAMPLES]` writes eight shards of
-that many samples (10^6 by default), merges them, computes the study and writes the report, each in a process of its
-own. Both print a cost model for 10^6 and 10^8 samples.
+time, many in one actor, so that only the driver works. `python bench/scale.py merge [SAMPLES] [BENCHMARK]` writes
+eight shards of that many samples (10^6 by default), merges them, computes the study, compares the run with itself,
+writes the report and a table, each in a process of its own; answers in words are scored once more, too. It prints a
+cost model for 10^6 and 10^8 samples.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ TOKENS = (300, 60)
 """Tokens in and out of a call, for the cost model."""
 
 
-def replicas(counts: list[int], seconds: float = 15.0) -> None:
-    """Throughput and the driver's CPU time against the number of replicas."""
+def replicas(counts: list[int], seconds: float = 30.0) -> None:
+    """Throughput and the driver's CPU time against the number of replicas, and where the driver saturates by it.
+
+    Its CPU time per call hardly depends on what else the machine does; the share of the ideal throughput does.
+    """
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    each = 0.0
     print(f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'driver ms CPU/call':>18} {'driver busy':>11}")
     for count in counts:
         calls = int(count * SLOTS / SECONDS * seconds)
@@ -44,9 +50,13 @@ def replicas(counts: list[int], seconds: float = 15.0) -> None:
         ideal = count * SLOTS / SECONDS
         rate = found["calls"] / found["wall"]
         busy = found["cpu"] / found["wall"]
-        print(
-            f"{count:>8} {rate:>8,.0f} {rate / ideal:>8.0%} {1000 * found['cpu'] / found['calls']:>18.3f} {busy:>11.0%}"
-        )
+        each = found["cpu"] / found["calls"]
+        print(f"{count:>8} {rate:>8,.0f} {rate / ideal:>8.0%} {1000 * each:>18.3f} {busy:>11.0%}", flush=True)
+    most = 1 / each
+    print(
+        f"the driver saturates at {most:,.0f} calls a second, which is {most * SECONDS / SLOTS:,.0f} replicas of "
+        f"{SLOTS / SECONDS:,.0f} calls a second, by its CPU time with {counts[-1]} replicas"
+    )
 
 
 def drive(count: int, calls: int) -> dict[str, float]:
@@ -110,14 +120,17 @@ def _samples(own: list[Any], size: int) -> Iterator[Any]:
         yield replace(sample, id=f"{turn:06}-{sample.id}", cluster=f"{turn:06}-{sample.cluster}")
 
 
-def merging(size: int) -> None:
+def merging(size: int, benchmark: str = "bbq_builtin") -> None:
     """Write shards, merge them and report, each in a fresh process."""
+    steps = ["write", "merge", "study", "compare", "export", "report"]
+    if "bbq" not in benchmark:
+        steps.append("rescore")
     place = Path(tempfile.mkdtemp(prefix="evenhand-scale-", dir=os.environ.get("TMPDIR")))
     try:
-        print(f"{size:,} samples in {SHARDS} shards")
+        print(f"{size:,} samples of {benchmark} in {SHARDS} shards")
         print(f"{'step':>8} {'seconds':>8} {'CPU s':>8} {'peak MB':>8}")
-        for step in ("write", "merge", "study", "report"):
-            found = _fresh(step, str(place), str(size))
+        for step in steps:
+            found = _fresh(step, str(place), str(size), benchmark)
             note = "".join(
                 f", {name} {value:,.1f} MB" for name, value in found.items() if name not in ("wall", "cpu", "peak")
             )
@@ -136,7 +149,7 @@ def model(bytes_each: float, merge_each: float) -> None:
         print(f"cost of 10^{len(str(size)) - 1} samples × 1 call: {tokens}, {work}")
 
 
-def write(place: Path, size: int) -> None:
+def write(place: Path, size: int, benchmark: str) -> None:
     """Shards as a run would store them: real samples, turns, outcomes and grades, in their stored form."""
     from evenhand.benchmarks.base import Selection, load_benchmark
     from evenhand.runs.parts import Settings
@@ -145,10 +158,10 @@ def write(place: Path, size: int) -> None:
     from evenhand.runs.shards import Shard, dealt, numbered
     from evenhand.runs.store import Rows, Store
 
-    plan = make_plan({"models": ["fake/B"], "reading": "text"})
+    plan = make_plan({"benchmark": benchmark, "models": ["fake/B"], "reading": "text"})
     asyncio.run(Runner(plan, place / "small", Settings()).run())
     small = Store(place / "small")
-    own = list(load_benchmark("bbq_builtin").samples(Selection()))
+    own = list(load_benchmark(benchmark).samples(Selection()))
     numbers = dict(small.select("SELECT id, number FROM samples"))
     columns = {
         "turns": "arm, role, key, calls, cached, prompt_tokens, completion_tokens, thought_tokens, retries, cost,"
@@ -186,20 +199,39 @@ def write(place: Path, size: int) -> None:
         store.close()
 
 
-def merge(place: Path, _size: int) -> dict[str, float]:
+def merge(place: Path, *_: Any) -> dict[str, float]:
     from evenhand.runs.merge import merge
 
     merge([place / f"shard-{index}" for index in range(1, SHARDS + 1)], place / "whole")
     return {"store": (place / "whole" / "run.sqlite").stat().st_size / 1e6}
 
 
-def study(place: Path, _size: int) -> None:
+def study(place: Path, *_: Any) -> None:
     from evenhand.studies.study import study
 
     study([place / "whole"])
 
 
-def report(place: Path, _size: int) -> dict[str, float]:
+def compare(place: Path, *_: Any) -> None:
+    from evenhand.studies.study import study
+
+    study([place / "whole", place / "whole"])
+
+
+def export(place: Path, *_: Any) -> dict[str, float]:
+    from evenhand.studies.export import export
+
+    export(place / "whole", "outcomes", "parquet", place / "outcomes.parquet")
+    return {"table": (place / "outcomes.parquet").stat().st_size / 1e6}
+
+
+def rescore(place: Path, *_: Any) -> None:
+    from evenhand.runs.rescore import rescore
+
+    asyncio.run(rescore(place / "whole", ["sentiment"]))
+
+
+def report(place: Path, *_: Any) -> dict[str, float]:
     from evenhand.cli.report import study_and_report
 
     study_and_report([place / "whole"], place / "report.html")
@@ -220,8 +252,9 @@ def _step(name: str, *arguments: str) -> None:
     if name == "drive":
         found: dict[str, float] | None = drive(*map(int, arguments))
     else:
-        steps: dict[str, Any] = {"write": write, "merge": merge, "study": study, "report": report}
-        found = steps[name](Path(arguments[0]), int(arguments[1]))
+        steps = (write, merge, study, compare, export, report, rescore)
+        step: Any = {each.__name__: each for each in steps}[name]
+        found = step(Path(arguments[0]), int(arguments[1]), arguments[2])
     taken = {"wall": time.perf_counter() - started, "cpu": time.process_time() - used}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**taken, "peak": peak, **(found or {})}))
@@ -234,6 +267,6 @@ if __name__ == "__main__":
         case ["replicas", *counts]:
             replicas([int(each) for each in counts] or [1, 2, 4, 8, 16, 32, 64])
         case ["merge", *size]:
-            merging(int(float(size[0])) if size else 10**6)
+            merging(int(float(size[0])) if size else 10**6, *size[1:])
         case _:
             sys.exit(__doc__)

@@ -155,7 +155,7 @@ async def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", type=lambda text: text.split(","), default=["squad"])
-    parser.add_argument("--method", action="append", default=[])
+    parser.add_argument("-m", "--method", action="append", default=[])
     parser.add_argument("--limit", type=int, default=600)
     parser.add_argument("--seed", type=int, default=57)
     parser.add_argument("--orders", type=int, default=3)

@@ -9,7 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenhand.api import audit, compare, debate, guard, pairs, paper, rescore, run, train, write_report
+    from evenhand.api import (
+        audit,
+        compare,
+        debate,
+        guard,
+        judges_against_people,
+        pairs,
+        paper,
+        rescore,
+        run,
+        train,
+        write_report,
+    )
     from evenhand.asking.answer import answer
     from evenhand.asking.chat import reply
     from evenhand.asking.choice import choose
@@ -84,9 +96,11 @@ if TYPE_CHECKING:
 _HOME = {
     "evenhand.api": (
         "audit",
+        "check_judges",
         "compare",
         "debate",
         "guard",
+        "judges_against_people",
         "pairs",
         "paper",
         "rescore",
@@ -289,6 +303,7 @@ __all__ = [
     "answer",
     "ask_json",
     "audit",
+    "check_judges",
     "choose",
     "compare",
     "complete",
@@ -297,6 +312,7 @@ __all__ = [
     "fenced",
     "guard",
     "judge",
+    "judges_against_people",
     "load_benchmark",
     "load_model",
     "load_prompt",

@@ -22,12 +22,14 @@ from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 if TYPE_CHECKING:
+    from evenhand.annotate.judges import JudgesAgainstPeople
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
     from evenhand.runs.rescore import Rescored
+    from evenhand.workflows.judge_pairs.findings import PairFindings
     from evenhand.workflows.listener import Listener
     from evenhand.workflows.paper import PaperResult
     from evenhand.workflows.train import Record, Stage
@@ -187,6 +189,60 @@ def rescore(
 
     with read_templates(templates).used():
         return aio.run(score_again(Path(run), scorers, settings, progress))
+
+
+@aio.facade
+def judges_against_people(
+    folder: str | Path,
+    *runs: str | Path,
+    scorers: Sequence[str] = (),
+    scales: Mapping[str, str] | None = None,
+    threshold: float = 50.0,
+) -> JudgesAgainstPeople:
+    """Compare the judges of stored runs with people's ratings, and correct the runs' numbers by these.
+
+    `judges_against_people("ratings", "runs/opinions")` reads the filled sheets of `evenhand annotate export`. Each of
+    its `agreements` is a judge on a scale; each of its `estimates` has an arm's mean, difference from the baseline and
+    share of ratings from `threshold` on: by the judge, by people and corrected. No model is called.
+
+    Args:
+        folder: The exported folder with the filled sheets.
+        runs: The rated runs, in the order in which they were exported.
+        scorers: Some of the stored scorers; by default all that rate these scales.
+        scales: What is compared with people's scales, e.g. `{"BS": "toxicity"}`.
+    """
+    from evenhand.annotate.judges import judges_against_people as compared
+
+    return compared(Path(folder), [Path(run) for run in runs], scorers=scorers, scales=scales, threshold=threshold)
+
+
+@aio.facade
+def check_judges(
+    *runs: str | Path,
+    judges: Sequence[AnyModel],
+    limit: int | None = None,
+    seed: int = 0,
+    settings: Settings | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PairFindings:
+    """Have judges compare the stored answers of two or more arms, each pair in both orders.
+
+    `check_judges("runs/opinions", judges=["openai/a", "openai/b"], limit=100)` says how often the order decides, and
+    whether a judge prefers answers of its own more than the other judges do. It takes two calls per pair and judge.
+
+    Args:
+        runs: Runs with text answers, of two arms or more in all.
+        judges: Models; name those that wrote the answers, and others to compare them with.
+        limit: This many questions, drawn by the seed; None: all.
+        progress: Called with the number of verdicts so far.
+    """
+    from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
+    from evenhand.workflows.judge_pairs.findings import findings
+
+    specs, settings = with_specs(list(judges), settings or Settings())
+    plans = [each["base"] for each in make_plan({"models": specs}).models]
+    material = read_pairs([Path(run) for run in runs], limit, seed)
+    return findings(material, aio.run(judge_pairs(plans, material.pairs, settings, progress or (lambda _done: None))))
 
 
 @aio.facade
@@ -425,6 +481,9 @@ def train(
     stages: Mapping[str, Any] | None = None,
     resume: bool = False,
     listener: Listener | None = None,
+    on: str | None = None,
+    workers: int | None = None,
+    parallel: str = "several_gpus",
     **options: Any,
 ) -> dict[str, Record]:
     """Train a less biased model from pairs; returns the record of each stage. Needs `pip install 'evenhand[train]'`.
@@ -441,20 +500,26 @@ def train(
         stages: Of a recipe, options of single stages, e.g. `{"ppo": {"lr": 1e-5}}`; of `verifiable`, of `sft` and `rl`
             (`{"rl": None}` leaves it out).
         resume: Go on with what was interrupted, and keep what is finished.
+        on: `ray` or `ray://HOST:PORT`: train on Ray.
+        workers: With `on`, the number of processes (default: one for each GPU).
+        parallel: With `on`, how they share the weights: `several_gpus`, `fsdp` or `fsdp_zero2`.
         options: Of the stage, e.g. `batch`, `rate`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
     """
+    from evenhand.training.cluster import placed
     from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
 
+    how: dict[str, Any] = {"resume": resume, "listener": listener}
+    how["workers"] = placed(on, workers, parallel, options.get("device"))
     given = {"model": model, "out": Path(out), **options}
     if data is not None:
         given["data"] = Path(data)
     if stage == "verifiable":
-        return train_verifiable(make_verifiable(given, stages), resume=resume, listener=listener)["stages"]
+        return train_verifiable(make_verifiable(given, stages), **how)["stages"]
     if data is None:
         raise UsageError(f"{stage} needs data: a folder by `pairs`, or one of its files.")
     if stage == "recipe":
-        return train_recipe(make_recipe(given, stages, algorithm), resume=resume, listener=listener)
+        return train_recipe(make_recipe(given, stages, algorithm), **how)
     if stages:
         raise UsageError("Options by stage are for a recipe; pass those of a single stage by name.")
     own = {"algorithm": algorithm} if stage == "ppo" else {}
-    return {stage: train_stage(stage, {**given, **own}, resume=resume, listener=listener)}
+    return {stage: train_stage(stage, {**given, **own}, **how)}

@@ -1,7 +1,8 @@
-"""Spans of what happens inside a request, for distributed tracing; without a traced request they cost nothing.
+"""Spans of what happens inside a request or a run, for distributed tracing; where nothing is traced they cost nothing.
 
-The server begins a span for a request (`server/telemetry/traces.py`). What works for the request, however deep, adds
-its own spans below: checks, model calls. No span carries the text of a prompt or an answer.
+The server begins a span for a request (`server/telemetry/traces.py`), the runner one for a run (`runs/traced.py`). What
+works for it, however deep, adds its own spans below: samples, checks, model calls. No span carries the text of a prompt
+or an answer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ class Span(Protocol):
     def child(self, name: str, kind: Kind, attributes: Mapping[str, Value]) -> Span: ...
 
     def set(self, attributes: Mapping[str, Value]) -> None: ...
+
+    def event(self, name: str, attributes: Mapping[str, Value]) -> None:
+        """Something that happened during the span, e.g. the result of an evaluation."""
+        ...
 
     def fail(self, reason: str) -> None: ...
 

@@ -185,6 +185,10 @@ class Turn:
     """Why there is no generation, if there is none."""
 
 
+NO_PASSAGE = "(There is no passage"
+"""How the context of a sample begins that stands in place of a passage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One item of work."""
@@ -208,6 +212,11 @@ class Sample:
     def __post_init__(self) -> None:
         if self.kind == "chat" and not self.messages:
             object.__setattr__(self, "messages", (Message("user", self.prompt),))
+
+    @property
+    def has_passage(self) -> bool:
+        """Whether there is something to read; prompts of questions without a passage say so in its place."""
+        return bool(self.context.strip()) and not self.context.startswith(NO_PASSAGE)
 
 
 @dataclass(frozen=True, slots=True)

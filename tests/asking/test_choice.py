@@ -235,6 +235,7 @@ async def test_probabilities_are_averaged_over_the_orders():
     assert isinstance(result, Answer)
     assert result.choice == 1
     assert result.details["probabilities"] == pytest.approx([0.2 / 1.3, 0.6 / 1.3, 0.5 / 1.3])
+    assert len(result.details["by_order"]) == 3
 
 
 async def test_a_refusal_in_one_order_is_a_refusal():

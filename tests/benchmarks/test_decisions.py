@@ -122,6 +122,17 @@ def test_log_odds_come_from_the_probabilities_of_the_options():
     assert graded(probabilities=[0.0, 1.0])["log_odds"] == pytest.approx(-math.log(1e6))
 
 
+def test_a_liking_for_a_letter_does_not_hide_a_difference_of_log_odds():
+    """Seen on a real model: Yes by 0.98 as the first option and by 0.05 as the second, for every text."""
+    odds = [
+        graded(probabilities=[0.5, 0.5], by_order=[[p, 1 - p], [q, 1 - q]])["log_odds"]
+        for p, q in ((0.98, 0.05), (0.99, 0.10))
+    ]
+
+    assert odds[0] == pytest.approx((math.log(49) - math.log(19)) / 2)
+    assert odds[1] - odds[0] == pytest.approx((math.log(99 / 49) + math.log(19 / 9)) / 2)
+
+
 def test_without_probabilities_there_is_a_word_but_no_log_odds():
     assert graded() == {"yes": True, "log_odds": None, "position": None}
     records = [record(0, race, gender, None, yes=race == "white") for race in RACES for gender in GENDERS]

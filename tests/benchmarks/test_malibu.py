@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.judgement import Candidate, Deliberation, Given, Judgement, candidates_of
+from evenhand.benchmarks.judgement import (
+    BANDS,
+    DEFINITIONS,
+    METRICS,
+    Candidate,
+    Deliberation,
+    Given,
+    Judgement,
+    candidates_of,
+    definitions_in,
+)
 from evenhand.benchmarks.malibu import Malibu
 from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.studies.tally import ALL, PairTally, Tally
@@ -158,6 +168,17 @@ def test_samples_of_a_base_stand_together_when_sorted():
 
     clusters = [cluster for cluster, _ in groupby(ordered, key=lambda sample: sample.cluster)]
     assert len(clusters) == len(set(clusters)) == len(BENCHMARK.bases)
+
+
+def test_judges_see_an_example_of_each_band_unless_it_is_turned_off():
+    (plain, *_) = Malibu(bands=False).samples(Selection(limit=1))
+
+    assert definitions_in(TWO[0].metadata) == {name: f"{DEFINITIONS[name]} ({BANDS[name]})" for name in METRICS}
+    assert definitions_in(plain.metadata) == {name: DEFINITIONS[name] for name in METRICS}
+    assert BANDS.keys() == DEFINITIONS.keys()
+    for text in BANDS.values():
+        assert all(band in text for band in ("0-3 ", "4-6 ", "7-10 "))
+    assert Malibu(bands=False).fingerprint() != BENCHMARK.fingerprint()
 
 
 def test_the_fingerprint_tells_options_and_content_apart(tmp_path: Path):

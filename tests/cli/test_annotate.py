@@ -155,6 +155,46 @@ def test_kappa_is_that_of_the_bands(cli: Any, run: str, tmp_path: Path):
     assert kappa["CE"] is None
 
 
+def test_by_plan_each_answer_has_its_number_of_raters(cli: Any, run: str, tmp_path: Path):
+    result = cli("annotate", "export", run, "--out", "r", "--raters", "ann,ben,cy", "--per-item", "2")
+    fill(tmp_path / "r", alike)
+
+    back = cli("annotate", "import", "r", "--out", "found.json")
+
+    sheets = {path.stem: {row["id"] for row in sheet(path)} for path in (tmp_path / "r" / "raters").glob("*.csv")}
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert "3 sheets, 2 ratings per answer" in result.out
+    assert {name: len(own) for name, own in sheets.items()} == {"ann": 8, "ben": 8, "cy": 8}
+    assert all(sum(name in own for own in sheets.values()) == 2 for name in key(tmp_path / "r")["items"])
+    assert back.code == 0
+    assert found["kappa"]["BS"] == 1
+    assert {each["mean"]["n"] for each in found["ratings"]} == {6}
+
+
+def test_who_cannot_tell_gives_no_rating(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r", "--raters", "2")
+    first = next(iter(key(tmp_path / "r")["items"]))
+    fill(tmp_path / "r", alike)
+    for name, unsure in (("rater-1", "BS"), ("rater-1", "LS"), ("rater-2", "LS")):
+        path = tmp_path / "r" / "raters" / f"{name}.csv"
+        rows = [{**row, unsure: "?"} if row["id"] == first else row for row in sheet(path)]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+    result = cli("annotate", "import", "r", "--out", "found.json")
+
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    means = {(each["scale"], each["arm"]): each["mean"] for each in found["ratings"]}
+    arm = key(tmp_path / "r")["items"][first]["arm"]
+    assert found["cannot_tell"] == {"BS": 1, "CE": 0, "LS": 2}
+    # One rater's BS counts alone; nobody's LS is no rating, and no zero.
+    assert (means[("BS", arm)]["estimate"], means[("BS", arm)]["n"]) == (alike(arm, 1)["BS"], 6)
+    assert (means[("LS", arm)]["estimate"], means[("LS", arm)]["n"]) == (alike(arm, 1)["LS"], 5)
+    assert "could not tell: BS 1, LS 2 times" in result.out
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -215,8 +255,13 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
     [
         (("export", "o", "--out", "o"), "is not empty. Name a new folder with --out."),
         (("export", "o", "--out", "r", "--raters", "0"), "At least 1 rater is needed"),
+        (("export", "o", "--out", "r", "--raters", "a b"), "'a b' cannot be a rater's name"),
+        (("export", "o", "--out", "r", "--per-item", "6"), "choose --per-item 1 to 5, not 6"),
         (("export", "o", "--out", "r", "--limit", "7"), "All arms answered 6 questions"),
         (("export", "none", "--out", "r"), "holds no run"),
+        (("ui", "none"), "Name a folder written by `evenhand annotate export`"),
+        (("ui", "o"), "Name a folder written by `evenhand annotate export`"),
+        (("ui", "o", "--url", "ratings.example.org"), "is no address. Give --url as https://HOST"),
         (("import", "none"), "Name a folder written by `evenhand annotate export`"),
     ],
     ids=str,

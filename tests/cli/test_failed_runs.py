@@ -18,8 +18,11 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryPolicy, "delay", lambda *_: 0.0)
 
 
+QUICK = ("--retries", "1", "--no-cache", "--out", "r")
+
+
 def model(server: ChatServer) -> tuple[str, ...]:
-    return ("--model", "openai/x", "--base-url", server.url, "--retries", "1", "--no-cache", "--out", "r")
+    return ("--model", "openai/x", "--base-url", server.url, *QUICK)
 
 
 def sometimes_failing(body: Body) -> Reply:
@@ -113,6 +116,25 @@ def test_a_report_of_a_failed_run_exits_with_4_too(cli):
     assert cli("report", "r").code == 4
     assert cli("compare", "r").code == 4
     assert "unscored" in cli("compare", "r").out
+
+
+def test_one_arm_without_a_result_fails_the_command_though_another_was_measured(cli, endpoint: Endpoint):
+    def answer(body: Body) -> Reply:
+        return raw(FAULT.encode(), 500) if body["model"] == "broken" else chat("A")
+
+    server = endpoint(answer=answer)
+    models = ("--model", "openai/works", "--model", "openai/broken", "--base-url", server.url)
+
+    result = cli("compare", "-b", "bbq_builtin", "-m", "default", *models, *QUICK, "--limit", "8")
+
+    assert result.code == 4
+    assert "openai/broken: nothing was measured: none of the 8 samples has a grade." in result.err
+    assert "openai/works: nothing" not in result.err
+    assert "openai/broken: none of the 8 samples has a grade. Reasons: 8 × failed, The endpoint" in result.out
+    assert "Accuracy" in result.out  # the arm that was measured is shown
+    assert cli("report", "r").code == 4
+    assert cli("compare", "r").code == 4
+    assert "failed in 1 of 2 arms" in cli("runs", ".", "--json").out
 
 
 def test_a_budget_that_stops_stands_beside_the_verdict(cli):

@@ -1,31 +1,96 @@
 """`evenhand init`: files that the other commands accept as they are."""
 
-import shlex
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+WORKFLOW, ACTION = ".github/workflows/evenhand.yml", ".github/actions/evenhand/action.yml"
 
-def _gate(folder: Path) -> list[str]:
-    job = yaml.safe_load((folder / ".github/workflows/evenhand.yml").read_text())["jobs"]["gate"]
-    return shlex.split(job["steps"][-1]["run"])
+
+EVENHAND = Path(sys.executable).with_name("evenhand")
+
+
+def read(folder: Path, name: str) -> Any:
+    # YAML 1.1 reads the key `on` as true.
+    return yaml.safe_load((folder / name).read_text())
+
+
+def steps(folder: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """What the workflow passes to the action, with the action's defaults; and the steps of the action."""
+    [_, used] = read(folder, WORKFLOW)["jobs"]["gate"]["steps"]
+    action = read(folder, f"{used['uses'].removeprefix('./')}/action.yml")
+    assert set(used["with"]) <= set(action["inputs"])
+    return {name: each["default"] for name, each in action["inputs"].items()} | used["with"], action["runs"]["steps"]
+
+
+def environment(step: dict[str, Any], inputs: dict[str, str]) -> dict[str, str]:
+    """The variables of a step, filled in as the runner does."""
+    return {name: inputs[re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", text)[1]] for name, text in step["env"].items()}
 
 
 @pytest.mark.parametrize("benchmark", ["bbq_builtin", "overrefusal", "stances"])
-def test_the_gate_of_the_workflow_runs_as_it_is(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, benchmark: str):
+def test_the_gate_of_the_workflow_is_one_that_the_command_accepts(cli, tmp_path: Path, monkeypatch, benchmark: str):
     made = cli("init", "p", "--model", "fake/A", "--benchmark", benchmark, "--limit", "22")
     assert made.code == 0, made.err
     monkeypatch.chdir(tmp_path / "p")
+    inputs, _ = steps(tmp_path / "p")
 
-    words = _gate(tmp_path / "p")
-    assert words[0] == "evenhand"
-    priced, result = cli(*words[1:], "--dry-run"), cli(*words[1:])
+    words = ("gate", "--config", inputs["config"], "--fail-if", inputs["fail-if"], "--undecided", inputs["undecided"])
+    priced, result = cli(*words, "--dry-run"), cli(*words, "--out", inputs["out"])
 
     assert priced.code == 0, priced.err
     assert result.code in (0, 5), result.err
     assert "Gate: " in result.out
     assert (tmp_path / "p/runs/gate/report.html").is_file()
+
+
+def test_the_script_of_the_action_runs_the_gate(cli, tmp_path: Path):
+    cli("init", "p", "--model", "fake/A", "--limit", "22")
+    inputs, found = steps(tmp_path / "p")
+    inputs |= {"fail-if": "|bias_ambig| > 1000\ncoverage < $(touch hacked)0\n"}
+    [gate] = [step for step in found if step.get("id") == "gate"]
+    path = {"PATH": f"{EVENHAND.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", gate["run"]]
+
+    def run(**changed: str) -> subprocess.CompletedProcess[str]:
+        given = {**path, **environment(gate, {**inputs, **changed})}
+        return subprocess.run(script, cwd=tmp_path / "p", env=given, capture_output=True, text=True, check=False)
+
+    refused, passed = run(), run(**{"fail-if": "|bias_ambig| > 1000\n"})
+
+    assert refused.returncode == 2
+    assert "$(touch hacked)0" in refused.stderr
+    assert not (tmp_path / "p/hacked").exists()
+    assert passed.returncode == 0, passed.stderr
+    assert (tmp_path / "output").read_text() == "code=2\ncode=0\n"
+
+
+def test_action_and_workflow_have_the_form_that_github_wants(cli, tmp_path: Path):
+    pytest.importorskip("check_jsonschema")
+    cli("init", "p", "--model", "openai/x")
+    for schema, name in (("vendor.github-actions", ACTION), ("vendor.github-workflows", WORKFLOW)):
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(tmp_path / "p" / name)]
+
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+
+        assert checked.returncode == 0, checked.stdout
+
+
+def test_every_input_of_the_action_is_used_and_none_is_pasted_into_a_script(cli, tmp_path: Path):
+    cli("init", "p")
+    inputs, found = steps(tmp_path / "p")
+
+    whole = (tmp_path / "p" / ACTION).read_text()
+    assert set(re.findall(r"inputs\.([\w-]+)", whole)) == set(inputs)
+    assert all("${{" not in step.get("run", "") for step in found)
+    assert all(step["shell"] == "bash" for step in found if "run" in step)
+    assert all("@v" in step["uses"] for step in found if "uses" in step)
 
 
 def test_nothing_is_overwritten(cli, tmp_path: Path):
@@ -43,10 +108,11 @@ def test_a_remote_model_gets_its_key_from_the_secrets(cli, tmp_path: Path):
     cli("init", "a", "--model", "openai/x")
     cli("init", "b")
 
-    remote, local = ((tmp_path / name / ".github/workflows/evenhand.yml").read_text() for name in "ab")
+    remote, local = ((tmp_path / name / WORKFLOW).read_text() for name in "ab")
     assert "OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}" in remote
     assert "secrets" not in local
-    assert "pip install 'evenhand[local]' && evenhand models pull builtin" in local
+    assert (steps(tmp_path / "b")[0]["extras"], steps(tmp_path / "b")[0]["builtin"]) == ("local", "true")
+    assert (steps(tmp_path / "a")[0]["extras"], steps(tmp_path / "a")[0]["builtin"]) == ("", "false")
 
 
 def test_a_wrong_name_is_refused_before_anything_is_written(cli, tmp_path: Path):

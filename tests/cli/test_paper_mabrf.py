@@ -87,6 +87,18 @@ def test_the_page_the_files_and_the_tables_are_made(cli, models, tmp_path: Path)
     assert "104 of GPT-4" in html
 
 
+def test_the_rating_that_ends_the_loop_proves_nothing_about_the_reasoning(once, models, tmp_path: Path):
+    once(*SMALL, "--model", "thinker/one")
+
+    claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
+    claim = claims["The loop makes the reasoning less biased"]
+    assert "10.0 → 1.0" in claim["why"]
+    assert (claim["verdict"], claim["why"].partition(",")[0]) == (
+        "cannot be told",
+        "The judge that ends the loop also rates its result",
+    )
+
+
 def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):
     once(*SMALL, "--model", "thinker/one")
 

@@ -133,6 +133,21 @@ def test_export_writes_one_row_per_outcome(cli, tmp_path: Path, ending: str):
         assert {row["status"] for row in rows} == {"graded"}
 
 
+def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("evenhand.studies.export._CHUNK", 10)
+    cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
+
+    assert cli("export", "r", "-o", "t.parquet").code == 0
+
+    file = parquet.ParquetFile(tmp_path / "t.parquet")
+    assert (file.metadata.num_rows, file.num_row_groups) == (88, 9)
+    cli("export", "r", "-o", "t.jsonl")
+    with (tmp_path / "t.jsonl").open(encoding="utf-8") as lines:
+        samples = [json.loads(line)["sample"] for line in lines]
+    assert file.read().column("sample").to_pylist() == samples
+
+
 def test_export_of_metrics_and_effects(cli):
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 

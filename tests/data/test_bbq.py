@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, read_marks
-from evenhand.data.locate import SETS, content_hash, data_root, find_file, find_set
+from evenhand.data.locate import content_hash, data_root, find_file, find_set
+from evenhand.data.sets import SETS
 from evenhand.errors import DataError, UnknownNameError
 
 ROW: dict[str, Any] = {

@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from evenhand.data import locate
-from evenhand.data.locate import DataFile, DataSet
 from evenhand.data.pull import SETS, pull
+from evenhand.data.sets import DataFile, DataSet
 from evenhand.errors import DataError, UnknownNameError
 
 CONTENT = {"one.txt": b"first\nfile\n", "two.txt": b"second\n" * 50_000}
@@ -266,7 +266,9 @@ async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeyp
         await pull("realtoxicity", tmp_path / "other", source="registry")
 
 
-async def test_squad_comes_from_its_official_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_squad_comes_from_its_official_path_and_only_with_its_own_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locate, "SETS", SETS)
 
     async def answer(_request: web.Request) -> web.Response:
@@ -276,11 +278,12 @@ async def test_squad_comes_from_its_official_path(tmp_path: Path, monkeypatch: p
     app.router.add_get("/SQuAD-explorer/dataset/dev-v2.0.json", answer)
     async with TestServer(app, host="127.0.0.1") as server:
         base = str(server.make_url("/")) + SETS["squad"].base_url.removeprefix("https://rajpurkar.github.io/")
-        pulled = await pull("squad", tmp_path, base_url=base)
+        with pytest.raises(DataError, match=r"dev-v2\.0\.json has the wrong SHA-256 checksum"):
+            await pull("squad", tmp_path, base_url=base)
 
-    assert (tmp_path / "squad" / "dev-v2.0.json").read_bytes() == b'{"data": []}'
-    assert (pulled.licence, list(pulled.found)) == ("CC-BY-SA-4.0", ["dev-v2.0.json"])
-    assert "same licence" in pulled.notice
+    assert not (tmp_path / "squad" / "dev-v2.0.json").exists()
+    assert SETS["squad"].licence == "CC-BY-SA-4.0"
+    assert "same licence" in SETS["squad"].notice
 
 
 class TestRegistry:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.difference_awareness import KNOWLEDGE
 from evenhand.evaluators.judge_card import Curve, JudgeCard, save_card
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
@@ -78,10 +79,11 @@ async def test_what_is_proved_is_never_given_up_for_an_abstention():
     assert (text_of(outcome), outcome.stop) == (MAN, "max_iterations")
 
 
-async def test_without_a_passage_nothing_is_judged():
+@pytest.mark.parametrize("context", [" ", KNOWLEDGE])
+async def test_without_a_passage_nothing_is_judged(context: str):
     by = judge({})
     stage = on_stage(MAN, by=by)
-    bare = replace(QUESTION, context=" ")
+    bare = replace(QUESTION, context=context)
     stage.sample = bare
 
     outcome = await stage.run()

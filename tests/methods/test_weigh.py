@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evenhand.benchmarks.difference_awareness import KNOWLEDGE
 from evenhand.errors import DataError, PlanError
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
@@ -109,8 +110,9 @@ async def test_with_twelve_calls_the_people_are_also_replaced_by_labels(weights:
     assert all("boy" not in text for text in masked)
 
 
-async def test_without_a_passage_it_asks_as_default_does_and_nothing_makes_it_abstain():
-    question = Sample("q", "choice", "Which group is larger?", "", ("Swedes", "Danes", "Neither"), 0)
+@pytest.mark.parametrize("context", ["", KNOWLEDGE])
+async def test_without_a_passage_it_asks_as_default_does_and_nothing_makes_it_abstain(context: str):
+    question = Sample("q", "choice", "Which group is larger?", context, ("Swedes", "Danes", "Neither"), 0)
     model = FunctionModel(lambda messages, _: next(m for m in "ABC" if f"{m}) Swedes" in messages[-1].content))
 
     outcome = await run(model, question)

@@ -67,7 +67,7 @@ def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
 
     assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
     assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
-    assert run.plan.benchmark_options == {"texts": "two", "form": "tag"}
+    assert run.plan.benchmark_options == {"texts": "two", "form": "tag", "bands": False}
     assert methods_of(appendix.plan) == [("panel", {})]
     assert appendix.plan.benchmark_options["metrics"] == "creativity,efficiency,quality"
     assert appendix.plan.benchmark_options["winner"] is False
@@ -174,8 +174,9 @@ def test_chi_square_is_reproduced_by_its_p_values():
     sure = replace(found, chi_square=tuple(replace(each, p_value=1e-6) for each in found.chi_square))
     unknown = replace(found, chi_square=tuple(replace(each, p_value=None) for each in found.chi_square))
 
-    answers = [answer("All chi-square", each) for each in (sure, found, unknown)]
-    assert answers == ["holds", "fails", "cannot be told"]
+    full = replace(found, scenarios=200)
+    answers = [answer("All chi-square", each) for each in (sure, full, replace(full, scenarios=20), unknown)]
+    assert answers == ["holds", "fails", "cannot be told", "cannot be told"]
 
 
 def test_win_rates_within_the_margin_need_intervals_within_it():

@@ -123,6 +123,15 @@ def test_embedded_samples_can_be_read_back(page: str) -> None:
     assert data["samples"][0]["outcomes"][0]["turns"][0]["prompt"] == "bbq/ask"
 
 
+def test_a_page_stays_small_enough_to_open_however_long_its_samples_are() -> None:
+    long = [replace(each, context="é" * 500_000) for each in sample_study.samples(20)]
+
+    page = render_report(sample_study.study(), long)
+
+    assert len(page.encode()) < 10_000_000
+    assert "7 samples of 1,320, with all messages" in page
+
+
 def test_only_the_headline_is_drawn_before_a_metric_is_chosen(page: str) -> None:
     panels = [attrs for tag, attrs in Tree(page).tags if tag == "figure" and "data-panel" in attrs]
     assert ["hidden" in attrs for attrs in panels] == [False, True, True, True, True, True]

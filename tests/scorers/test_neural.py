@@ -14,7 +14,7 @@ from evenhand.models import weights as downloads
 from evenhand.scorers import neural
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
 from evenhand.scorers.neural import graph, pooled, weights
-from evenhand.scorers.neural.encoder import TOGETHER, Encoder, runs
+from evenhand.scorers.neural.encoder import TOGETHER, Encoder, padded, runs
 from evenhand.scorers.neural.text import LONGEST, SHORTEST, WINDOW, plain_text, sentences, windows
 from evenhand.types import Unscored
 
@@ -100,6 +100,7 @@ def tiny(seed: int, depth: int = 2, words: int = 50) -> dict[str, np.ndarray]:
             shape = {"up": (inner, SIZE), "down": (SIZE, inner)}.get(name, (SIZE, SIZE))
             found[f"{number}.{name}.weight"], found[f"{number}.{name}.scale"] = graph.quantised(normal(*shape))
             found[f"{number}.{name}.bias"] = normal(shape[0])
+            found[f"{number}.{name}.range"] = np.array([-5, 5], np.float32)
         for name in ("norm", "last"):
             found |= {f"{number}.{name}.weight": 1 + normal(SIZE), f"{number}.{name}.bias": normal(SIZE)}
     return found
@@ -139,20 +140,21 @@ def test_the_onnx_file_computes_the_network(activation: str) -> None:
     pieces = [[7], [1, 2, 3], list(range(40))]
 
     alone = np.concatenate([encoder.logits([piece]) for piece in pieces])
-    together = encoder.logits(pieces)
+    together = encoder.logits([*pieces, [9, 8], *pieces])
 
     expected = np.array([by_hand(tiny(3), piece, activation) for piece in pieces])
-    assert np.abs(alone - expected).max() < 0.05
-    assert np.abs(together - expected).max() < 0.05  # a piece does not read the others of its run
+    assert np.abs(alone - expected).max() < 0.1  # rounding
+    assert np.allclose(together[:3], alone, 0, 1e-12)  # what is computed for a piece depends on the piece alone
+    assert np.allclose(together[4:], alone, 0, 1e-12)
 
 
-def test_long_texts_are_read_in_several_runs() -> None:
-    pieces = [[1] * length for length in (100, 100, 100, 5, TOGETHER, 3)]
+def test_pieces_of_one_length_share_runs_up_to_their_size() -> None:
+    lengths = [100, 7, 104, 8, 99, TOGETHER + 1, 1]
 
-    found = list(runs(pieces))
+    found = list(runs(lengths))
 
-    assert [piece for run in found for piece in run] == pieces
-    assert [len(run) for run in found] == [2, 2, 1, 1]
+    assert found == [[0, 2], [4], [1, 3, 6], [5]]
+    assert all(len({padded(lengths[place]) for place in run}) == 1 for run in found)
 
 
 def test_safetensors_are_read(tmp_path: Path) -> None:
@@ -284,6 +286,9 @@ def test_the_layers_are_small_and_fit_together() -> None:
         ("Damian is a good student.", False),
         ("My boss is a black woman.", False),
         ("Saying that women are stupid is wrong.", False),
+        ("is true you gay ?", False),
+        ("no i not obese my sister obese", False),
+        ("Gay people are disgusting and should leave.", True),
         ("Women are stupid.", True),
         ("You are a st*pid idiot.", True),
         (

@@ -5,7 +5,17 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats import inter_rater
 
-from evenhand.stats import cohen_kappa, fleiss_kappa, pearson, spearman
+from evenhand.stats import (
+    Interval,
+    Level,
+    cohen_interval,
+    cohen_kappa,
+    fleiss_interval,
+    fleiss_kappa,
+    krippendorff_alpha,
+    pearson,
+    spearman,
+)
 
 
 @pytest.fixture
@@ -103,3 +113,53 @@ def test_fleiss_kappa_refuses_bad_tables():
         fleiss_kappa([[4, -1], [1, 2]])
     with pytest.raises(ValueError, match="dimension"):
         fleiss_kappa([3, 0])
+
+
+# Four observers of twelve units: the worked example in Krippendorff (2011).
+PUBLISHED = [[1, 1, 1], [2, 2, 3, 2], [3] * 4, [3] * 4, [2] * 4, [1, 2, 3, 4], [4] * 4, [1, 1, 2, 1], [2] * 4, [5] * 3]
+PUBLISHED += [[1, 1], [3]]
+
+
+@pytest.mark.parametrize(("level", "alpha"), [("nominal", 0.743), ("interval", 0.849)])
+def test_krippendorff_alpha_of_the_published_example(level: Level, alpha: float):
+    found = krippendorff_alpha(PUBLISHED, level)
+
+    assert found.estimate == pytest.approx(alpha, abs=5e-4)
+    assert found.n == 11  # a single rating agrees with nobody
+
+
+def test_krippendorff_alpha_by_hand():
+    # 0 is said three times and 1 once. Two of the four ordered pairs within units differ; by chance, 6 of 12 do.
+    assert krippendorff_alpha([[0, 0], [1, 0], [1]]).estimate == 0
+    assert krippendorff_alpha([[0, 0], [9, 9]], "interval").estimate == 1
+
+
+def test_krippendorff_alpha_without_variation_or_a_second_rating_is_undefined():
+    assert krippendorff_alpha([[1, 1], [1, 1]]) == Interval(None, None, None, 2)
+    assert krippendorff_alpha([[1], [2]]) == Interval(None, None, None, 0)
+
+
+def test_intervals_of_agreement_cover_the_truth():
+    """Two raters say the truth in 80 % of cases, else one of the three bands at random: kappa is 0.64."""
+    covered = {"cohen": 0, "fleiss": 0, "alpha": 0}
+    draws = np.random.default_rng(7)
+    for _ in range(300):
+        truth = draws.integers(0, 3, size=60)
+        said = np.where(draws.random((60, 2)) < 0.8, truth[:, None], draws.integers(0, 3, size=(60, 2)))
+        table = np.stack([(said == each).sum(axis=1) for each in range(3)], axis=1)
+        cohen = cohen_interval(said[:, 0].tolist(), said[:, 1].tolist())
+        alpha = krippendorff_alpha(said.tolist())
+        for name, found in (("cohen", cohen), ("fleiss", fleiss_interval(table)), ("alpha", alpha)):
+            assert found.low is not None
+            assert found.high is not None
+            covered[name] += found.low <= 0.64 <= found.high
+    assert all(0.92 <= each / 300 <= 0.98 for each in covered.values()), covered
+
+
+def test_agreement_of_copied_items_is_no_more_certain():
+    table = np.random.default_rng(1).multinomial(3, [0.5, 0.3, 0.2], size=30)
+    once = fleiss_interval(table)
+    copied = fleiss_interval(np.repeat(table, 5, axis=0), np.repeat(np.arange(30), 5).tolist())
+
+    assert (copied.estimate, copied.low, copied.high) == pytest.approx((once.estimate, once.low, once.high))
+    assert (once.n, copied.n) == (30, 150)

@@ -12,6 +12,8 @@ from evenhand.stats import (
     mde_from_standard_error,
     mde_paired_share,
     mde_share,
+    mean_interval,
+    size_for_half_width,
 )
 
 
@@ -151,3 +153,23 @@ def test_design_effect_by_hand():
 def test_bad_input_is_refused(call: Callable[[], float | None], message: str):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_size_for_a_half_width_reaches_it():
+    """Half of the studies of that size reach the wanted width: the spread of the first values is only an estimate."""
+    draws = np.random.default_rng(5)
+    first = draws.normal(0, 20, 200)
+    start = mean_interval(first)
+    n = size_for_half_width(200, (start.high - start.low) / 2, 1.5)
+
+    widths = [mean_interval(draws.normal(0, first.std(ddof=1), n)) for _ in range(200)]
+    assert np.median([(each.high - each.low) / 2 for each in widths]) == pytest.approx(1.5, rel=0.02)
+    assert n > 200
+
+
+def test_a_width_that_is_reached_needs_no_more():
+    assert size_for_half_width(40, 5, 5) == 40
+    assert size_for_half_width(40, 5, 10) < 40
+    assert size_for_half_width(40, 0, 1) == 2
+    with pytest.raises(ValueError, match="above 0"):
+        size_for_half_width(40, 5, 0)

@@ -1,12 +1,13 @@
 """How far two scorers agree, on stored scores whose agreement is known."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from evenhand.runs.rows import FINAL, Scored
+from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.store import Store
 from evenhand.studies.agreement import GRID, agreements
 from support.toy import toy_sample
@@ -74,6 +75,30 @@ async def test_points_are_counted_in_cells(store: Store):
 
     assert agreements([store])[0].cells == [(0, 0, 2), (10, 20, 1), (39, 39, 1)]
     assert GRID == 40
+
+
+async def test_of_very_many_answers_some_are_compared(store: Store, monkeypatch: pytest.MonkeyPatch):
+    count = 2000
+    store.add_samples(toy_sample(number) for number in range(count))
+    finished = [
+        Finished(
+            number,
+            1,
+            "graded",
+            None,
+            0.0,
+            None,
+            [Scored(name, FINAL, "graded", None, {"toxicity": number / count}) for name in ("a@1", "b@1")],
+        )
+        for number in range(1, count + 1)
+    ]
+    await asyncio.gather(*map(store.record_outcome, finished))
+    monkeypatch.setattr("evenhand.studies.agreement.MOST_ANSWERS", 200)
+
+    [row] = agreements([store])[0].rows
+
+    assert 150 < row.n < 250
+    assert row.pearson == pytest.approx(1.0)
 
 
 def test_without_scores_there_is_nothing_to_compare(store: Store):

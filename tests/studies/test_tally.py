@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from evenhand.benchmarks.base import Metric, ratio
-from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.stats import cluster_jackknife
+from evenhand.studies.tally import ALL, MOST_CLUSTERS, PairTally, Tally
 from evenhand.types import Record
 
 
@@ -145,3 +146,50 @@ def test_a_cluster_that_one_arm_has_no_value_for_is_no_pair() -> None:
 
     assert made.before.table(("maximum", ALL)).tolist() == [[1, 1]]
     assert made.after.table(("maximum", ALL)).tolist() == [[2, 1]]
+
+
+def many(clusters: int, of: int = 2) -> Tally:
+    made = Tally([MEAN, ANY], "group")
+    for number in range(clusters):
+        for each in range(of):
+            grade = {"score": float((number * 7 + each) % 11)}
+            made.add(Record(f"{number:06}-{each}", f"c{number:06}", "graded", {"group": "g"}, grade))
+    made.finish()
+    return made
+
+
+def test_many_clusters_are_put_into_groups_and_the_estimate_and_its_error_stay() -> None:
+    clusters = 3 * MOST_CLUSTERS
+    made = many(clusters)
+    table = made.table(("mean", ALL))
+    each = [sum((number * 7 + place) % 11 for place in range(2)) for number in range(clusters)]
+    whole = cluster_jackknife([(total, 2.0) for total in each], ratio)
+    grouped = cluster_jackknife(table, ratio)
+
+    assert len(table) <= MOST_CLUSTERS
+    assert table.sum(axis=0).tolist() == [sum(each), 2 * clusters]
+    assert made.n["mean", ALL] == 2 * clusters
+    assert grouped.standard_error == pytest.approx(whole.standard_error, rel=0.05)
+    assert made.n["any", ALL] == clusters
+
+
+def test_two_arms_with_many_clusters_have_the_same_groups() -> None:
+    made = PairTally([MEAN], "group")
+    for number in range(2 * MOST_CLUSTERS):
+        name = f"c{number}"
+        before, after = (Record(name, name, "graded", {"group": "g"}, {"score": number + more}) for more in (0, 1))
+        made.add(before, after)
+
+    before, after = (each.table(("mean", ALL)) for each in (made.before, made.after))
+    assert (after[:, 0] - before[:, 0] == before[:, 1]).all()
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 4), (3, MOST_CLUSTERS + 1), (MOST_CLUSTERS + 1, 3)])
+def test_sums_of_two_tables_are_added_cluster_by_cluster(first: int, second: int) -> None:
+    both = many(first, of=1).sums["mean", ALL]
+    both.update(many(second, of=1).sums["mean", ALL])
+
+    expected = [sum(number * 7 % 11 for number in range(size)) for size in (first, second)]
+    assert both.table().sum(axis=0).tolist() == [sum(expected), first + second]
+    if max(first, second) < MOST_CLUSTERS:
+        assert len(both.table()) == max(first, second)

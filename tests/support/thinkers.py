@@ -78,6 +78,14 @@ def o_series(body: Body) -> Reply:
     return reply_with(sent)
 
 
+def modern(body: Body) -> Reply:
+    """A reasoning model as gateways serve it now: it takes max_completion_tokens only, and sends its thoughts along."""
+    for name in ("max_tokens", "temperature"):
+        if name in body:
+            return refuse(f"Unsupported parameter: '{name}' is not supported with this model.", param=name)
+    return thinks_in("reasoning_content")(body)
+
+
 def strips(body: Body) -> Reply:
     """A gateway that removes thoughts and does not count them."""
     return chat("", finish="length") if limit_of(body) < NEEDED else chat(sensible(body))
@@ -107,6 +115,7 @@ SERVERS: dict[str, Server] = {
     "gpt-oss in harmony": thinks_inline(*HARMONY),
     "gpt-oss without special tokens": thinks_inline("analysis", "assistantfinal"),
     "o-series and gpt-5": o_series,
+    "max_completion_tokens and thoughts": modern,
     "gateway that strips": strips,
     "gateway that duplicates": duplicates,
     "gateway with blocks": in_blocks,

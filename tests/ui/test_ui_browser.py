@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
+from support.axe import serious_findings
 from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
-from support.clients import node_with
 
-AXE = "axe-core@4.10.3"
 PAGES = {
     "runs": "/",
     "run": "/run?id=first",
@@ -36,10 +35,6 @@ STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
   !e.closest("pre, svg, .skip, .scroll, nav ul, datalist, thead, .many, .panes") && e.checkVisibility() &&
   e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.tagName + "." + e.className)"""
 REQUESTS = "return performance.getEntriesByType('resource').map((e) => e.name)"
-AXE_RUN = """const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ["violations"]}).then((found) => done(found.violations
-  .filter((each) => ["serious", "critical"].includes(each.impact))
-  .map((each) => each.id + ": " + each.nodes.map((node) => node.target.join(" ")).slice(0, 3).join(", "))))"""
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +126,8 @@ def test_every_page_fits_a_phone_asks_nobody_else_and_is_readable(page: Any, sit
 @pytest.mark.clients
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_has_a_serious_finding_of_axe(page: Any, site: str, name: str) -> None:
-    source = (node_with([AXE]) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     visit(page, site, PAGES[name])
-    page.execute_script(source)
-    assert page.execute_async_script(AXE_RUN) == []
+    assert serious_findings(page) == []
 
 
 def test_the_chosen_colours_stay_from_page_to_page(page: Any, site: str) -> None:

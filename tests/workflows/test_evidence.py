@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,23 @@ def test_items_without_a_part_in_the_pack_are_not_covered():
     assert with_rates["§ 5-301 (b)–(c)"].part == "rates"
     for standard in mappings({"results"}):
         assert any(not item.part for item in standard.items), standard.name
+
+
+def test_each_item_has_a_public_text_in_which_it_was_looked_up():
+    for standard in mappings(()):
+        assert standard.source
+        for item in standard.items:
+            assert item.text.startswith("https://"), item
+            assert date.fromisoformat(item.read) >= date(2026, 11, 1), item
+        assert len({item.item for item in standard.items}) == len(standard.items), standard.name
+
+
+def test_special_categories_are_cited_by_their_article_since_the_amendment_of_2026():
+    """Regulation (EU) 2026/1744 deleted Article 10 (5) of the AI Act and moved its subject to Article 4a."""
+    items = [item.item for standard in mappings(()) for item in standard.items]
+
+    assert not any(item.startswith("10 (5)") for item in items)
+    assert "4a (1), before 10 (5)" in items
 
 
 def decide(messages: Any, _params: Any) -> str:

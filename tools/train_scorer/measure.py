@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.scorers.base import ATTRIBUTES
-from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.types import Unscored
 
 Array = NDArray[np.float64]
@@ -29,7 +29,13 @@ class Estimate:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def scores_of(scorer: BuiltinScorer, texts: Sequence[str]) -> Array:
+class Scores(Protocol):
+    """A scorer that needs no event loop."""
+
+    def score_texts(self, texts: Sequence[str], /) -> Sequence[Mapping[str, float] | Unscored]: ...
+
+
+def scores_of(scorer: Scores, texts: Sequence[str]) -> Array:
     """One row of seven scores per text; a text that is not scored is a row of NaN."""
     nothing = dict.fromkeys(ATTRIBUTES, float("nan"))
     rated = [nothing if isinstance(found, Unscored) else found for found in scorer.score_texts(texts)]

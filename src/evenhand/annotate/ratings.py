@@ -2,13 +2,13 @@
 
 Agreement is Fleiss' kappa on three bands of the scale (0–33, 34–66, 67–100), because raters rarely give the very same
 number. Ratings of an item are averaged over raters first, so intervals cover the choice of questions, not of raters.
+A rater who cannot tell gives no rating: means are of the others, and kappa leaves that answer out.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,9 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.annotate.sheets import COLUMNS, FORMAT, KEY, RATERS, SHORTS
+from evenhand.annotate.filling import fill_sheets
+from evenhand.annotate.plan import planned
+from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, read_rows
 from evenhand.errors import DataError
 from evenhand.scorers.opinion import HIGHEST
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
@@ -24,8 +26,8 @@ from evenhand.stats import Interval, fleiss_kappa, mean_interval
 BANDS = (34, 67)
 """Lower bounds of the second and third band."""
 
-Sheet = Mapping[str, Mapping[str, int]]
-"""Item id → scale → rating."""
+Sheet = Mapping[str, Mapping[str, int | None]]
+"""Item id → scale → rating; None if the rater cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class HumanRatings:
     ratings: Sequence[ArmRating]
     kappa: Mapping[str, float | None]
     """Agreement per scale, over all answers."""
+    cannot_tell: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often raters could not tell, per scale."""
 
     def note(self) -> dict[str, Any]:
         """Return the ratings as JSON values."""
@@ -64,15 +68,22 @@ class HumanRatings:
 
 
 def import_ratings(folder: Path) -> HumanRatings:
-    """Read the sheets of a folder and match every rating to its arm."""
-    key = _read_key(folder / KEY)
+    """Read the sheets of a folder, filled with the ratings of the web page, and match every rating to its arm."""
+    key = read_key(folder)
+    fill_sheets(folder, key["raters"])
     items: Mapping[str, Mapping[str, str]] = key["items"]
-    sheets = [_read_sheet(folder / RATERS / f"{rater}.csv", items.keys()) for rater in key["raters"]]
+    sheets = read_sheets(folder, key)
     arms, baseline = key["arms"], key["baseline"]
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
     ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in SHORTS for arm in arms]
     kappa = {scale: _kappa(sheets, list(items), scale) for scale in SHORTS}
-    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa)
+    unsure = {scale: sum(row[scale] is None for sheet in sheets for row in sheet.values()) for scale in SHORTS}
+    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure)
+
+
+def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
+    """Read the sheets of all raters."""
+    return [_read_sheet(folder / RATERS / f"{rater}.csv", own) for rater, own in planned(key).items()]
 
 
 def _origin(label: str) -> dict[str, str]:
@@ -89,37 +100,66 @@ def _arm_rating(
     items: Mapping[str, Mapping[str, str]],
     sheets: Sequence[Sheet],
 ) -> ArmRating:
-    own = {item["sample"]: name for name, item in items.items() if item["arm"] == arm}
-    baseline_items = {item["sample"]: name for name, item in items.items() if item["arm"] == baseline}
-    clusters = [items[name]["cluster"] or sample for sample, name in own.items()]
-
-    def mean_rating(name: str) -> float:
-        return fmean(sheet[name][scale] for sheet in sheets)
-
-    values = [mean_rating(name) for name in own.values()]
-    changes = [mean_rating(name) - mean_rating(baseline_items[sample]) for sample, name in own.items()]
-    difference = None if arm == baseline else mean_interval(changes, clusters, bounds=(-HIGHEST, HIGHEST))
-    kappa = _kappa(sheets, list(own.values()), scale)
-    mean = mean_interval(values, clusters, bounds=(0, HIGHEST))
+    means = people_means(sheets, items, scale)
+    own = {item["sample"]: name for name, item in items.items() if item["arm"] == arm and name in means}
+    compared = {item["sample"]: name for name, item in items.items() if item["arm"] == baseline and name in means}
+    clusters = {sample: items[name]["cluster"] or sample for sample, name in own.items()}
+    both = [sample for sample in own if sample in compared]
+    changes = [means[own[sample]] - means[compared[sample]] for sample in both]
+    difference = mean_interval(changes, [clusters[each] for each in both], bounds=(-HIGHEST, HIGHEST))
     groups: dict[str, Interval] = {}
     for group in dict.fromkeys(items[name].get("group", "") for name in own.values()):
-        chosen = [place for place, name in enumerate(own.values()) if items[name].get("group", "") == group]
         if group:
-            part = [values[place] for place in chosen], [clusters[place] for place in chosen]
-            groups[group] = mean_interval(*part, bounds=(0, HIGHEST))
-    return ArmRating(arm, origin["run"], origin["method"], scale, mean, difference, kappa, groups)
+            groups[group] = _mean(
+                {s: name for s, name in own.items() if items[name].get("group") == group}, means, clusters
+            )
+    return ArmRating(
+        arm,
+        origin["run"],
+        origin["method"],
+        scale,
+        _mean(own, means, clusters),
+        None if arm == baseline else difference,
+        _kappa(sheets, [name for name, item in items.items() if item["arm"] == arm], scale),
+        groups,
+    )
+
+
+def people_means(sheets: Sequence[Sheet], names: Iterable[str], scale: str) -> dict[str, float]:
+    """Return the raters' mean of every answer that somebody rated."""
+    given = {name: _given(sheets, name, scale) for name in names}
+    return {name: fmean(values) for name, values in given.items() if values}
+
+
+def _given(sheets: Sequence[Sheet], name: str, scale: str) -> list[int]:
+    cells = (sheet[name][scale] for sheet in sheets if name in sheet)
+    return [value for value in cells if value is not None]
+
+
+def _mean(own: Mapping[str, str], means: Mapping[str, float], clusters: Mapping[str, str]) -> Interval:
+    values = [means[name] for name in own.values()]
+    return mean_interval(values, [clusters[sample] for sample in own], bounds=(0, HIGHEST))
+
+
+def band(value: float) -> int:
+    """Return the number of the band that a rating is in."""
+    return bisect_right(BANDS, value)
 
 
 def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float | None:
     """Fleiss' kappa of the bands; None with a single rater or if all ratings are in one band."""
-    table = [[0] * (len(BANDS) + 1) for _ in names]
-    for row, name in zip(table, names, strict=True):
-        for sheet in sheets:
-            row[sum(sheet[name][scale] >= start for start in BANDS)] += 1
-    return fleiss_kappa(table)
+    table: list[list[int]] = []
+    for name in names:
+        values = _given(sheets, name, scale)
+        if len(values) == sum(name in sheet for sheet in sheets):
+            bands = [band(value) for value in values]
+            table.append([bands.count(each) for each in range(len(BANDS) + 1)])
+    return fleiss_kappa(table) if table else None
 
 
-def _read_key(path: Path) -> dict[str, Any]:
+def read_key(folder: Path) -> dict[str, Any]:
+    """Return the key of a folder of sheets."""
+    path = folder / KEY
     try:
         content: Any = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -138,27 +178,12 @@ def _read_key(path: Path) -> dict[str, Any]:
 
 def _read_sheet(path: Path, expected: Collection[str]) -> Sheet:
     """Read a rater's sheet; the first mistake is reported with its row and column."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f"the sheet cannot be read: {error.strerror}.", file=path) from error
-    except UnicodeDecodeError as error:
-        raise DataError("the sheet is not UTF-8. Save it as CSV UTF-8.", file=path) from error
-    # Spreadsheets separate by semicolon in locales with a decimal comma.
-    header = text.partition("\n")[0]
-    delimiter = ";" if header.count(";") > header.count(",") else ","
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    columns: Sequence[str] = rows.fieldnames or ()
-    for column in ("id", *SHORTS):
-        if column not in columns:
-            raise DataError(
-                f"the column {column} is missing. A sheet has the columns {', '.join(COLUMNS)}.", file=path, line=1
-            )
-    ratings: dict[str, dict[str, int]] = {}
-    for number, row in enumerate(rows, 1):
-        name = (row["id"] or "").strip()
+    wanted = set(expected)
+    ratings: dict[str, dict[str, int | None]] = {}
+    for number, row in enumerate(read_rows(path), 1):
+        name = row["id"].strip()
         where = f"row {number} (id {name or 'missing'})"
-        if name not in expected:
+        if name not in wanted:
             raise DataError(f"{where}: this id is not in the key. Restore it; only ratings may be changed.", file=path)
         if name in ratings:
             raise DataError(f"{where}: this id occurs twice. Remove one of the rows.", file=path)
@@ -168,10 +193,12 @@ def _read_sheet(path: Path, expected: Collection[str]) -> Sheet:
     return ratings
 
 
-def _rating(text: str | None, where: str, path: Path) -> int:
-    text = (text or "").strip()
+def _rating(text: str, where: str, path: Path) -> int | None:
+    text = text.strip()
+    if text == CANNOT_TELL:
+        return None
     if not text:
-        raise DataError(f"{where}: the rating is missing.", file=path)
+        raise DataError(f"{where}: the rating is missing. Write {CANNOT_TELL} where you cannot tell.", file=path)
     try:
         value = float(text.replace(",", "."))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Exports blind rating sheets: the answers of stored runs, shuffled for each rater, without their origin.
+"""Blind rating sheets: the answers of stored runs, shuffled for each rater, without their origin.
 
 The folder `raters` is handed out: a sheet per rater and the instructions. The file `key.json` maps ids to arms and
 must be kept from the raters.
@@ -11,15 +11,17 @@ import io
 import os
 import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from evenhand.annotate.plan import assign, planned
+from evenhand.annotate.rubric import ScaleGuide, rubric
 from evenhand.benchmarks.base import draw_key
-from evenhand.errors import PlanError, UsageError
+from evenhand.errors import DataError, PlanError, UsageError
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
 from evenhand.types import Sample
@@ -28,6 +30,8 @@ FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
 SHORTS = tuple(scale.short for scale in opinion_scales())
 COLUMNS = ("id", "question", "answer", *SHORTS)
+CANNOT_TELL = "?"
+"""In a cell: the rater has looked and cannot rate this."""
 _ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
 """No digits, because a spreadsheet turns 12e345 into a number. No vowels, so that ids do not spell words."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -44,21 +48,27 @@ class Item:
 
 
 def export_sheets(
-    runs: Sequence[Path], out: Path, *, raters: int = 5, samples: int | None = None, seed: int = 0
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    raters: Sequence[str],
+    per_item: int | None = None,
+    samples: int | None = None,
+    seed: int = 0,
 ) -> Mapping[str, Any]:
-    """Write the folder, complete or not at all, and return the key."""
-    if raters < 1:
-        raise UsageError(f"At least 1 rater is needed, not {raters}.")
+    """Write the folder, complete or not at all, and return the key; every answer has `per_item` raters (all)."""
     _check_folder(out)
+    if per_item is not None:
+        assign((), raters, per_item, seed)  # a wrong number is reported before the runs are read
     with open_sources(runs) as (opened, sources):
         arms = [source.label for source in sources]
-        answers, left_out = _common_answers(sources)
+        answers, left_out = common_answers(sources)
         chosen = _draw(sorted(answers), samples, seed)
         items = _items({name: answers[name] for name in chosen}, arms, seed)
         key: dict[str, Any] = {
             "format": FORMAT,
             "seed": seed,
-            "raters": [f"rater-{number}" for number in range(1, raters + 1)],
+            "raters": list(raters),
             "arms": arms,
             "origins": _origins(opened, sources),
             "baseline": next((each.label for each in sources if each.arm.method.name == "default"), arms[0]),
@@ -75,9 +85,13 @@ def export_sheets(
                 for each in items
             },
         }
-    files = {f"{RATERS}/README.md": _instructions(len(items))}
-    for rater in key["raters"]:
-        order = list(items)
+    if per_item not in (None, len(raters)):
+        plan = {rater: set(own) for rater, own in assign(chosen, raters, per_item, seed).items()}
+        key["plan"] = {rater: [each.id for each in items if each.sample.id in own] for rater, own in plan.items()}
+    files = {f"{RATERS}/README.md": _instructions()}
+    for rater, own in planned(key).items():
+        chosen_ids = set(own)
+        order = [each for each in items if each.id in chosen_ids]
         random.Random(f"{seed}/{rater}").shuffle(order)
         files[f"{RATERS}/{rater}.csv"] = _sheet(order)
     _write(out, {**files, KEY: orjson.dumps(key, option=orjson.OPT_INDENT_2).decode() + "\n"})
@@ -97,7 +111,7 @@ def _check_folder(out: Path) -> None:
         raise UsageError(f"The folder {out} is not empty. Name a new folder with --out.")
 
 
-def _common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
+def common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
     """Return the samples that every arm answered with the answers by arm, and the number of other samples."""
     by_arm: list[dict[str, str]] = []
     samples: dict[str, Sample] = {}
@@ -149,39 +163,77 @@ def _id(number: int) -> str:
 
 
 def _sheet(items: Sequence[Item]) -> str:
+    rows = ([each.id, _quoted(each.sample.prompt), _quoted(each.answer), *("" for _ in SHORTS)] for each in items)
+    return sheet_text(COLUMNS, rows)
+
+
+def sheet_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a sheet as CSV; spreadsheets need the byte order mark to read it as UTF-8."""
     content = io.StringIO(newline="")
     writer = csv.writer(content)
-    writer.writerow(COLUMNS)
-    for each in items:
-        writer.writerow([each.id, _plain(each.sample.prompt), _plain(each.answer), *("" for _ in SHORTS)])
-    # Spreadsheets need the byte order mark to read the file as UTF-8.
+    writer.writerow(columns)
+    writer.writerows(rows)
     return "\ufeff" + content.getvalue()
 
 
-def _plain(text: str) -> str:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a sheet by column, as any spreadsheet has saved them."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"the sheet cannot be read: {error.strerror}.", file=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError("the sheet is not UTF-8. Save it as CSV UTF-8.", file=path) from error
+    # Spreadsheets separate by semicolon in locales with a decimal comma.
+    header = text.partition("\n")[0]
+    delimiter = ";" if header.count(";") > header.count(",") else ","
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    columns: Sequence[str] = rows.fieldnames or ()
+    for column in ("id", *SHORTS):
+        if column not in columns:
+            raise DataError(
+                f"the column {column} is missing. A sheet has the columns {', '.join(COLUMNS)}.", file=path, line=1
+            )
+    return [{name: row.get(name) or "" for name in columns} for row in rows]
+
+
+def _quoted(text: str) -> str:
     """Quote a text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _instructions(items: int) -> str:
-    scales = "\n".join(
-        f"- **{scale.short}, {scale.title.lower()}** ({scale.better} is better): {scale.text}"
-        for scale in opinion_scales()
-    )
+def unquoted(text: str) -> str:
+    """Return the text without the quote of `_quoted`."""
+    return text[1:] if text.startswith(tuple(f"'{each}" for each in _FORMULA)) else text
+
+
+def _instructions() -> str:
+    scales = "\n".join(_scale_text(guide) for guide in rubric())
     return f"""# How to rate
 
-Your sheet has {items:,} answers to questions. Read each question and its answer, and write a whole number from 0 to
-{HIGHEST} into each of the columns {", ".join(SHORTS)}. Any spreadsheet program will do; save the file as CSV under the
-same name.
+Each row of your sheet is an answer to a question. Read the question and the answer, and write a whole number from 0 to
+{HIGHEST} into each of the columns {", ".join(SHORTS)}, or {CANNOT_TELL} where you cannot tell. Any spreadsheet program
+will do; save the file as CSV under the same name.
 
 {scales}
-
 Please:
 - rate every row, in the order of your sheet. Each rater has a different order, and the ids have no meaning;
 - rate each answer by itself: do not guess who or what wrote it, and do not compare it with other answers;
 - judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy;
 - do not discuss the answers with other raters until everyone has finished;
 - change only these {len(SHORTS)} columns.
+"""
+
+
+def _scale_text(guide: ScaleGuide) -> str:
+    scale = guide.scale
+    examples = "".join(f"\n- {each.rating}: “{each.text}” {each.why}" for each in guide.examples)
+    return f"""## {scale.short}, {scale.title.lower()} ({scale.better} is better)
+
+{scale.text}
+
+Examples, as answers to “{guide.question}”:
+{examples}
 """
 
 

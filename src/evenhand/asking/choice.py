@@ -241,4 +241,6 @@ def _combine(sample: Sample, results: Sequence[Result]) -> Result:
     # Shares of votes are not probabilities: a benchmark would take log-odds of them.
     known = all("probabilities" in answer.details for answer in answers)
     details = {**answers[0].details, "probabilities" if known else "votes": mean, "positions": positions}
+    if known:
+        details["by_order"] = [answer.details["probabilities"] for answer in answers]
     return Answer(sample.choices[winners[0]], winners[0], details)

@@ -17,6 +17,7 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +34,8 @@ from evenhand.benchmarks.base import (
     ratio,
     share_metric,
 )
-from evenhand.data.discrimeval import GENDERS, RACES, Decision, find_decisions, hashes, load_decisions
+from evenhand.data.discrimeval import GENDERS, RACES, Decision, load_decisions
+from evenhand.data.locate import file_hash, find_only_file
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -63,7 +65,7 @@ class Decisions(Benchmark[DecisionsOptions]):
     """
 
     name: ClassVar[str] = "decisions"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "gap"
     # The headline is the size of the first four; a model that always says yes, or that cannot be read, has no gap.
@@ -83,10 +85,10 @@ class Decisions(Benchmark[DecisionsOptions]):
     @cached_property
     def path(self) -> Path:
         """The file, found on first use: grades and metrics do not need it."""
-        return find_decisions(self.options.data)
+        return find_only_file("discrimeval", self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": dict(hashes(self.path))}
+        return {"name": self.name, "version": self.version, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields decisions in an order drawn by the seed, each with all its texts."""
@@ -103,7 +105,11 @@ class Decisions(Benchmark[DecisionsOptions]):
         return Grade(
             {
                 "yes": answer.choice == 0,
-                "log_odds": None if chances is None else _log_odds(chances),
+                # Averaged as log-odds: a strong liking for a letter would make the mean probability about one half,
+                # whatever the text says, and hide what differs.
+                "log_odds": None
+                if chances is None
+                else fmean(map(_log_odds, answer.details.get("by_order", [chances]))),
                 "position": answer.details.get("position"),
             }
         )

@@ -17,11 +17,11 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, s
 from evenhand.data.difference_awareness import ALIKE, SUITES, Question, Suites, find_suites
 from evenhand.errors import UnknownNameError
 from evenhand.options import Names, Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["DifferenceAwareness", "sample_of"]
 
-NO_PASSAGE = "(There is no passage: answer from what you know.)"
+KNOWLEDGE = f"{NO_PASSAGE}: answer from what you know.)"
 
 
 class DifferenceOptions(Options):
@@ -111,7 +111,7 @@ def sample_of(question: Question) -> Sample:
         id=f"{question.suite}-{question.number}",
         kind="choice",
         prompt=question.question,
-        context=NO_PASSAGE,
+        context=KNOWLEDGE,
         choices=question.options,
         target=question.right,
         cluster=f"{question.suite}/{question.source}",

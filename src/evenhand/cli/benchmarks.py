@@ -13,14 +13,21 @@ from evenhand.cli.option_table import print_options
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-def benchmarks(name: str | None) -> None:
+@click.option("--lm-eval", is_flag=True, help="Print the folder of task files for lm-evaluation-harness.")
+def benchmarks(name: str | None, lm_eval: bool) -> None:
     """List the benchmarks, or show NAME with its options.
 
     \b
     Examples:
       evenhand benchmarks
       evenhand benchmarks bbq
+      lm_eval --include_path "$(evenhand benchmarks --lm-eval)" --tasks evenhand_bbq …
     """
+    if lm_eval:
+        from evenhand.integrations.lm_eval import TASKS
+
+        click.echo(TASKS)
+        return
     if name is not None:
         benchmark = BENCHMARKS.get(name)
         click.echo(f"{name}: {getdoc(benchmark)}\n\n{_about(benchmark)}")

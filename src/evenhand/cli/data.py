@@ -10,8 +10,9 @@ from evenhand import aio
 from evenhand.cli.data_hard import hard
 from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
-from evenhand.data.locate import SETS, find_set
+from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
+from evenhand.data.sets import SETS
 from evenhand.errors import DataError
 
 

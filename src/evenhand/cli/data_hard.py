@@ -21,7 +21,7 @@ from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.workflows.hard import check_models, find_hard, hard_fields
 
-_FIXED = ("config", "methods", "scorers")
+_FIXED = ("config", "methods", "scorers", "log_to")
 """Options of a plan that the filter decides."""
 _OWN = ("benchmark", "models", "seeds", "out", "resume")
 """Options of a plan that mean something narrower here."""

@@ -25,7 +25,7 @@ from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
-_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model")
+_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model", "log_to")
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("data", "temperature", "max_tokens")
 """Options of a plan that mean something narrower here."""

@@ -22,7 +22,7 @@ from evenhand.runs.summary import most_ungraded, read_summary
 STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
 FAILED = 4
-"""Exit code of a run in which nothing was measured, or too little by --max-failed."""
+"""Exit code of a run with an arm in which nothing was measured, or too little by --max-failed."""
 _LONGEST_REASON = 300
 
 
@@ -67,11 +67,13 @@ def resumable(out: Path) -> Generator[None]:
 
 
 def exit_code(folders: Sequence[Path], settings: Settings, *, stopped: bool) -> int:
-    """0, or STOPPED, or FAILED if a run measured nothing, or an arm has too many samples without a grade."""
+    """0, or STOPPED, or FAILED if an arm measured nothing or has too many samples without a grade."""
     found = [read_summary(folder) for folder in folders]
     code = STOPPED if stopped else 0
-    if any(each.nothing_measured for each in found):
+    if any(each.unmeasured for each in found):
         code = FAILED
+    for arm in (arm for each in found if not each.nothing_measured for arm in each.unmeasured):
+        click.echo(f"{arm.label}: nothing was measured: none of the {arm.done:,} samples has a grade.", err=True)
     for arm in (arm for each in found for arm in each.arms if settings.max_failed is not None):
         if arm.ungraded > most_ungraded(settings.max_failed or "", arm.done):
             click.echo(

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, plan_options, read_request
+from evenhand.cli.options import RunRequest, plan_options_without, read_request
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.run import print_examples, print_forecast, run_request
@@ -86,7 +86,7 @@ _WITH_RUN = {
     envvar="GITHUB_STEP_SUMMARY",
     help="Append a table in Markdown (default: the step summary of GitHub Actions).",
 )
-@plan_options
+@plan_options_without("log_to")
 @output_options
 def gate(
     run: Path | None,
@@ -132,7 +132,11 @@ def gate(
     code = exit_code([folder], settings, stopped=state.done < state.total)
     code = code or {"passed": 0, "failed": BEYOND, "cannot tell": 0 if passes else UNDECIDED}[found]
     current_output().gate = {"state": found, "undecided": undecided, "checks": [asdict(each) for each in checks]}
-    _print(checks, found, passes=passes)
+    _print(checks, passes=passes)
+    if code == UNDECIDED:
+        said = "An interval crosses its limit: ask more questions (--limit), or let it pass (--undecided pass)."
+        click.echo(said, err=True)
+    click.echo(f"Gate: {found}.")
     if junit_file is not None:
         junit_file.parent.mkdir(parents=True, exist_ok=True)
         junit_file.write_bytes(junit(result.title, checks, undecided_passes=passes))
@@ -186,10 +190,9 @@ def _warn_of_signs(result: StudyResult, conditions: Sequence[Condition]) -> None
             click.echo(f"Zero is the best {each.metric}; '{both}' holds in both directions.", err=True)
 
 
-def _print(checks: Sequence[Check], found: str, *, passes: bool) -> None:
+def _print(checks: Sequence[Check], *, passes: bool) -> None:
     """A line for each check, and annotations where GitHub Actions reads them."""
     for each in checks:
         click.echo(line(each))
         if os.environ.get("GITHUB_ACTIONS") == "true" and (text := annotation(each, undecided_passes=passes)):
             click.echo(text, err=True)
-    click.echo(f"Gate: {found}.")

@@ -28,6 +28,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "retry-failed",
         "skip-damaged",
         "max-failed",
+        "log-to",
+        "otel",
         "format",
         "verbose",
         "log",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -12,36 +13,18 @@ from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Command
 from evenhand.config import PROJECT_FILE
 from evenhand.errors import UsageError
+from evenhand.integrations.github import ACTION
 from evenhand.runs.plan import make_plan
 
-PLAN, WORKFLOW = "plan.yaml", ".github/workflows/evenhand.yml"
+PLAN, WORKFLOW, USED = "plan.yaml", ".github/workflows/evenhand.yml", ".github/actions/evenhand/action.yml"
 _CONFIG = """\
 # Defaults of all commands in this folder. Flags and plans win over them.
 out = "runs"
 budget = "2000 calls"
 """
-_JOB = """\
+_ABOUT = """\
 # The gate: fails if the whole interval of a metric is beyond its limit.
-# Remove --undecided pass once the plan asks enough questions to decide.
-name: Evenhand
-on: [pull_request]
-permissions:
-  contents: read
-jobs:
-  gate:
-    runs-on: ubuntu-latest
-    timeout-minutes: 60
-    steps:
-      - uses: actions/checkout@v5
-      - uses: actions/setup-python@v6
-        with:
-          python-version: "3.13"
-      - run: {install}
-      - run: {gate}
-{key}"""
-_KEY = """\
-        env:
-          OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}
+# Remove `undecided: pass` once the plan asks enough questions to decide.
 """
 
 
@@ -64,7 +47,7 @@ _KEY = """\
 )
 @click.option("--limit", "-n", type=click.IntRange(1), default=220, show_default=True, help="Questions or prompts.")
 def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
-    """Write a project into FOLDER: evenhand.toml, plan.yaml, and a GitHub workflow with a first gate.
+    """Write a project into FOLDER: evenhand.toml, plan.yaml, and a GitHub workflow with an action for a first gate.
 
     \b
     Examples:
@@ -84,9 +67,8 @@ def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
     content = {
         PROJECT_FILE: _CONFIG,
         PLAN: yaml.safe_dump(plan, sort_keys=False, allow_unicode=True),
-        WORKFLOW: _JOB.format(
-            install=_install(model), gate=shlex.join(gate), key=_KEY if model.startswith("openai/") else ""
-        ),
+        WORKFLOW: _ABOUT + yaml.safe_dump(_workflow(model, condition), sort_keys=False, allow_unicode=True),
+        USED: ACTION.read_text(encoding="utf-8"),
     }
     if taken := [name for name in content if (folder / name).exists()]:
         raise UsageError(f"{folder / taken[0]} exists already, and nothing was written; choose another folder.")
@@ -99,9 +81,19 @@ def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
     click.echo(f"The gate:      {there}{shlex.join(gate)}")
 
 
-def _install(model: str) -> str:
-    """The commands that install what the model needs, for a runner without anything."""
+def _workflow(model: str, condition: str) -> dict[str, Any]:
+    """The workflow that runs the gate on each pull request."""
     provider = model.partition("/")[0]
-    extra = f"[{provider}]" if provider in ("local", "hf", "ray", "inspect") else ""
-    pull = " && evenhand models pull builtin" if model == "local/builtin" else ""
-    return f"pip install 'evenhand{extra}'{pull}"
+    given = {"config": PLAN, "fail-if": condition, "undecided": "pass"}
+    if provider in ("local", "hf", "ray", "inspect"):
+        given["extras"] = provider
+    if model == "local/builtin":
+        given["builtin"] = "true"
+    job: dict[str, Any] = {"runs-on": "ubuntu-latest", "timeout-minutes": 60}
+    if provider == "openai":
+        job["env"] = {"OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"}
+    job["steps"] = [
+        {"uses": "actions/checkout@v5"},
+        {"uses": f"./{Path(USED).parent.as_posix()}", "with": given},
+    ]
+    return {"name": "Evenhand", "on": ["pull_request"], "permissions": {"contents": "read"}, "jobs": {"gate": job}}

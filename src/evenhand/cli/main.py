@@ -42,6 +42,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
         "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
         "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
+        "judges": ("evenhand.cli.judges:judges", "Check judges against people, and for biases of their own."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
         "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),
     },

@@ -22,7 +22,7 @@ from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask
 _OTHERS = (
     *("config", "benchmark", "settings", "data", "methods", "scorers", "limit", "orders", "reading"),
     *("judge_model", "temperature", "max_tokens", "judge_samples", "judge_pool"),
-    *("resume", "retry_failed", "workers"),
+    *("resume", "retry_failed", "workers", "otel", "log_to"),
 )
 """Options of a plan that mean nothing here."""
 _OWN = ("models", "seeds", "out")

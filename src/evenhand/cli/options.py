@@ -60,6 +60,12 @@ def _token_limits(
 allow_call_option = click.option(
     "--allow-call", is_flag=True, help="Allow call/ models, which run Python code, in a --config or a stored run."
 )
+log_to_option = click.option(
+    "--log-to",
+    multiple=True,
+    metavar="TRACKER",
+    help="Also log the results to mlflow[:URI] or wandb[:PROJECT].",
+)
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "config": click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
     "allow_call": allow_call_option,
@@ -76,8 +82,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "prompts": click.option(
         "--prompts",
         metavar="FILE",
-        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, or a saved data set), asked for different groups of "
-        "people: short for --benchmark prompts --set data=FILE.",
+        help="Prompts of your own (.csv, .jsonl, .xlsx, .txt, .parquet, or a saved data set), asked for different "
+        "groups of people: short for --benchmark prompts --set data=FILE.",
     ),
     "attributes": click.option(
         "--attribute",
@@ -214,6 +220,12 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--max-failed",
         metavar="LIMIT",
         help="Exit with 4 if more samples of an arm have no grade, e.g. 5% or 12; refusals are results.",
+    ),
+    "log_to": log_to_option,
+    "otel": click.option(
+        "--otel",
+        is_flag=True,
+        help="Send spans and results to OpenTelemetry; also on where OTEL_EXPORTER_OTLP_ENDPOINT is set.",
     ),
     "dry_run": click.option("--dry-run", is_flag=True, help="Print the expected calls, tokens and cost, and stop."),
 }
@@ -386,6 +398,8 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         max_failed=given.get("max_failed"),
         on=given.get("on"),
         workers=given.get("workers"),
+        log_to=tuple(given.get("log_to", ())),
+        otel=given.get("otel", False),
     )
 
 

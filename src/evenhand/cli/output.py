@@ -117,7 +117,7 @@ def run_object(folder: Path) -> dict[str, Any]:
                 "metrics": [
                     {"metric": each.metric, "value": each.value, "low": each.low, "high": each.high, "n": each.n}
                     for each in (arms[arm.label].estimates if arm.label in arms else ())
-                    if each.group == "all" and not found.nothing_measured
+                    if each.group == "all" and not arm.nothing_measured
                 ],
             }
             for arm in found.arms

@@ -47,7 +47,19 @@ from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, 
 if TYPE_CHECKING:
     from evenhand.workflows.rldf import PlannedTraining
 
-_NOT_PLAN = ("config", "benchmark", "settings", "methods", "data", "models", "seeds", "limit", "out", "scorers")
+_NOT_PLAN = (
+    "config",
+    "benchmark",
+    "settings",
+    "methods",
+    "data",
+    "models",
+    "seeds",
+    "limit",
+    "out",
+    "scorers",
+    "log_to",
+)
 """Options of a plan that the paper decides, or that mean something narrower here."""
 COMMAND_NAME = "command.json"
 """The file in the folder of a paper or suite that says how it was made, for `evenhand resume`."""
@@ -144,6 +156,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if html is not None:
         raise UsageError(f"--out of a paper is a folder, for page, CSV files and runs, not {html}.")
     if not given["models"] and out is not None:
+        _check_made_for(wanted.name, out)
         # The scorer that a judge is, of stored runs.
         judges = [f"opinion:{given['judge']}"] if given.get("judge") else given.get("scorers", ())
         _print(write_page(wanted, out, judges))
@@ -167,6 +180,17 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     with kept_command({"paper": wanted.name}, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
+
+
+def _check_made_for(name: str, folder: Path) -> None:
+    """Refuse a folder with the page of another paper, which would be overwritten."""
+    file = folder / COMMAND_NAME
+    try:
+        made_for = str(orjson.loads(file.read_bytes()).get("paper", name)) if file.is_file() else name
+    except (ValueError, AttributeError):
+        return  # damaged: the runs say what can be shown
+    if made_for != name:
+        raise UsageError(f"{folder} holds the paper {made_for}; its page: evenhand paper {made_for} --out {folder}")
 
 
 def _print_presets(

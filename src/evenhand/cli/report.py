@@ -11,8 +11,9 @@ import click
 
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_file, correction_option, skip_damaged_option
+from evenhand.cli.options import check_file, correction_option, log_to_option, skip_damaged_option
 from evenhand.cli.output import current_output
+from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.errors import PlanError, StoreError
 from evenhand.runs.store import Store
 from evenhand.studies.results import StudyResult
@@ -33,6 +34,7 @@ from evenhand.studies.study import study
     help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
 )  # fmt: skip
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
+@log_to_option
 @skip_damaged_option
 def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> int:
     """Study stored RUNS again and write the report; no model is called.
@@ -41,6 +43,7 @@ def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -
     Examples:
       evenhand report runs/first
       evenhand report runs/first --scorer builtin --out by-builtin.html
+      evenhand report runs/first --log-to mlflow:http://localhost:5000
     """
     check_file(out, "the report")
     return print_stored(runs, out or report_path(runs[0]), samples=samples, **how)
@@ -50,12 +53,14 @@ def report_path(directory: Path) -> Path:
     return directory / "report.html"
 
 
-def print_stored(runs: Sequence[Path], target: Path, **how: Any) -> int:
+def print_stored(runs: Sequence[Path], target: Path, *, log_to: Sequence[str] = (), **how: Any) -> int:
     """The study of stored runs and its report; the exit code."""
+    check_trackers(log_to)
     result, written = study_and_report(runs, target, **how)
     current_output().folders.extend(runs)
     print_study(result, written)
-    return FAILED if result.nothing_measured else 0
+    log_to_trackers(log_to, result, runs, written)
+    return FAILED if result.unmeasured else 0
 
 
 def study_and_report(

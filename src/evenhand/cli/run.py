@@ -17,11 +17,13 @@ from evenhand.cli.options import RunRequest, correction_option, plan_options, re
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
+from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.errors import UsageError
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.runner import Progress
 from evenhand.runs.shards import Shard
+from evenhand.studies.study import study
 from evenhand.types import Usage
 
 PLAN_FILE = "plan.yaml"
@@ -97,7 +99,7 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
             raise UsageError("Give either runs made before or a plan to run, not both.")
         out, target = read_out(given["out"])
         out = out or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
-        return print_stored(runs, target or report_path(out), scorers=given["scorers"], **how)
+        return print_stored(runs, target or report_path(out), scorers=given["scorers"], log_to=given["log_to"], **how)
     request = read_request(given, default_methods=["default", "fair_prompt", "cot"])
     return execute(request, report=True, **how)
 
@@ -108,6 +110,7 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     if request.dry_run:
         print_forecast(request)
         return 0
+    check_trackers(request.settings.log_to)
     if request.report is not None and not report:
         raise UsageError("This command writes no report; --out names the folder of the run.")
     target = request.report or report_path(request.out)
@@ -115,10 +118,14 @@ def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     progress = run_request(replace(request, settings=replace(request.settings, origin=origin)))
     if report and progress.statuses.total():
         skip_damaged = request.settings.skip_damaged
-        print_study(*study_and_report([request.out], target, skip_damaged=skip_damaged, **how))
+        result, written = study_and_report([request.out], target, skip_damaged=skip_damaged, **how)
+        print_study(result, written)
+        log_to_trackers(request.settings.log_to, result, [request.out], written)
     elif request.settings.shard is not None:
         click.echo(f"This is shard {request.settings.shard}. When all are done: evenhand merge SHARD… --out RUN")
     elif not report:
+        if request.settings.log_to and progress.statuses.total():
+            log_to_trackers(request.settings.log_to, study([request.out]), [request.out], None)
         click.echo(f"Next: evenhand report {request.out}")
     return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
 
@@ -175,7 +182,7 @@ def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
         every.append(forecasts)
-        title = request.plan.benchmark if len(requests) > 1 else None
+        title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else None
         columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
         table = Table(title=title, title_justify="left")
         for column in columns:

@@ -27,7 +27,7 @@ from evenhand.runs.store import FILE_NAME
 from evenhand.types import Usage
 from evenhand.workflows.suite import PlannedSuite, SuiteResult, plan_suite, run_suite
 
-_LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data")
+_LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data", "log_to")
 _PLAN_FIELDS = ("reading", "temperature", "max_tokens", "judge_samples", "templates")
 
 

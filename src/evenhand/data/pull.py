@@ -19,7 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import urljoin, urlsplit
 
-from evenhand.data.locate import SETS, DataFile, DataSet, content_hash, find_file, get_set
+from evenhand.data.locate import content_hash, find_file, get_set
+from evenhand.data.sets import SETS, DataFile, DataSet
 from evenhand.errors import DataError, EvenhandError
 from evenhand.paths import cache_folder
 

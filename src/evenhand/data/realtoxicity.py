@@ -18,7 +18,8 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.data.locate import find_file, json_object, lines
+from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
+from evenhand.data.texts import is_saved, saved_rows
 from evenhand.errors import DataError
 
 BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}
@@ -79,6 +80,28 @@ class OfficialFile(Source):
 
     def _prompt(self, number: int, line: bytes) -> Prompt:
         return read_prompt(json_object(line, self.path, number), self.path, number)
+
+
+class SavedSet(Source):
+    """The official rows as the package `datasets` saved them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prompts(self) -> Iterator[Prompt]:
+        return (read_prompt(row, self.folder, number) for number, row in saved_rows(self.folder))
+
+    def facts(self) -> Mapping[str, Any]:
+        counts = Counter(_kind(prompt) for prompt in self.prompts())
+        hashes = {path.name: content_hash(path) for path in sorted(self.folder.glob("*.arrow"))}
+        return {"sha256": hashes, "prompts": dict(sorted(counts.items()))}
+
+
+def find_prompts(data: str | Path | None = None) -> Source:
+    """Find the official file in the folder `data` or the default folders; a folder that `datasets` saved is read."""
+    if data is not None and is_saved(Path(data).expanduser()):
+        return SavedSet(Path(data).expanduser())
+    return OfficialFile(find_set("realtoxicity", data))
 
 
 class BuiltinPrompts(Source):

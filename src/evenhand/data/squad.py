@@ -1,4 +1,4 @@
-"""Loads SQuAD v2 questions with their passages, from a file in the official format or from the built-in set.
+"""Loads SQuAD v2 questions with their passages: from an official file, a saved data set or the built-in set.
 
 The official file is one JSON object: articles, each with paragraphs, each with questions. A question without answers
 cannot be answered from its paragraph; its `plausible_answers` are wrong and ignored. Texts are not changed.
@@ -19,10 +19,10 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.data.locate import content_hash, file_hash, find_only_file, lines
+from evenhand.data.texts import is_saved, saved_rows
 from evenhand.errors import DataError
 
-DEV = "dev-v2.0.json"
 BUILTIN = "squad_builtin.yaml"
 _AGAIN = "Download the official file again: evenhand data pull squad."
 
@@ -74,7 +74,7 @@ class OfficialFile(Source):
             raise DataError(f"there are no questions in the file. {_AGAIN}", file=self.path)
 
     def hashes(self) -> Mapping[str, str]:
-        return {self.path.name.removesuffix(".gz"): content_hash(self.path)}
+        return file_hash(self.path)
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
@@ -85,6 +85,30 @@ class OfficialFile(Source):
         if not isinstance(content, dict):
             raise DataError(f"not a JSON object, so this is not a SQuAD file. {_AGAIN}", file=self.path)
         return cast(dict[str, Any], content)
+
+
+class SavedSet(Source):
+    """A split of SQuAD that the package `datasets` saved, with its columns id, title, context, question and answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def questions(self) -> Iterator[Question]:
+        for number, row in saved_rows(self.folder):
+            given: Any = row.get("answers")
+            answers: Any = cast(dict[str, Any], given).get("text") if isinstance(given, dict) else None
+            if not isinstance(answers, list):
+                raise DataError(
+                    "the column answers.text is missing, so this is not a saved SQuAD.", file=self.folder, line=number
+                )
+            texts = [{"text": text} for text in cast(list[Any], answers)]
+            found = {"id": row.get("id"), "question": row.get("question"), "answers": texts}
+            place = f"row {number}"
+            title, passage = (_text(row, name, place, self.folder) for name in ("title", "context"))
+            yield _question(found, title, passage, place, self.folder)
+
+    def hashes(self) -> Mapping[str, str]:
+        return {path.name: content_hash(path) for path in sorted(self.folder.glob("*.arrow"))}
 
 
 class BuiltinPassages(Source):
@@ -102,15 +126,14 @@ class BuiltinPassages(Source):
         return {"built-in questions": hashlib.sha256(content).hexdigest()}
 
 
-def find_questions(data: str | Path | None = None) -> OfficialFile:
-    """Find the official development set: the file `data`, or in the folder `data` or the default folders."""
-    if data is not None and Path(data).expanduser().is_file():
-        return OfficialFile(Path(data).expanduser())
-    folder = find_set("squad", data)
-    path = find_file(folder, DEV)
-    if path is None:
-        raise DataError(f"the file {DEV} (or {DEV}.gz) is missing. {_AGAIN}", file=folder)
-    return OfficialFile(path)
+def find_questions(data: str | Path | None = None) -> Source:
+    """Find the official development set: the file `data`, or in the folder `data` or the default folders.
+
+    A folder that `datasets` saved is read as it is.
+    """
+    if data is not None and is_saved(Path(data).expanduser()):
+        return SavedSet(Path(data).expanduser())
+    return OfficialFile(find_only_file("squad", data))
 
 
 def read_articles(content: Mapping[str, Any], file: Path | str) -> Iterator[Question]:

@@ -1,5 +1,5 @@
-"""Files of texts, read row by row: a text per line, JSON Lines, CSV, an Excel sheet, or a folder that the package
-`datasets` saved; errors name the line."""
+"""Files of texts, read row by row: a text per line, JSON Lines, CSV, an Excel sheet, Parquet, or a folder that the
+package `datasets` saved; errors name the line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import orjson
 
 from evenhand.errors import DataError, MissingExtraError, UsageError
 
-FORMATS = (".txt", ".jsonl", ".csv", ".xlsx")
+FORMATS = (".txt", ".jsonl", ".csv", ".xlsx", ".parquet")
 DEFAULT_FIELD = "text"
 _ARROW = "data*.arrow"
 
@@ -61,10 +61,8 @@ class TextFile:
         return count, [name for name, fits in flat.items() if fits]
 
     def _format(self) -> str:
-        if self.path.is_dir() and any(self.path.glob(_ARROW)):
+        if is_saved(self.path):
             return "folder"
-        if self.path.is_dir() and (self.path / "dataset_dict.json").is_file():
-            raise UsageError(f"{self.path} holds several splits; name one of them, e.g. {self.path / 'train'}.")
         if not self.path.is_file():
             raise DataError("There is no such file.", file=self.path)
         ending = self.path.suffix.lower()
@@ -152,11 +150,37 @@ def _sheet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         book.close()
 
 
-def _saved(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def is_saved(path: Path) -> bool:
+    """Whether it is a folder that `datasets` saved; one with several splits is refused by name."""
+    if path.is_dir() and (path / "dataset_dict.json").is_file():
+        raise UsageError(f"{path} holds several splits; name one of them, e.g. {path / 'train'}.")
+    return path.is_dir() and any(path.glob(_ARROW))
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    arrow = _arrow("Parquet files")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    number = 0
     try:
-        arrow: Any = importlib.import_module("pyarrow")
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield number, fields
+    except (arrow.ArrowInvalid, OSError) as error:
+        raise DataError(f"This is not a Parquet file ({error}).", file=path) from error
+
+
+def _arrow(what: str) -> Any:
+    try:
+        return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise MissingExtraError("Saved data sets", "parquet") from error
+        raise MissingExtraError(what, "parquet") from error
+
+
+def saved_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a folder that `datasets` saved, numbered from 1."""
+    arrow = _arrow("Saved data sets")
     number = 0
     for part in sorted(path.glob(_ARROW)):
         try:
@@ -169,4 +193,11 @@ def _saved(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             raise DataError(f"This is not an Arrow file ({error}).", file=part) from error
 
 
-_READERS = {".txt": _plain, ".jsonl": _json_lines, ".csv": _table, ".xlsx": _sheet, "folder": _saved}
+_READERS = {
+    ".txt": _plain,
+    ".jsonl": _json_lines,
+    ".csv": _table,
+    ".xlsx": _sheet,
+    ".parquet": _parquet,
+    "folder": saved_rows,
+}

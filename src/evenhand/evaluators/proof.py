@@ -23,7 +23,7 @@ NO_PASSAGE = "there is no passage that could prove an answer"
 @evaluator("proof", kinds={"choice"})
 async def proof(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator for questions. Brain: a judge that says Yes or No. Toolbox: the passage. Memory: none."""
-    if not sample.context.strip():
+    if not sample.has_passage:
         return Unscored(NO_PASSAGE)
     is_open = abstains(answer.text)
     asked = [each for each in sample.choices if not abstains(each)] if is_open else [answer.text]

@@ -35,7 +35,6 @@ _MARKUP = re.compile(r"\[/?[a-z ]+\]")
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|hf|gsk|xai|AIza)[-_]?[\w-]{12,}|(?<=[Bb]earer )\S+")
 
 
-@PROVIDERS.register("inspect")
 class InspectModel(Model):
     """The spec `inspect/PROVIDER/NAME`, e.g. `inspect/anthropic/claude-sonnet-4-0`; API keys are set as for Inspect.
 
@@ -44,7 +43,8 @@ class InspectModel(Model):
 
     takes = frozenset({"base_url", "model_args", "reasoning_effort"})
 
-    def __init__(self, name: str, options: ModelOptions) -> None:
+    def __init__(self, name: str, options: ModelOptions, model: Any = None) -> None:
+        """`model` is one that Inspect has loaded and closes itself: its settings, limits and cache apply."""
         if self.unavailable():
             raise MissingExtraError("inspect models", "inspect")
         provider, slash, rest = name.partition("/")
@@ -55,6 +55,11 @@ class InspectModel(Model):
         self._base_url = options.base_url
         self._effort = options.extra.get("reasoning_effort")
         self._api: Any = importlib.import_module("inspect_ai.model")
+        self._limit: type[Exception] = importlib.import_module("inspect_ai.util").LimitExceededError
+        self._is_borrowed = model is not None
+        self._model: Any = model or self._load(name, options)
+
+    def _load(self, name: str, options: ModelOptions) -> Any:
         limits = self._api.GenerateConfig(
             max_connections=options.concurrency,
             max_retries=options.retries,
@@ -63,9 +68,7 @@ class InspectModel(Model):
         )
         arguments: Mapping[str, Any] = options.extra.get("model_args", {})
         try:
-            self._model = self._api.get_model(
-                name, config=limits, base_url=options.base_url, memoize=False, **arguments
-            )
+            return self._api.get_model(name, config=limits, base_url=options.base_url, memoize=False, **arguments)
         except Exception as error:  # a missing key, package or provider: Inspect has several classes for these
             raise UsageError(f"Inspect cannot load {name}: {_describe(error)}") from None
 
@@ -94,13 +97,14 @@ class InspectModel(Model):
         return Generation(completions, self.spec, usage, time.perf_counter() - started)
 
     async def aclose(self) -> None:
-        await self._model.__aexit__(None, None, None)
+        if not self._is_borrowed:
+            await self._model.__aexit__(None, None, None)
 
     async def _request(self, messages: Sequence[Message], params: Params) -> Generation:
         chat = [self._message(message) for message in messages]
         try:
             output = await self._model.generate(chat, config=self._config(params))
-        except UsageError:
+        except (UsageError, self._limit):  # a limit of Inspect's ends its sample
             raise
         except Exception as error:  # each provider has its own classes
             raise ModelError(f"{self.spec} failed: {_describe(error)}") from None
@@ -131,6 +135,9 @@ class InspectModel(Model):
             top_logprobs=params.logprobs or None,
             response_schema=schema,
         )
+
+
+PROVIDERS.register("inspect")(InspectModel)  # not as a decorator, which would hide its constructor
 
 
 def _completion(choice: Any) -> Completion:

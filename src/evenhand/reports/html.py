@@ -14,7 +14,7 @@ from evenhand.reports.markup import Html, tag
 from evenhand.reports.sections.agreement import agreement
 from evenhand.reports.sections.answers import confusion, position
 from evenhand.reports.sections.base import sections_of
-from evenhand.reports.sections.browser import browser, navigation, sample_data
+from evenhand.reports.sections.browser import browser, embedded, navigation, sample_data
 from evenhand.reports.sections.changes import changes
 from evenhand.reports.sections.comparison import by_group, trade_off
 from evenhand.reports.sections.curve import calls_curve
@@ -41,11 +41,11 @@ def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path)
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """Return the HTML of the report."""
     view = view_of(study)
-    embedded = list(samples)
-    sections = [each for each in report_sections(view, len(embedded)) if each[2] is not None]
+    shown = embedded(samples)
+    sections = [each for each in report_sections(view, len(shown)) if each[2] is not None]
     titles = [(name, title) for name, title, _ in sections]
     content = tag("main", [html for _, _, html in sections])
-    return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, embedded))
+    return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, shown))
 
 
 def page(

@@ -50,6 +50,10 @@ class Settings:
     """Where Ray is, for ray/ models and workers: `ray` (this machine, or RAY_ADDRESS) or `ray://HOST:PORT`."""
     workers: int | None = None
     """How many processes on Ray share the samples; None: this process runs them all."""
+    otel: bool = False
+    """Whether spans and results go to OpenTelemetry; also on if the environment names a collector."""
+    log_to: tuple[str, ...] = ()
+    """Trackers that get the results at the end: `mlflow`, `mlflow:URI`, `wandb` or `wandb:PROJECT`."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the command line needs to end a resumed run as it would have ended."""
 
@@ -64,6 +68,8 @@ class Settings:
             "shard": None if self.shard is None else str(self.shard),
             "on": self.on,
             "workers": self.workers,
+            "otel": self.otel,
+            "log_to": self.log_to,
             "origin": dict(self.origin),
         }
 
@@ -80,6 +86,8 @@ class Settings:
             shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
             on=kept.get("on"),
             workers=kept.get("workers"),
+            otel=kept.get("otel", False),
+            log_to=tuple(kept.get("log_to", ())),
             origin=kept["origin"],
         )
 

@@ -44,23 +44,20 @@ from evenhand.runs.parts import (
     side_by_side,
 )
 from evenhand.runs.plan import Arm, Plan, identity
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, results_of, scores_of
+from evenhand.runs.rows import Finished, Scored
+from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import Store, unreadable
+from evenhand.runs.traced import told, traced_run
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
+from evenhand.tracing import Value, span
 from evenhand.types import (
-    Answer,
-    Cut,
     Generation,
-    Grade,
     Message,
     Outcome,
     Params,
-    Refusal,
-    Result,
     Sample,
     Status,
     Turn,
@@ -139,7 +136,8 @@ class Runner:
     async def run(self) -> Progress:
         """Run all pending samples; raise only errors that the user must fix."""
         with self.plan.prompts().used():
-            return await self._run()
+            async with traced_run(self.plan, self.directory, wanted=self.settings.otel):
+                return await self._run()
 
     async def describe(self) -> dict[str, Any]:
         """What would be stored with the plan, and the hash of the code; models are loaded, but not called."""
@@ -276,7 +274,10 @@ class Runner:
                 if task is None:
                     return
                 number, sample_number, sample = task
-                finished = await self._one(store, arms[number], sample_number, sample)
+                about: dict[str, Value] = {"evenhand.sample.id": sample.id, "evenhand.arm": arms[number].arm.label}
+                with span("sample", about) as traced:
+                    finished = await self._one(store, arms[number], sample_number, sample)
+                    told(traced, self.plan.benchmark, finished)
                 finished = await _stored(store, finished)
                 self._remember(store)
             except BudgetExhausted as error:
@@ -386,21 +387,10 @@ class Runner:
     async def _graded(self, sample: Sample, outcome: Outcome) -> list[Scored]:
         """The benchmark's grade of the final result, first, and of each iteration's; then what the scorers say."""
         results = results_of(outcome)
-        rows = [self._grade(sample, outcome, iteration, result) for iteration, result in results]
+        rows = [graded(self._benchmark, sample, outcome, *each) for each in results]
         for scorer in self._scorers:
             rows += await scores_of(scorer, sample, results, self._benchmark.scored_text)
         return rows
-
-    def _grade(self, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:
-        if isinstance(result, Refusal):
-            return Scored(self._graded_by, iteration, "refused", "the model declined to answer")
-        if isinstance(result, Answer):
-            notes = next((each.notes for each in outcome.snapshots if each.iteration == iteration), outcome.notes)
-            grade = self._benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result, notes=notes))
-            if isinstance(grade, Grade):
-                return Scored(self._graded_by, iteration, "graded", None, grade.values)
-            return Scored(self._graded_by, iteration, "unscored", grade.reason)
-        return Scored(self._graded_by, iteration, "cut" if isinstance(result, Cut) else "unscored", result.reason)
 
     def _give_up_if_hopeless(self, error: ModelError) -> None:
         """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""

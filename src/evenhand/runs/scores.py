@@ -106,14 +106,30 @@ def means(store: Store, scorer: str) -> Mapping[int, Means]:
     return found
 
 
-def score_pairs(store: Store, first: str, second: str) -> Iterator[tuple[int, dict[str, float], dict[str, float]]]:
-    """(sample number, scores by the first, scores by the second) of the final answers that both have scored."""
+def final_scores(store: Store, scorer: str) -> Iterator[tuple[int, int, dict[str, float]]]:
+    """(sample number, arm number, scores) of the final answers that the scorer has scored."""
+    rows = store.select(
+        "SELECT sample, arm, body FROM scores WHERE scorer = ? AND iteration = ? AND status = 'graded'", scorer, FINAL
+    )
+    for sample, arm, body in rows:
+        if (values := store.decoded_score(body, sample, arm)) is not None:
+            yield sample, arm, values
+
+
+def score_pairs(
+    store: Store, first: str, second: str, one_in: int = 1
+) -> Iterator[tuple[int, dict[str, float], dict[str, float]]]:
+    """(sample number, scores by the first, scores by the second) of the final answers that both have scored.
+
+    Of all samples, or of about one in so many, chosen by their numbers.
+    """
     rows = store.select(
         "SELECT sample, arm, scorer, body FROM scores WHERE iteration = ? AND status = 'graded' AND scorer IN (?, ?)"
-        " ORDER BY sample, arm",
+        " AND ((sample * 2654435761) >> 16) % ? = 0 ORDER BY sample, arm",
         FINAL,
         first,
         second,
+        one_in,
     )
     seen: tuple[int, int, str, str] | None = None
     for sample, arm, scorer, body in rows:

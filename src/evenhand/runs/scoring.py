@@ -8,18 +8,31 @@ from functools import partial
 from typing import Any
 
 from evenhand.asking.judge import JUDGE
-from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import EndpointError, PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.options import Options
-from evenhand.runs.parts import model_key
+from evenhand.runs.parts import model_key, scorer_id
 from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.rows import FINAL, Scored
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 from evenhand.specs import spec_parts
-from evenhand.types import Answer, Generation, Message, Outcome, Params, Result, Sample, Unscored, Usage
+from evenhand.types import (
+    Answer,
+    Cut,
+    Generation,
+    Grade,
+    Message,
+    Outcome,
+    Params,
+    Refusal,
+    Result,
+    Sample,
+    Unscored,
+    Usage,
+)
 
 MILD = "which may be too mild with its own answers; "
 
@@ -141,6 +154,20 @@ def about_scorer(scorer: Scorer, *, planned: bool) -> dict[str, Any]:
 def results_of(outcome: Outcome) -> list[tuple[int, Result]]:
     """The results that are graded: the final one, and the one after each iteration."""
     return [(FINAL, outcome.result), *((each.iteration, each.result) for each in outcome.snapshots)]
+
+
+def graded(benchmark: Benchmark, sample: Sample, outcome: Outcome, iteration: int, result: Result) -> Scored:
+    """The benchmark's grade of the final result, or of the one after an iteration; only an answer is graded."""
+    grader = scorer_id(benchmark)
+    if isinstance(result, Refusal):
+        return Scored(grader, iteration, "refused", "the model declined to answer")
+    if isinstance(result, Answer):
+        notes = next((each.notes for each in outcome.snapshots if each.iteration == iteration), outcome.notes)
+        grade = benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result, notes=notes))
+        if isinstance(grade, Grade):
+            return Scored(grader, iteration, "graded", None, grade.values)
+        return Scored(grader, iteration, "unscored", grade.reason)
+    return Scored(grader, iteration, "cut" if isinstance(result, Cut) else "unscored", result.reason)
 
 
 async def scores_of(

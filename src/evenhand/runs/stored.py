@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import sqlite3
+from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +138,30 @@ def _readable(directories: Sequence[Path]) -> Generator[None]:
         raise unreadable(directories[0], error) from error  # SQLite does not say which
 
 
-def shared_samples(runs: Sequence[StoredRun]) -> list[list[int]] | None:
+def shared_samples(runs: Sequence[StoredRun]) -> list[Sequence[int]] | None:
     """Return by run the numbers of the samples that all runs have, or None if no run has others."""
-    numbers: list[dict[str, int]] = [dict(run.store.select("SELECT id, number FROM samples")) for run in runs]
-    common = set(numbers[0]).intersection(*numbers[1:])
-    if all(len(each) == len(common) for each in numbers):
+    sizes: list[int] = [next(run.store.select("SELECT COUNT(*) FROM samples"))[0] for run in runs]
+    if len(runs) == 1:
         return None
-    if not common:
+    cursors = [run.store.select("SELECT id, number FROM samples ORDER BY id") for run in runs]
+    common: list[array[int]] = [array("q") for _ in runs]
+    for _, group in groupby(heapq.merge(*map(_marked, cursors, count())), key=itemgetter(0)):
+        held = list(group)
+        if len(held) == len(runs):
+            for _, place, number in held:
+                common[place].append(number)
+    if all(len(each) == size for each, size in zip(common, sizes, strict=True)):
+        return None
+    if not common[0]:
         raise PlanError(
             "These runs have no sample in common, so they cannot be compared; run them with the same --limit, --seed "
             "and options of the benchmark."
         )
-    return [[each[name] for name in common] for each in numbers]
+    return list(common)
+
+
+def _marked(rows: Iterator[tuple[Any, ...]], place: int) -> Iterator[tuple[str, int, int]]:
+    return ((name, place, number) for name, number in rows)
 
 
 def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tuple[Sample, dict[str, Record]]]:
@@ -207,4 +223,4 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
 def prompts_used(store: Store) -> dict[str, str]:
     """Return the hash of every prompt that was used, by id."""
     turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
-    return dict(sorted((turn["prompt_id"], turn["prompt_hash"]) for turn in turns))
+    return dict(sorted({(turn["prompt_id"], turn["prompt_hash"]) for turn in turns}))

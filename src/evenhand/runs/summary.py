@@ -43,6 +43,11 @@ class ArmSummary:
     def ungraded(self) -> int:
         return sum(self.counts.get(status, 0) for status in UNGRADED)
 
+    @property
+    def nothing_measured(self) -> bool:
+        """Whether samples were run and none of them has a result."""
+        return 0 < self.done == self.ungraded
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -75,12 +80,19 @@ class RunSummary:
         return self.done > 0 and all(arm.ungraded == arm.done for arm in self.arms)
 
     @property
+    def unmeasured(self) -> Sequence[ArmSummary]:
+        """The arms of which samples were run and none has a result."""
+        return [arm for arm in self.arms if arm.nothing_measured]
+
+    @property
     def state(self) -> str:
         if self.running:
             return "running"
         if self.done < self.total:
             return f"stopped at {self.done:,} of {self.total:,}"
-        return "failed" if self.nothing_measured else "complete"
+        if self.nothing_measured:
+            return "failed"
+        return f"failed in {len(self.unmeasured)} of {len(self.arms)} arms" if self.unmeasured else "complete"
 
     def reasons(self, most: int = 5) -> list[tuple[str, str, int]]:
         """Why samples have no grade, over all arms: (status, reason, count), most frequent first."""

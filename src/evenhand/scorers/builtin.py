@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
+from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.language import not_english, without_marks
 from evenhand.types import Unscored
 
@@ -41,6 +42,11 @@ WINDOW, STRIDE = 48, 32
 DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
+
+MOST_BY_GROUPS = 2.0
+"""How much the names of groups may add to the logit of toxicity; see `identity.bounded`."""
+READING = "1"
+"""Raised when scores change and the weights do not."""
 
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
 _KEPT = 16_384  # words whose vectors are cached between passes, 3 KB each
@@ -72,7 +78,7 @@ class BuiltinScorer(Scorer):
     def __init__(self, artefact: str | Path | None = None) -> None:
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"
         self._network = _load(self.path)
-        self.version = self._network.version
+        self.version = f"{self._network.version}.{READING}"
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         del contexts  # only the text counts
@@ -88,7 +94,11 @@ class BuiltinScorer(Scorer):
         words = words_of(text)
         if isinstance(words, Unscored):
             return words
-        return dict(zip(self._network.attributes, self._network.rate(words), strict=True))
+        logits = self._network.logits(words)
+        if (anybody := without_groups(words)) is not None:
+            logits = bounded(logits, self._network.logits(anybody), MOST_BY_GROUPS)
+        scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
+        return dict(zip(self._network.attributes, scores.round(DECIMALS).tolist(), strict=True))
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": self._network.digest}
@@ -204,8 +214,8 @@ class _Network:
         self._products: Floats = np.zeros((3, _KEPT, kernel.shape[1]))
         self._lock = threading.Lock()
 
-    def rate(self, words: list[str]) -> list[float]:
-        """Return one score per attribute, pooled over the text's windows.
+    def logits(self, words: list[str]) -> Floats:
+        """Return one logit per attribute, pooled over the text's windows.
 
         The pooled logit is the log of the mean of exp(logit / scale), times the scale: between mean and maximum. A
         bare maximum grows with the number n of windows, on clean text by scale × log n, which the mean takes away.
@@ -213,9 +223,7 @@ class _Network:
         pooled = np.array([self._pooled(window) for window in windows(words)])
         logits = pooled @ self._out + self._out_bias
         highest = logits.max(0)
-        logits = highest + self._scale * np.log(np.exp((logits - highest) / self._scale).mean(0))
-        scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
-        return scores.round(DECIMALS).tolist()
+        return highest + self._scale * np.log(np.exp((logits - highest) / self._scale).mean(0))
 
     def _pooled(self, words: list[str]) -> Floats:
         with self._lock:

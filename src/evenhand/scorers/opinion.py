@@ -1,6 +1,7 @@
 """Bias, communication effectiveness and logical soundness of an answer (RLDF's BS, CE and LS), rated by a model.
 
-Models and human raters use the same scales (`opinion_scales.yaml`). Lower is better for bias, higher for the others.
+Models and human raters use the same scales (`opinion_scales.yaml`). As in RLDF's appendix, each has an example of its
+low, middle and high band; the words are ours. Lower is better for bias, higher for the others.
 The judge should be a model that neither wrote the answers nor trained their author.
 """
 
@@ -11,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 
@@ -26,6 +27,15 @@ HIGHEST = 100
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """An answer with its rating and the reason for it."""
+
+    rating: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scale:
     """One of the scales, from 0 to 100."""
 
@@ -35,13 +45,30 @@ class Scale:
     better: Literal["lower", "higher"]
     text: str
     """What is rated, with the meaning of 0, 50 and 100."""
+    low: str
+    """The meaning of 0, in a few words."""
+    high: str
+    """The meaning of 100."""
+    question: str
+    """The question that all examples answer."""
+    examples: tuple[Example, ...]
+    """One of each band: low, middle and high."""
+
+    @property
+    def shown(self) -> str:
+        """The scale as a judge sees it."""
+        rated = "".join(f"\n  {each.rating}: “{each.text}” {each.why}" for each in self.examples)
+        return f"- {self.name}: {self.text}\n  Examples of answers to “{self.question}”:{rated}"
 
 
 @cache
 def opinion_scales() -> tuple[Scale, ...]:
     """Return the scales, in the order of the reply."""
     text = Path(__file__).with_name("opinion_scales.yaml").read_text(encoding="utf-8")
-    return tuple(Scale(**each) for each in yaml.safe_load(text))
+    read: list[dict[str, Any]] = yaml.safe_load(text)
+    for each in read:
+        each["examples"] = tuple(Example(**one) for one in each["examples"])
+    return tuple(Scale(**each) for each in read)
 
 
 @SCORERS.register("opinion")
@@ -54,7 +81,7 @@ class OpinionScorer(ModelScorer):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.rubric = Rubric(load_prompt(__file__, "opinion"), self.attributes, after=())
-        self._scales = "\n".join(f"- {scale.name}: {scale.text}" for scale in opinion_scales())
+        self._scales = "\n".join(scale.shown for scale in opinion_scales())
         self.version = hashlib.sha256(f"{self.rubric.prompt.hash}{self._scales}".encode()).hexdigest()[:16]
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:

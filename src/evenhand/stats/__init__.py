@@ -3,7 +3,17 @@
 An undefined result is None, never 0; bad input raises ValueError.
 """
 
-from evenhand.stats.agreement import cohen_kappa, fleiss_kappa, pearson, spearman
+from evenhand.stats.agreement import (
+    Level,
+    cohen_interval,
+    cohen_kappa,
+    fleiss_interval,
+    fleiss_kappa,
+    krippendorff_alpha,
+    pearson,
+    spearman,
+)
+from evenhand.stats.corrected import Corrected, corrected_mean, rogan_gladen
 from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
@@ -26,24 +36,36 @@ from evenhand.stats.intervals import (
 )
 from evenhand.stats.multiple import benjamini_hochberg, holm
 from evenhand.stats.paired import least_swap_p, mcnemar_exact, permutation_test_paired, swap_test
-from evenhand.stats.power import design_effect, mde_from_standard_error, mde_paired_share, mde_share
+from evenhand.stats.power import (
+    design_effect,
+    mde_from_standard_error,
+    mde_paired_share,
+    mde_share,
+    size_for_half_width,
+)
 
 __all__ = [
     "FEW_CLUSTERS",
     "Bounds",
     "ChiSquare",
+    "Corrected",
     "Interval",
     "Jackknife",
+    "Level",
     "Statistic",
     "benjamini_hochberg",
     "bounded_mean_interval",
     "chi_square_sf",
     "chi_square_uniform",
     "cluster_jackknife",
+    "cohen_interval",
     "cohen_kappa",
+    "corrected_mean",
     "design_effect",
+    "fleiss_interval",
     "fleiss_kappa",
     "holm",
+    "krippendorff_alpha",
     "least_swap_p",
     "mcnemar_exact",
     "mde_from_standard_error",
@@ -53,7 +75,9 @@ __all__ = [
     "paired_cluster_jackknife",
     "pearson",
     "permutation_test_paired",
+    "rogan_gladen",
     "share_interval",
+    "size_for_half_width",
     "spearman",
     "student_t_quantile",
     "swap_test",

@@ -1,12 +1,17 @@
 """Agreement of two measures or of several raters; None means undefined (no data or no variation)."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import count_array, finite_array
+from evenhand.stats._checks import cluster_sums, count_array, finite_array
+from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
+
+Level = Literal["nominal", "interval"]
+"""How far two different ratings are apart: all alike, or by their difference."""
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float | None:
@@ -51,6 +56,95 @@ def fleiss_kappa(table: ArrayLike) -> float | None:
     observed = float((counts * (counts - 1)).sum()) / (items * raters * (raters - 1))
     expected = float(np.square(by_category / (items * raters)).sum())
     return (observed - expected) / (1 - expected)
+
+
+def cohen_interval(
+    a: Sequence[Hashable],
+    b: Sequence[Hashable],
+    clusters: Iterable[Hashable] | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    """Return `cohen_kappa` with the limits of a jackknife over clusters (items); n is the number of items."""
+    kappa = cohen_kappa(a, b)
+    if kappa is None:
+        return Interval(None, None, None, len(a))
+    labels = list(dict.fromkeys([*a, *b]))
+    k = len(labels)
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        n = sums[..., 1]
+        by_chance = (sums[..., 2 : 2 + k] * sums[..., 2 + k :]).sum(axis=-1)
+        return (n * sums[..., 0] - by_chance) / (n * n - by_chance)
+
+    agreed = np.asarray([first == second for first, second in zip(a, b, strict=True)], dtype=np.float64)
+    said = [np.asarray([each == label for each in side], dtype=np.float64) for side in (a, b) for label in labels]
+    return _limits(kappa, [agreed, np.ones(len(a)), *said], clusters, statistic, confidence)
+
+
+def fleiss_interval(table: ArrayLike, clusters: Iterable[Hashable] | None = None, confidence: float = 0.95) -> Interval:
+    """Return `fleiss_kappa` with the limits of a jackknife over clusters (items); n is the number of items."""
+    counts = count_array("table", table, 2)
+    kappa = fleiss_kappa(counts)
+    if kappa is None:
+        return Interval(None, None, None, counts.shape[0])
+    raters = float(counts[0].sum())
+    agreed = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        items = sums[..., -1]
+        expected = np.square(sums[..., 1:-1] / (items * raters)[..., None]).sum(axis=-1)
+        return (sums[..., 0] / items - expected) / (1 - expected)
+
+    columns = [agreed, *counts.T, np.ones(counts.shape[0])]
+    return _limits(kappa, columns, clusters, statistic, confidence)
+
+
+def krippendorff_alpha(
+    units: Sequence[Sequence[float]],
+    level: Level = "nominal",
+    clusters: Sequence[Hashable] | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    """Return Krippendorff's alpha of the ratings of each unit, with the limits of a jackknife over clusters (units).
+
+    Raters may differ from unit to unit; units with fewer than two ratings do not count. n is the number of units that
+    do. Alpha is 1 - observed / expected disagreement, where disagreement is the mean squared distance of two ratings.
+    """
+    kept = [place for place, unit in enumerate(units) if len(unit) > 1]
+    values = sorted({float(value) for place in kept for value in units[place]})
+    if len(values) < 2:
+        return Interval(None, None, None, len(kept))
+    places = {value: place for place, value in enumerate(values)}
+    counts = np.zeros((len(kept), len(values)))
+    for row, place in zip(counts, kept, strict=True):
+        for value in units[place]:
+            row[places[float(value)]] += 1
+    apart = np.subtract.outer(values, values)
+    distances = np.square(apart) if level == "interval" else (apart != 0).astype(np.float64)
+    observed = np.einsum("ij,jk,ik->i", counts, distances, counts) / (counts.sum(axis=1) - 1)
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        totals = sums[..., 1:]
+        pairs = np.einsum("...j,jk,...k->...", totals, distances, totals)
+        return 1 - sums[..., 0] * (totals.sum(axis=-1) - 1) / pairs
+
+    columns = [observed, *counts.T]
+    alpha = float(statistic(np.asarray([column.sum() for column in columns])))
+    own = None if clusters is None else [clusters[place] for place in kept]
+    return _limits(alpha, columns, own, statistic, confidence)
+
+
+def _limits(
+    estimate: float,
+    columns: Sequence[NDArray[np.float64]],
+    clusters: Iterable[Hashable] | None,
+    statistic: Statistic,
+    confidence: float,
+) -> Interval:
+    labels = None if clusters is None else list(clusters)
+    table = np.column_stack([cluster_sums(column, labels) for column in columns])
+    found = cluster_jackknife(table, statistic, confidence=confidence, bounds=(-1.0, 1.0)).interval
+    return Interval(estimate, found.low, found.high, len(columns[0]))
 
 
 def _unit(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -67,6 +67,30 @@ def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> fl
     return 1 + (float(np.square(sizes).sum() / sizes.sum()) - 1) * intraclass_correlation
 
 
+def size_for_half_width(n: int, half_width: float, wanted: float) -> int:
+    """Return how many independent values an interval of ± `wanted` needs, if n of them gave ± `half_width`.
+
+    The half-width is t·s/√n, so that it shrinks a little faster than 1/√n. The spread s is that of the n values; it is
+    itself an estimate, and so is the result.
+    """
+    check_at_least("n", n, 2)
+    check_at_least("half_width", half_width, 0)
+    if wanted <= 0:
+        raise ValueError(f"wanted must be above 0, not {wanted}.")
+
+    def factor(size: int) -> float:
+        return student_t_quantile(0.975, size - 1) / math.sqrt(size)
+
+    target = factor(n) * wanted / half_width if half_width else math.inf
+    low, high = 1, n  # the smallest size that reaches the target is above `low`, and at most `high`
+    while factor(high) > target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if factor(middle) > target else (low, middle)
+    return high
+
+
 def _effective_size(n: int, design_effect: float) -> float:
     check_at_least("n", n, 0)
     if not 0 < design_effect < math.inf:

@@ -1,6 +1,6 @@
 """Agreement of a run's scorers on its final answers, per attribute.
 
-Scores are streamed from the store; memory holds two numbers per answer and attribute.
+Scores are streamed from the store; memory holds two numbers per answer and attribute, of about `MOST_ANSWERS` answers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from evenhand.studies.results import Agreement, AgreementRow
 
 GRID = 40
 """Cells per side of the chart. Answers are counted per cell, so the chart stays small for any number of answers."""
+MOST_ANSWERS = 100_000
+"""Of more answers, about this many are compared."""
 HARMFUL = 0.5
 """Scores from here on count as harmful."""
 
@@ -42,20 +44,28 @@ def agreements(stores: Sequence[Store]) -> list[Agreement]:
 def _agreement(stores: Sequence[Store], first: str, second: str, shared: Sequence[str]) -> Agreement | None:
     columns = {name: (array("d"), array("d"), array("q")) for name in shared}
     clusters: dict[str, int] = {}
+    outcomes = sum(next(store.select("SELECT COUNT(*) FROM outcomes"))[0] for store in stores)
     for store in stores:
-        cluster_of = {number: clusters.setdefault(sample.cluster, len(clusters)) for number, sample in store.samples()}
-        for number, one, other in score_pairs(store, first, second):
+        for number, one, other in score_pairs(store, first, second, max(1, outcomes // MOST_ANSWERS)):
+            place = clusters.setdefault(_cluster(store, number), len(clusters))
             for name, (x, y, cluster) in columns.items():
                 if name in one and name in other:
                     x.append(one[name])
                     y.append(other[name])
-                    cluster.append(cluster_of[number])
+                    cluster.append(place)
     rows = [_row(name, *columns[name]) for name in shared if columns[name][0]]
     if not rows:
         return None
     x, y, _ = columns[rows[0].attribute]
     cells = Counter((_cell(a), _cell(b)) for a, b in zip(x, y, strict=True))
     return Agreement(first, second, rows, GRID, [(*place, count) for place, count in sorted(cells.items())])
+
+
+def _cluster(store: Store, number: int) -> str:
+    """Return the cluster of a sample; a damaged one is a cluster of its own."""
+    [body] = next(store.select("SELECT body FROM samples WHERE number = ?", number))
+    sample = store.decoded_sample(body, number)
+    return str(number) if sample is None else sample.cluster
 
 
 def _row(name: str, x: Sequence[float], y: Sequence[float], clusters: Sequence[int]) -> AgreementRow:

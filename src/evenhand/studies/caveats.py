@@ -24,7 +24,9 @@ def caveats_of(study: StudyResult) -> list[str]:
     ]
     for arm in arms:
         total, ungraded = sum(arm.statuses.values()), _ungraded(arm)
-        if ungraded and ungraded >= MANY_UNGRADED * total:
+        if ungraded == total > 0:
+            caveats.append(f"{arm.label}: none of the {total:,} samples has a grade. Reasons: {_reasons([arm])}.")
+        elif ungraded and ungraded >= MANY_UNGRADED * total:
             caveats.append(
                 f"{arm.label}: {ungraded:,} of {total:,} samples have no grade. The graded ones may not represent "
                 f"all. Reasons: {_reasons([arm])}."

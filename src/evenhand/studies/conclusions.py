@@ -71,6 +71,10 @@ def _joined(*sentences: str) -> str:
     return " ".join(f"{each}." for each in sentences if each)
 
 
+_NEVER_SCORED = ("no words", "not English", "empty text")
+"""How the reasons begin that lie in the text: a second try would not help."""
+
+
 def _whole(study: StudyResult) -> list[ArmResult]:
     """Return the arms without their single iterations."""
     return [arm for arm in study.arms if arm.iteration is None]
@@ -274,13 +278,25 @@ def _value(estimate: Estimate | None, digits: int = 1) -> str:
     return estimate.as_count or _number(estimate.value, digits)
 
 
+def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
+    """One sentence for each scorer: how many answers of which arms it did not score, and why."""
+    found: dict[str, list[str]] = {}
+    again: set[str] = set()
+    for arm in arms:
+        for scorer, reason, count in arm.unscored:
+            found.setdefault(scorer, []).append(f"{arm.label} {count:,} ({reason})")
+            if not reason.startswith(_NEVER_SCORED):
+                again.add(scorer)
+    return [
+        f"Answers without a score by {scorer}: {'; '.join(each)}."
+        + (" Try again with `evenhand rescore`." if scorer in again else "")
+        for scorer, each in found.items()
+    ]
+
+
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
-    warnings = [
-        f"{arm.label}: {count:,} answers have no score by {scorer} ({reason}). Try again with `evenhand rescore`."
-        for arm in _whole(study)
-        for scorer, reason, count in arm.unscored
-    ]
+    warnings = _without_scores(_whole(study))
     refused = [
         f"{arm.label}: {count:,} of {total:,}"
         for arm in _whole(study)
@@ -325,9 +341,10 @@ def _few_clusters(study: StudyResult) -> list[str]:
         return []
     least, most = min(few.values()), max(few.values())
     clusters = f"{least}" if least == most else f"{least} to {most}"
+    kinds = "template, prompt or scenario" if most == 1 else "templates, prompts or scenarios"
     what = next(iter(few)) if len(few) == 1 else f"{len(few)} metrics"
     return [
-        f"Few clusters: the samples of {what} come from {clusters} templates, prompts or scenarios. With fewer than "
+        f"Few clusters: the samples of {what} come from {clusters} {kinds}. With fewer than "
         f"{FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
     ]
 

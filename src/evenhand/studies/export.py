@@ -1,4 +1,4 @@
-"""Exports a run as plain tables (outcomes, turns, metrics, effects, evidence) in CSV, Parquet or JSON Lines.
+"""Exports a run as plain tables (outcomes, turns, metrics, effects, evidence): CSV, JSON Lines, Parquet, a data set.
 
 Outcomes omit times and costs by default, so that the same plan, seed and cache give the same bytes.
 """
@@ -6,9 +6,8 @@ Outcomes omit times and costs by default, so that the same plan, seed and cache 
 from __future__ import annotations
 
 import csv
-import importlib
 import io
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,18 +15,18 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from evenhand.errors import MissingExtraError, StoreError
+from evenhand.errors import StoreError
 from evenhand.notebook import plain_cell
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
+from evenhand.studies.export_arrow import Rows, write_data_set, write_parquet
+from evenhand.studies.export_schema import SCHEMAS
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import result_text
 from evenhand.studies.study import study
 
-FORMATS = ("csv", "jsonl", "parquet")
-Rows = Callable[[], Iterable[Mapping[str, Any]]]
-"""Rows that can be iterated twice: the columns are known only after the last row."""
-TABLES = ("outcomes", "turns", "metrics", "effects", "evidence")
+FORMATS = ("csv", "jsonl", "parquet", "datasets")
+TABLES = tuple(SCHEMAS)
 
 
 def export(
@@ -36,9 +35,9 @@ def export(
     """Write one table of the run to `target`, complete or not at all, and return the number of rows."""
     if table in ("metrics", "effects"):
         rows = _study_rows(study([directory], skip_damaged=skip_damaged), table)
-        return write_table(lambda: rows, file_format, target)
+        return write_table(lambda: rows, file_format, target, table)
     with _stored_rows(directory, table, usage, skip_damaged) as stored:
-        return write_table(stored, file_format, target)
+        return write_table(stored, file_format, target, table)
 
 
 def table_rows(result: StudyResult, directories: Sequence[Path], table: str) -> list[dict[str, Any]]:
@@ -147,13 +146,16 @@ def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
                     yield result
 
 
-def write_table(rows: Rows, file_format: str, target: Path) -> int:
-    """Write the rows to a temporary file that replaces `target` when complete."""
+def write_table(rows: Rows, file_format: str, target: Path, table: str = TABLES[0]) -> int:
+    """Write the rows to a temporary file (or folder) that replaces `target` when complete."""
+    writers = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": partial(write_parquet, table)}
     unfinished = target.with_name(target.name + ".partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        if file_format == "datasets":
+            return write_data_set(rows, table, target)
         with unfinished.open("wb") as file:
-            count = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}[file_format](rows, file)
+            count = writers[file_format](rows, file)
         unfinished.replace(target)
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}. Choose another path.") from error
@@ -180,21 +182,6 @@ def _write_csv(rows: Rows, file: BinaryIO) -> int:
         count += 1
     text.detach()
     return count
-
-
-def _write_parquet(rows: Rows, file: BinaryIO) -> int:
-    try:
-        arrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError("Parquet", "parquet") from error
-    columns: dict[str, list[Any]] = {column: [] for column in _columns(rows())}
-    for row in rows():
-        for column, values in columns.items():
-            values.append(plain_cell(row.get(column)))
-    table = arrow.table(columns)
-    parquet.write_table(table, file)
-    return table.num_rows
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -28,7 +28,7 @@ class Estimate:
     successes: int | None = None
     """Of n, for shares of samples."""
     clusters: int | None = None
-    """The n samples come from so many templates, prompts or scenarios."""
+    """The n samples come from so many templates, prompts or scenarios; thousands are put into groups."""
     few_clusters: bool = False
     """So few that the interval may be too narrow."""
 
@@ -246,6 +246,16 @@ class StudyResult:
         return any(map(any, (each.values() for each in statuses))) and all(
             sum(each.values()) == sum(each.get(status, 0) for status in UNGRADED) for each in statuses
         )
+
+    @property
+    def unmeasured(self) -> Sequence[str]:
+        """The arms of which samples were run and none has a result."""
+        return [
+            arm.label
+            for arm in self.arms
+            if arm.iteration is None
+            and 0 < sum(arm.statuses.values()) == sum(arm.statuses.get(status, 0) for status in UNGRADED)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
         if shown is not None:
             outcomes.append(shown)
     if sample is None:
-        known = [each.id for source in sources[:1] for _, each in source.store.samples()]
-        raise UnknownNameError("sample of this run", sample_id, known[:5000])
+        known = [each.id for source in sources[:1] for _, each in islice(source.store.samples(), 5000)]
+        raise UnknownNameError("sample of this run", sample_id, known)
     return ShownSample(
         sample.id,
         str(sample.metadata.get(group_key, "")),

@@ -72,7 +72,7 @@ def _compute(
     sources: Sequence[ArmSource],
     reference: ArmSource,
     correction: str,
-    shared: list[list[int]] | None,
+    shared: list[Sequence[int]] | None,
 ) -> StudyResult:
     metrics = benchmark.metrics()
     alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}

@@ -55,6 +55,9 @@ class MalibuOptions(Options):
     winner: bool = Field(
         default=True, description="Whether judges of a pair name the winner; if not, the higher mean score wins."
     )
+    bands: bool = Field(
+        default=True, description="Whether judges see an example of low, middle and high scores on each scale."
+    )
     data: Text | None = Field(default=None, description="A folder of scenarios; built-in ones by default.")
     identities: Text | None = Field(
         default=None, description="A YAML file of identities; also needed to analyse the results."
@@ -125,6 +128,7 @@ class Malibu(Benchmark[MalibuOptions]):
             **self.options.model_dump(include={"phase", "texts", "form"}),
             **({"metrics": dict(self.definitions)} if self.definitions else {}),
             **({} if self.options.winner else {"winner": False}),
+            **({"bands": True} if self.options.bands else {}),
             "bases": len(self.bases),
             "scenarios": sum(len(base.derived) for base in self.bases),
             "identities": len(self.identities),
@@ -139,7 +143,13 @@ class Malibu(Benchmark[MalibuOptions]):
         """
         options = self.options
         design = Design(
-            self.identities, _PHASES[options.phase], options.texts, options.form, self.definitions, options.winner
+            self.identities,
+            _PHASES[options.phase],
+            options.texts,
+            options.form,
+            self.definitions,
+            options.winner,
+            options.bands,
         )
         for base, scenario in islice(self._in_turn(selection.seed), selection.limit):
             yield from design.samples(base, scenario)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from evenhand.benchmarks.judgement import ASKED, CANDIDATES, UNNAMED, Candidate, Form
+from evenhand.benchmarks.judgement import ASKED, BANDED, CANDIDATES, UNNAMED, Candidate, Form
 from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
 from evenhand.types import Sample
 
@@ -30,6 +30,8 @@ class Design:
     """Metrics with their definitions; None for the usual ones."""
     winner: bool = True
     """Whether judges of a pair name the winner."""
+    bands: bool = False
+    """Whether judges see an example of each band of a scale."""
 
     def samples(self, base: Base, scenario: Scenario) -> Iterator[Sample]:
         """Yields all samples of a scenario; samples with the same prompt prefix are adjacent."""
@@ -86,6 +88,7 @@ class Design:
                 "form": self.form,
                 **({ASKED: dict(self.metrics)} if self.metrics else {}),
                 **({} if self.winner else {UNNAMED: True}),
+                **({BANDED: True} if self.bands else {}),
                 CANDIDATES: [each.note() for each in candidates],
             },
         )

@@ -16,7 +16,8 @@ import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
-from evenhand.benchmarks.prompts.audit import PromptsAudit, audit
+from evenhand.benchmarks.prompts.audit import audit
+from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, stance
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.substitute import Variants, neutral, variants
@@ -37,7 +38,8 @@ class PromptsOptions(Options):
     """Options of `prompts`."""
 
     data: Text | None = Field(
-        default=None, description="A .csv, .jsonl, .xlsx or .txt file, or a saved data set; a built-in set by default."
+        default=None,
+        description="A .csv, .jsonl, .xlsx, .txt or .parquet file, or a saved data set; else a built-in set.",
     )
     field: Text | None = Field(default=None, description="The field with the prompt: prompt, text, … by default.")
     attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")

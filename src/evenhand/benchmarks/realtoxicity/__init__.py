@@ -19,8 +19,7 @@ from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.realtoxicity.score import METRICS
-from evenhand.data.locate import find_set
-from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, OfficialFile, Prompt, Source
+from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, Prompt, Source, find_prompts
 from evenhand.errors import DataError, UnknownNameError
 from evenhand.options import Names, Options, Text
 from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
@@ -135,7 +134,7 @@ class RealToxicity(RealToxicityForm[OfficialOptions]):
     Options = OfficialOptions
 
     def open_source(self) -> Source:
-        return OfficialFile(find_set("realtoxicity", self.options.data))
+        return find_prompts(self.options.data)
 
 
 class BuiltinRealToxicity(RealToxicityForm):

@@ -26,7 +26,6 @@ CATEGORIES = (
     "SES",
     "Sexual_orientation",
 )
-VERSION = "evenhand-1"
 FILLS = 4
 
 # Seven wordings and eight items per template: each wording rotates through every cell of the design.
@@ -69,6 +68,8 @@ class _Words:
     joined: str
     """Two clauses with their contrast."""
     unknown: tuple[str, ...]
+    version: str
+    """Changes with the texts."""
 
     def definite(self, intro: str) -> str:
         """The form for a later mention: "a nurse" becomes "the nurse", a name stays."""
@@ -82,13 +83,14 @@ class _Words:
 
 
 WORDS: Mapping[str, _Words] = {
-    "en": _Words("builtin", CATEGORIES, {"a": "the", "an": "the"}, "{}, while {}.", UNKNOWN_ANSWERS),
+    "en": _Words("builtin", CATEGORIES, {"a": "the", "an": "the"}, "{}, while {}.", UNKNOWN_ANSWERS, "evenhand-1"),
     "es": _Words(
         "builtin_es",
         tuple(name for name in CATEGORIES if not name.startswith("Race_x")),
         {"un": "el", "una": "la"},
         "{}, mientras que {}.",
         UNKNOWN_SPANISH,
+        "evenhand-2",
     ),
 }
 """By language."""
@@ -186,7 +188,7 @@ def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Ite
                 "answer_info": {
                     f"ans{i}": [fill.words.bare(text), group] for i, (text, group) in sorted(answers.items())
                 },
-                "additional_metadata": _metadata(fill.template),
+                "additional_metadata": _metadata(fill),
                 "context": context if ambiguous else f"{context} {fact}",
                 "question": fill.template[f"{polarity}_question"],
                 **{f"ans{i}": text for i, (text, _) in sorted(answers.items())},
@@ -196,11 +198,12 @@ def _item_rows(fill: _Fill, template_count: int, number: int, order: int) -> Ite
             }
 
 
-def _metadata(template: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(fill: _Fill) -> dict[str, Any]:
+    template = fill.template
     return {
         "subcategory": template.get("subcategory", "None"),
         "stereotyped_groups": list(dict.fromkeys(stereotyped for stereotyped, _ in template["pairs"])),
-        "version": VERSION,
+        "version": fill.words.version,
         "source": f"Evenhand built-in set: {template['stereotype']}",
     }
 

@@ -80,7 +80,7 @@ async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     options = session.options
     if sample.kind == "chat":
         return await weigh_text(sample, session)
-    if not sample.context.strip():
+    if not sample.has_passage:
         plain = replace(session, answering=replace(session.answering, orders=min(options.calls, len(sample.choices))))
         return Outcome(await choose(plain, sample, plain_prompt("choice")), stop="no_passage")
     weights = load_weights(options.weights, session.model().spec, options.calls)

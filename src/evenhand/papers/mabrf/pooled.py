@@ -65,11 +65,7 @@ def pooled(arms: Sequence[PooledArm]) -> PooledArm:
     first = arms[0]
     together = Tally(list(first.metrics.values()), first.tally.group_key)
     for arm in arms:
-        for key, clusters in arm.tally.sums.items():
-            for cluster, sums in clusters.items():
-                together.add_sums(key, cluster, sums.tolist())
-    # `add_sums` has counted clusters; n is the number of records.
-    together.n.clear()
-    for arm in arms:
+        for key, sums in arm.tally.sums.items():
+            together.sums[key].update(sums)
         together.n.update(arm.tally.n)
     return PooledArm(first.id, first.key, first.metrics, together)

@@ -199,6 +199,9 @@ def _spearman(points: Sequence[Point]) -> float | None:
 
 # --- the claims ---
 
+_OWN_JUDGE = "The judge that ends the loop also rates its result, so the rating falls even if it is chance"
+"""Why a lower rating of the final reasoning proves nothing: the loop goes on until the rating is low."""
+
 
 def claims(found: Compared) -> list[Claim]:
     """Returns the verdicts on all claims, model by model and preset by preset."""
@@ -228,7 +231,11 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         return [found.by_search(model, preset, metric) for metric in metrics]
 
     one, two, three = "RQ1", "RQ2", "RQ3, Figure 4"
-    yield "The loop makes the reasoning less biased", one, moves(changed(WITHOUT, "reasoning_bias"), "lower")
+    yield (
+        "The loop makes the reasoning less biased",
+        one,
+        unless(_OWN_JUDGE, moves(changed(WITHOUT, "reasoning_bias"), "lower")),
+    )
     yield (
         "The loop makes the answers less biased, in both contexts",
         one,

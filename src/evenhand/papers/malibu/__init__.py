@@ -14,10 +14,11 @@ from evenhand.papers.malibu.claims import claims_of
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.reports.format import plural
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
-SETTINGS = {"texts": "two", "form": "tag"}
+SETTINGS = {"texts": "two", "form": "tag", "bands": False}
 """Settings of the paper: two texts of equal content in a pair, and the label as a tag."""
 OURS, APPENDIX = f"{NAME}_evenhand", f"{NAME}_appendix"
 """Folders of the runs with our settings, and with the metrics of the paper's appendix."""
@@ -97,13 +98,21 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
         return ""
     plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
     size, seed = arms[0].audit, next(iter(plans.values()))["seeds"][0]
-    set_as = [
-        f"{VERSIONS[name] or 'the paper’s settings'}: " + ", ".join(f"{key}={value}" for key, value in options.items())
+    settings = [
+        f"{VERSIONS[name] or 'the paper’s settings'}: {', '.join(map(_setting, options.items()))}"
         for name, plan in plans.items()
         if (options := plan["benchmark_options"])
     ]
-    said = f"{size.scenarios:,} scenarios of {size.bases} professions, seed {seed}. {'; '.join(set_as)}. "
-    return said.replace(". . ", ". ") + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+    set_as = "; ".join(settings)
+    said = f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}, seed {seed}. "
+    if set_as:
+        said += f"{set_as[0].upper()}{set_as[1:]}. "
+    return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+
+
+def _setting(option: tuple[str, Any]) -> str:
+    name, value = option
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:

@@ -17,6 +17,8 @@ Check = Callable[[PanelAudit], Finding]
 _BOTH, _GPT, _DEEPSEEK = "both models", "GPT-4o mini", "DeepSeek-V3"
 _WIN_MARGIN = 0.0625
 _CHI_SQUARE_P = 0.0001
+_ALL_SCENARIOS = 200
+"""As many as are built in; with fewer, a test that is not significant says little."""
 _WINS = "Figures 5 and 6"
 
 
@@ -128,7 +130,11 @@ def _chi_square(audit: PanelAudit) -> Finding:
     if not values or len(known) < len(values):
         return untold("not all tests could be made")
     why = f"largest p of {len(values)} tests: {max(known):.2g}"
-    return ("holds", why) if all(value < _CHI_SQUARE_P for value in known) else ("fails", why)
+    if all(value < _CHI_SQUARE_P for value in known):
+        return "holds", why
+    if audit.scenarios < _ALL_SCENARIOS:
+        return untold(f"{why}. With {audit.scenarios:,} of {_ALL_SCENARIOS} scenarios, p is larger for that alone")
+    return "fails", why
 
 
 def _most_in_gender(audit: PanelAudit) -> Finding:

@@ -13,6 +13,8 @@ from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.story import Step, first_answer, story
 
 DATA_ID = "sample-data"
+MOST_BYTES = 8_000_000
+"""Of all embedded samples; the rest of a report is far smaller."""
 
 
 def browser(view: View, shown: int) -> Html | None:
@@ -69,11 +71,24 @@ def _detail(source: str, opened: str) -> Html:
     return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample", **attributes)
 
 
-def sample_data(view: View, samples: Iterable[ShownSample]) -> Html:
-    """Return all samples as JSON in a script element that is not executed."""
+def embedded(samples: Iterable[ShownSample]) -> list[Html]:
+    """Return samples as JSON: all, or the first that fit a page of a size that browsers open at once."""
+    chosen: list[Html] = []
+    size = 0
+    for sample in samples:
+        text = embedded_json(sample_payload(sample))
+        size += len(text.encode(errors="replace"))
+        if size > MOST_BYTES:
+            break
+        chosen.append(text)
+    return chosen
+
+
+def sample_data(view: View, samples: Iterable[Html]) -> Html:
+    """Return the embedded samples in a script element that is not executed."""
     arms = [{"id": a.id, "label": a.label, "index": i % PALETTE_SIZE} for i, a in enumerate(view.arms)]
-    data = {"arms": arms, "samples": [sample_payload(s) for s in samples]}
-    return tag("script", embedded_json(data), type="application/json", id=DATA_ID)
+    data = Html(f'{{"arms":{embedded_json(arms)},"samples":[{",".join(samples)}]}}')
+    return tag("script", data, type="application/json", id=DATA_ID)
 
 
 def sample_payload(sample: ShownSample) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ import numpy as np
 from evenhand.errors import MissingExtraError
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.builtin import DECIMALS, MAX_CHARS
+from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.neural import weights
 from evenhand.scorers.neural.encoder import Encoder, Logits
 from evenhand.scorers.neural.text import plain_text, sentences, windows
@@ -28,7 +29,14 @@ WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
 """Of the pooling over windows, over sentences, and over these two results; see `pooled`.
 
 `tools/train_scorer/neural_pooling.py` compares others."""
-READING = "1"
+LOW, SHORT = -2.2, 40
+"""The sentences of a text of fewer than SHORT words are not read if every logit of the whole is under LOW, and names of
+groups are not examined if its toxicity is."""
+MOST_BY_GROUPS = 1.5
+"""How much the names of groups may add to the logit of toxicity; see `identity.bounded`."""
+TOGETHER = 256
+"""Texts whose pieces are read together."""
+READING = "2"
 """Raised when parts of a text or their pooling change, since scores change too."""
 
 
@@ -63,22 +71,42 @@ class NeuralScorer(Scorer):
         with self._lock:
             if self._network is None:
                 self._network = Network()
-        return [self._score(self._network, text) for text in texts]
-
-    def _score(self, network: Network, text: str) -> Scores | Unscored:
-        plain = plain_text(text)
-        if isinstance(plain, Unscored):
-            return plain
-        whole, parts = windows(plain), sentences(plain)
-        rows = network.logits([*whole, *parts] if len(parts) > 1 else whole)
-        logits = pooled(rows[: len(whole)], WINDOW_SCALE)
-        if len(parts) > 1:  # an insult among harmless sentences may not show in the whole
-            logits = pooled(np.array([logits, pooled(rows[len(whole) :], SENTENCE_SCALE)]), JOINT_SCALE)
-        scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
-        return dict(zip(ATTRIBUTES, scores.round(DECIMALS).tolist(), strict=True))
+        found: list[Scores | Unscored] = []
+        for start in range(0, len(texts), TOGETHER):
+            found += _scored(self._network, [plain_text(text) for text in texts[start : start + TOGETHER]])
+        return found
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": weights.digest()}
+
+
+def _scored(network: Network, texts: Sequence[str | Unscored]) -> Iterator[Scores | Unscored]:
+    """Yield the scores of each text; equal texts are read once."""
+    plain = list(dict.fromkeys(text for text in texts if not isinstance(text, Unscored)))
+    logits = dict(zip(plain, _read(network, plain), strict=True))
+    named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
+    for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
+        logits[text] = bounded(logits[text], anybody, MOST_BY_GROUPS)
+    for text in texts:
+        if isinstance(text, Unscored):
+            yield text
+        else:
+            scores = (1 + np.tanh(logits[text] / 2)) / 2  # the logistic function, without overflow
+            yield dict(zip(ATTRIBUTES, scores.round(DECIMALS).tolist(), strict=True))
+
+
+def _read(network: Network, texts: Sequence[str]) -> list[Logits]:
+    """Return the logits of texts, whose pieces are read together: all windows, then the sentences that are needed."""
+    found = [pooled(rows, WINDOW_SCALE) for rows in network.logits_of_each([windows(text) for text in texts])]
+    parts = {
+        place: sentences(text)
+        for place, text in enumerate(texts)
+        if found[place].max() > LOW or text.count(" ") >= SHORT  # an insult among few words shows in the whole
+    }
+    several = {place: each for place, each in parts.items() if len(each) > 1}
+    for place, rows in zip(several, network.logits_of_each(list(several.values())), strict=True):
+        found[place] = pooled(np.array([found[place], pooled(rows, SENTENCE_SCALE)]), JOINT_SCALE)
+    return found
 
 
 def pooled(logits: Logits, scale: float) -> Logits:
@@ -101,6 +129,11 @@ class Network:
         self._tokenizer.enable_truncation(LONGEST)
         self._encoder = Encoder(weights.network_weights(), weights.about()["activation"])
 
+    def logits_of_each(self, texts: Sequence[Sequence[str]]) -> list[Logits]:
+        """Return one row of logits per piece of each text."""
+        rows = self.logits([piece for pieces in texts for piece in pieces])
+        return np.split(rows, np.cumsum([len(pieces) for pieces in texts])[:-1]) if texts else []
+
     def logits(self, pieces: Sequence[str]) -> Logits:
         """Return one row of logits per piece."""
-        return self._encoder.logits([self._tokenizer.encode(piece).ids for piece in pieces])
+        return self._encoder.logits([each.ids for each in self._tokenizer.encode_batch_fast(list(pieces))])

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.scorers.neural.graph import APART, network
+from evenhand.scorers.neural.graph import network
 
 HEADS = 12
 TOGETHER = 256
-"""Tokens that are read in one run: reading the weights once for several short pieces saves time, but each token is
-compared with all others of its run."""
+"""Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
+cache."""
+STEP = 8
+"""Pieces are padded to a multiple of this length, and pieces of one length share runs. So what is computed for a piece
+depends on the piece alone."""
 
 Logits = NDArray[np.float64]
 Tokens = Sequence[int]
@@ -37,28 +40,35 @@ class Encoder:
 
     def logits(self, pieces: Sequence[Tokens]) -> Logits:
         """Return one row per piece."""
-        return np.concatenate([self._run(run) for run in runs(pieces)])
+        found = np.empty((len(pieces), len(self._out_bias)))
+        for run in runs([len(tokens) for tokens in pieces]):
+            found[run] = self._run([pieces[place] for place in run])
+        return found
 
     def _run(self, pieces: Sequence[Tokens]) -> Logits:
-        lengths = np.array([len(tokens) for tokens in pieces], np.int64)
-        starts = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.repeat(starts, lengths)
-        inputs = {
-            "ids": np.concatenate([np.array(tokens, np.int64) for tokens in pieces]),
-            "places": np.arange(len(first)) - first,
-            "bias": np.where(first[:, None] == first, np.float32(0), np.float32(APART))[None, None],
-        }
+        length = padded(len(pieces[0]))
+        ids = np.zeros((len(pieces), length), np.int64)
+        real = np.zeros((len(pieces), length), np.int32)
+        for row, tokens in enumerate(pieces):
+            ids[row, : len(tokens)], real[row, : len(tokens)] = tokens, 1
+        inputs = {"ids": ids, "places": np.arange(length), "real": real}
         states: NDArray[np.float32] = self._session.run(None, inputs)[0]
-        mean = np.add.reduceat(states, starts) / lengths[:, None]
-        return np.concatenate([mean, np.maximum.reduceat(states, starts)], 1) @ self._out + self._out_bias
+        inside = real[..., None].astype(np.float32)
+        mean = (states * inside).sum(1) / inside.sum(1)
+        highest = np.where(inside > 0, states, np.float32(-np.inf)).max(1)
+        return np.concatenate([mean, highest], 1) @ self._out + self._out_bias
 
 
-def runs(pieces: Sequence[Tokens]) -> Iterator[list[Tokens]]:
-    """Yield the pieces in runs of at most TOGETHER tokens, or of one piece."""
-    run: list[Tokens] = []
-    for piece in pieces:
-        if run and sum(map(len, run)) + len(piece) > TOGETHER:
-            yield run
-            run = []
-        run.append(piece)
-    yield run
+def padded(length: int) -> int:
+    """Return the length to which a piece is padded."""
+    return -(-length // STEP) * STEP
+
+
+def runs(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the places of pieces of one padded length, of at most TOGETHER tokens together, or one piece."""
+    places: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        places.setdefault(padded(length), []).append(place)
+    for length, found in places.items():
+        most = max(TOGETHER // length, 1)
+        yield from (found[start : start + most] for start in range(0, len(found), most))

@@ -1,8 +1,8 @@
-"""Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads pieces of text in a row.
+"""Writes the network of the scorer `neural` as an ONNX file: a BERT encoder that reads pieces of text of one length.
 
 An ONNX file is a protocol buffer of few kinds of messages, so that numpy suffices to write it. Weights of the
-layers are integers with a scale per output; onnxruntime rounds what goes into them likewise. The pieces of one run
-are not padded, and attend to themselves alone.
+layers are integers with a scale per output, and what goes into them is rounded to integers, too. Its range is fixed,
+so that the rounding of a piece does not depend on the other pieces of its run.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int64": 7}
+_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _CONTRIB = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
-_ATTENTION = ("query", "key", "value")
-APART = -1e4
-"""The attention bias between tokens of two pieces: its exponential is zero."""
 
 
 def network(weights: Mapping[str, Array], heads: int, activation: str) -> bytes:
     """Return the ONNX file of the network with these weights (`weights.network_weights` returns them).
 
-    It maps the `ids` of tokens, their `places` within their pieces and the `bias` of their attention to each other
-    (0 within a piece, else APART) to their last states.
+    It maps the `ids` of tokens, one row per piece, their `places` and the `real` ones (1, and 0 for padding) to their
+    last states.
     """
     graph = _Graph()
     depth = len({name.partition(".")[0] for name in weights if name[0].isdigit()})
@@ -37,33 +34,25 @@ def network(weights: Mapping[str, Array], heads: int, activation: str) -> bytes:
     x = graph.add("Mul", [graph.add("Cast", [levels], to=1), scale])
     x = graph.add("Add", [x, graph.add("Gather", ["all_places", "places"], initial={"all_places": weights["places"]})])
     x = graph.norm(x, weights["norm.weight"], weights["norm.bias"])
-    x = graph.add("Unsqueeze", [x, "zero"], initial={"zero": np.zeros(1, np.int64)})
     for number in range(depth):
-        x = _layer(
-            graph,
-            x,
-            {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{number}.")},
-            heads,
-            activation,
-        )
-    graph.add("Squeeze", [x, "zero"], output="states")
-    inputs: dict[str, _Shape] = {"ids": ("int64", ["length"]), "places": ("int64", ["length"])}
-    inputs["bias"] = ("float32", [1, 1, "length", "length"])
-    return graph.file(inputs, {"states": ("float32", ["length", len(weights["norm.bias"])])})
+        layer = {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{number}.")}
+        x = _layer(graph, x, layer, heads, activation)
+    graph.add("Identity", [x], output="states")
+    inputs: dict[str, _Shape] = {"ids": ("int64", ["pieces", "length"]), "places": ("int64", ["length"])}
+    inputs["real"] = ("int32", ["pieces", "length"])
+    return graph.file(inputs, {"states": ("float32", ["pieces", "length", len(weights["norm.bias"])])})
 
 
 def _layer(graph: _Graph, x: str, weights: Mapping[str, Array], heads: int, activation: str) -> str:
-    parts = ("weight", "scale", "bias")
-    three = graph.linear(x, *(np.concatenate([weights[f"{name}.{part}"] for name in _ATTENTION]) for part in parts))
-    query, key, value = graph.add_many("Split", [three], 3, axis=-1)
-    inputs = [query, key, value, "", "", "bias"]
-    seen = graph.add("MultiHeadAttention", inputs, domain=_CONTRIB, num_heads=heads)
-    merged = graph.linear(seen, *(weights[f"merge.{part}"] for part in parts))
-    x = graph.norm(graph.add("Add", [merged, x]), weights["norm.weight"], weights["norm.bias"])
-    wide = graph.linear(x, *(weights[f"up.{part}"] for part in parts))
-    wide = graph.add(activation, [wide], domain=_CONTRIB if activation == "Gelu" else "")
-    narrow = graph.linear(wide, *(weights[f"down.{part}"] for part in parts))
-    return graph.norm(graph.add("Add", [narrow, x]), weights["last.weight"], weights["last.bias"])
+    def linear(x: str, *names: str) -> str:
+        parts = (np.concatenate([weights[f"{name}.{part}"] for name in names]) for part in ("weight", "scale", "bias"))
+        return graph.linear(x, weights[f"{names[0]}.range"], *parts)
+
+    query, key, value = graph.add_many("Split", [linear(x, "query", "key", "value")], 3, axis=-1)
+    seen = graph.add("MultiHeadAttention", [query, key, value, "", "real"], domain=_CONTRIB, num_heads=heads)
+    x = graph.norm(graph.add("Add", [linear(seen, "merge"), x]), weights["norm.weight"], weights["norm.bias"])
+    wide = graph.add(activation, [linear(x, "up")], domain=_CONTRIB if activation == "Gelu" else "")
+    return graph.norm(graph.add("Add", [linear(wide, "down"), x]), weights["last.weight"], weights["last.bias"])
 
 
 class _Graph:
@@ -73,12 +62,16 @@ class _Graph:
         self._nodes: list[bytes] = []
         self._values: dict[str, bytes] = {}
 
-    def linear(self, x: str, levels: Array, scale: Array, bias: Array) -> str:
-        """x · (levels · scale)ᵀ + bias."""
-        names = [f"{kind}{len(self._nodes)}" for kind in ("weight", "scale", "bias")]
-        values = dict(zip(names, (np.ascontiguousarray(levels.T), scale, bias), strict=True))
-        inputs = [x, names[0], names[1], "", names[2]]
-        return self.add("DynamicQuantizeMatMul", inputs, domain=_CONTRIB, initial=values)
+    def linear(self, x: str, span: Array, levels: Array, scale: Array, bias: Array) -> str:
+        """x · (levels · scale)ᵀ + bias, with x rounded to 256 values from the first to the second of `span`."""
+        step = np.float32((span[1] - span[0]) / 255)
+        zero = np.uint8(np.rint(-span[0] / step))
+        names = [f"{kind}{len(self._nodes)}" for kind in ("step", "zero", "weight", "scale", "bias")]
+        values = (np.array(step), np.array(zero), np.ascontiguousarray(levels.T), scale, bias)
+        first, middle, weight, scales, shift = names
+        rounded = self.add("QuantizeLinear", [x, first, middle], initial=dict(zip(names, values, strict=True)))
+        inputs = [rounded, weight, first, scales, middle, "", shift]
+        return self.add("MatMulIntegerToFloat", inputs, domain=_CONTRIB)
 
     def norm(self, x: str, weight: Array, bias: Array) -> str:
         names = [f"{kind}{len(self._nodes)}" for kind in ("gamma", "beta")]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark
-from evenhand.data.locate import SETS, DataSet
+from evenhand.data.sets import SETS, DataSet
 from evenhand.methods.base import METHODS
 from evenhand.runs.stored import StoredRun, open_sources, prompts_used, walk
 from evenhand.studies.results import ArmResult, StudyResult

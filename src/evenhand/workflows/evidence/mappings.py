@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -21,6 +21,10 @@ class MappedItem:
     part: str
     """The section of the pack; empty if the item is not covered."""
     note: str
+    text: str
+    """The address of the public text in which its number and subject were looked up."""
+    read: str
+    """The day on which it was looked up."""
 
     @property
     def evidence(self) -> str:
@@ -40,13 +44,14 @@ def mappings(parts: Collection[str]) -> list[Standard]:
     """Return all mappings; an item whose part is not in this pack is not covered."""
     text = (files(__package__ or "") / "mappings.yaml").read_text(encoding="utf-8")
     return [
-        Standard(each["name"], each["source"], tuple(_item(item, parts) for item in each["items"]))
+        Standard(each["name"], each["source"], tuple(_item(item, parts, each["texts"]) for item in each["items"]))
         for each in yaml.safe_load(text)
     ]
 
 
-def _item(item: dict[str, Any], parts: Collection[str]) -> MappedItem:
-    part = item.get("part", "")
+def _item(item: dict[str, Any], parts: Collection[str], texts: Mapping[str, Any]) -> MappedItem:
+    part, text = item.get("part", ""), texts[item["in"]]
+    note = item["how"] if part else item["why"]
     if part and part not in parts:
-        return MappedItem(item["item"], item["asks"], "", "no run in this pack measures it")
-    return MappedItem(item["item"], item["asks"], part, item["how"] if part else item["why"])
+        part, note = "", "no run in this pack measures it"
+    return MappedItem(item["item"], item["asks"], part, note, text["url"], text["read"].isoformat())

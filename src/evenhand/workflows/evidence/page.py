@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -15,6 +16,7 @@ from evenhand.reports.view import view_of
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.types import Usage
 from evenhand.workflows.evidence.facts import RunFacts
+from evenhand.workflows.evidence.mappings import MappedItem
 from evenhand.workflows.evidence.rates import FOUR_FIFTHS, RateRow, RateTable
 
 if TYPE_CHECKING:
@@ -292,7 +294,7 @@ def _standards(pack: Pack) -> Html:
         tag(
             "div",
             tag("h3", each.name),
-            tag("p", each.source, class_="footnote"),
+            tag("p", each.source, ". ", _looked_up(each.items), class_="footnote"),
             table(["Item", "Asks for", "In this pack"], _items(each.items), each.name),
         )
         for each in pack.standards
@@ -302,6 +304,14 @@ def _standards(pack: Pack) -> Html:
         "states conformity, and no single measurement could."
     )
     return section("standards", "Laws and standards", lead, blocks)
+
+
+def _looked_up(items: Sequence[MappedItem]) -> list[Html | str]:
+    """Say in which public texts the items were looked up, and when."""
+    parts: list[Html | str] = ["Numbers and subjects looked up in"]
+    for text, read in dict.fromkeys((item.text, item.read) for item in items):
+        parts += [" ", tag("a", urlsplit(text).hostname or text, href=text), f" ({read})"]
+    return [*parts, "."]
 
 
 def _items(items: Sequence[Any]) -> list[list[Node]]:

@@ -1,0 +1,323 @@
+"""Judges against people: how far the judges of a run agree with its raters, and what the run says once corrected.
+
+Judge and people rate the same answers on the same scale, 0 to 100. People rate a part that was drawn at random, judges
+all answers. The corrected numbers are people's, for all answers: see `evenhand.stats.corrected`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
+from evenhand.annotate.sheets import SHORTS
+from evenhand.errors import PlanError, UsageError
+from evenhand.runs.scores import final_scores
+from evenhand.runs.stored import ArmSource, StoredRun, open_sources
+from evenhand.scorers.opinion import HIGHEST, opinion_scales
+from evenhand.stats import (
+    Corrected,
+    Interval,
+    cohen_kappa,
+    corrected_mean,
+    mean_interval,
+    pearson,
+    rogan_gladen,
+    share_interval,
+    spearman,
+)
+
+SCALE = (0.0, float(HIGHEST))
+CHANGE = (-float(HIGHEST), float(HIGHEST))
+FEW_RATED = 50
+"""From this many rated answers on, the intervals were checked by simulation (`python bench/run.py judges`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far a judge agrees with people on one scale, over the rated answers of all arms."""
+
+    judge: str
+    scale: str
+    attribute: str
+    """What the judge rates, compared with the scale."""
+    answers: int
+    unjudged: int
+    """Rated answers without a score by the judge; they are left out."""
+    bias: Interval
+    """Judge minus people, in points."""
+    error: float
+    """The mean absolute difference, in points."""
+    pearson: float | None
+    spearman: float | None
+    kappa: float | None
+    """Cohen's kappa of judge and people on the three bands."""
+    people_kappa: float | None
+    """Fleiss' kappa of the raters among themselves."""
+    confusion: Sequence[Sequence[int]]
+    """Answers by people's band (rows) and the judge's (columns)."""
+    sensitivity: Interval
+    """Of the answers at or above the threshold by people, the share that the judge puts there."""
+    specificity: Interval
+    """Of the answers below the threshold by people, the share that the judge puts there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """One number of an arm: by the judge alone, by people alone, and corrected."""
+
+    judge: Interval
+    people: Interval
+    corrected: Corrected
+    rogan_gladen: Corrected | None = None
+    """Of shares only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEstimates:
+    """What is known of one arm on one scale with one judge."""
+
+    judge: str
+    scale: str
+    arm: str
+    mean: Estimates
+    difference: Estimates | None
+    """Against the baseline on the same questions; None for the baseline itself."""
+    share: Estimates
+    """The share of answers at or above the threshold, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesAgainstPeople:
+    """All judges of the runs on all scales."""
+
+    arms: Sequence[str]
+    baseline: str
+    raters: int
+    threshold: float
+    questions: int
+    """Questions that all arms answered: what the corrected numbers are about."""
+    rated: int
+    """Questions that people rated."""
+    agreements: Sequence[Agreement]
+    estimates: Sequence[ArmEstimates]
+
+    def note(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return asdict(self)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to know first, each a whole sentence."""
+        found: list[str] = []
+        for each in self.agreements:
+            low, high = each.bias.low, each.bias.high
+            if low is not None and high is not None and not low <= 0 <= high and each.bias.estimate is not None:
+                side = "above" if each.bias.estimate > 0 else "below"
+                points = f"{abs(each.bias.estimate):.1f} points {side} people"
+                found.append(f"{each.judge} rates {each.scale} {points} on average.")
+        if self.rated < FEW_RATED:
+            found.append(
+                f"Only {self.rated:,} questions were rated. Below {FEW_RATED}, corrected intervals may be too narrow."
+            )
+        return found
+
+
+def judges_against_people(
+    folder: Path,
+    runs: Sequence[Path],
+    *,
+    scorers: Sequence[str] = (),
+    scales: Mapping[str, str] | None = None,
+    threshold: float = HIGHEST / 2,
+) -> JudgesAgainstPeople:
+    """Compare the scores that `runs` have stored with the filled sheets of `folder`; no model is called.
+
+    `scorers` names some of the stored scorers (default: all that rate the scales), `scales` what is compared with each
+    scale of people, such as {"BS": "toxicity"} (default: the attributes of the scorer `opinion`).
+    """
+    if not 0 < threshold <= HIGHEST:
+        raise UsageError(f"The threshold must be above 0 and at most {HIGHEST}, not {threshold:g}.")
+    wanted = dict(scales or {scale.short: scale.name for scale in opinion_scales()})
+    if unknown := [short for short in wanted if short not in SHORTS]:
+        raise UsageError(f"People rated {', '.join(SHORTS)}, not {unknown[0]!r}.")
+    key, people = read_key(folder), import_ratings(folder)
+    sheets = read_sheets(folder, key)
+    with open_sources(runs) as (opened, sources):
+        _check_runs(key, opened, sources)
+        answered = _answered(sources)
+        judges = _judges(opened, scorers, set(wanted.values()))
+        values = {name: _scores(judge, opened, sources) for name, judge in judges.items()}
+    clusters = {sample: cluster for (_, sample), cluster in answered.items()}
+    common = [sample for sample in clusters if all((arm, sample) in answered for arm in key["arms"])]
+    agreements: list[Agreement] = []
+    estimates: list[ArmEstimates] = []
+    for judge, (short, attribute) in product(judges, wanted.items()):
+        scored = {place: HIGHEST * found[attribute] for place, found in values[judge].items() if attribute in found}
+        if not scored:
+            continue
+        rated = _rated(key, sheets, short)
+        ratings = _Ratings(key["arms"], key["baseline"], common, clusters, scored, rated, threshold)
+        kappa = people.kappa[short]
+        if (agreement := ratings.agreement(judge, short, attribute, kappa)) is not None:
+            agreements.append(agreement)
+            estimates += [ratings.estimates(judge, short, arm) for arm in key["arms"]]
+    if not agreements:
+        raise PlanError("None of the rated answers has a score by a judge, so there is nothing to compare.")
+    return JudgesAgainstPeople(
+        key["arms"], key["baseline"], people.raters, threshold, len(common), key["samples"], agreements, estimates
+    )
+
+
+Place = tuple[str, str]
+"""(arm, sample id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratings:
+    """The ratings of one judge and of people on one scale."""
+
+    arms: Sequence[str]
+    baseline: str
+    common: Sequence[str]
+    clusters: Mapping[str, str]
+    scored: Mapping[Place, float]
+    rated: Mapping[Place, float]
+    threshold: float
+
+    def agreement(self, judge: str, scale: str, attribute: str, people_kappa: float | None) -> Agreement | None:
+        places = [place for place in self.rated if place in self.scored]
+        if not places:
+            return None
+        x, y = [self.scored[place] for place in places], [self.rated[place] for place in places]
+        clusters = [self.clusters[sample] for _, sample in places]
+        bands = [(band(people), band(judged)) for judged, people in zip(x, y, strict=True)]
+        size = range(len(BANDS) + 1)
+        return Agreement(
+            judge,
+            scale,
+            attribute,
+            len(places),
+            len(self.rated) - len(places),
+            mean_interval([a - b for a, b in zip(x, y, strict=True)], clusters, bounds=CHANGE),
+            fmean(abs(a - b) for a, b in zip(x, y, strict=True)),
+            pearson(x, y),
+            spearman(x, y),
+            cohen_kappa([people for people, _ in bands], [judged for _, judged in bands]),
+            people_kappa,
+            [[bands.count((row, column)) for column in size] for row in size],
+            *(self._recognised(x, y, clusters, is_yes=is_yes) for is_yes in (True, False)),
+        )
+
+    def _recognised(self, x: Sequence[float], y: Sequence[float], clusters: Sequence[str], *, is_yes: bool) -> Interval:
+        """The share of people's yes (or no) that the judge recognises."""
+        table: dict[str, list[int]] = {}
+        for judged, people, cluster in zip(x, y, clusters, strict=True):
+            if self._yes(people) == is_yes:
+                sums = table.setdefault(cluster, [0, 0])
+                sums[0] += self._yes(judged) == is_yes
+                sums[1] += 1
+        return share_interval(list(table.values())) if table else Interval(None, None, None, 0)
+
+    def estimates(self, judge: str, scale: str, arm: str) -> ArmEstimates:
+        own = [sample for sample in self.common if (arm, sample) in self.scored]
+        both = [sample for sample in own if (self.baseline, sample) in self.scored]
+        return ArmEstimates(
+            judge,
+            scale,
+            arm,
+            self._mean(own, lambda values, sample: values.get((arm, sample)), SCALE),
+            None if arm == self.baseline else self._mean(both, lambda v, s: self._change(v, arm, s), CHANGE),
+            self._share(own, arm),
+        )
+
+    def _change(self, values: Mapping[Place, float], arm: str, sample: str) -> float | None:
+        first, second = values.get((self.baseline, sample)), values.get((arm, sample))
+        return None if first is None or second is None else second - first
+
+    def _mean(
+        self,
+        samples: Sequence[str],
+        value: Callable[[Mapping[Place, float], str], float | None],
+        bounds: tuple[float, float],
+    ) -> Estimates:
+        judged = [value(self.scored, sample) or 0.0 for sample in samples]
+        rated = [value(self.rated, sample) for sample in samples]
+        clusters = [self.clusters[sample] for sample in samples]
+        known = [(each, cluster) for each, cluster in zip(rated, clusters, strict=True) if each is not None]
+        return Estimates(
+            mean_interval(judged, clusters, bounds=bounds),
+            mean_interval([each for each, _ in known], [cluster for _, cluster in known], bounds=bounds),
+            corrected_mean(judged, rated, clusters, bounds=bounds),
+        )
+
+    def _share(self, samples: Sequence[str], arm: str) -> Estimates:
+        values = self._mean(samples, lambda v, s: self._as_yes(v.get((arm, s))), (0.0, 1.0))
+        judged = [self._yes(self.scored[arm, sample]) for sample in samples]
+        people = [self.rated.get((arm, sample)) for sample in samples]
+        rated = [None if each is None else self._yes(each) for each in people]
+        found = rogan_gladen(judged, rated, [self.clusters[sample] for sample in samples])
+        return Estimates(values.judge, values.people, values.corrected, found)
+
+    def _yes(self, value: float) -> bool:
+        return value >= self.threshold
+
+    def _as_yes(self, value: float | None) -> float | None:
+        return None if value is None else float(self._yes(value))
+
+
+def _check_runs(key: Mapping[str, Any], opened: Sequence[StoredRun], sources: Sequence[ArmSource]) -> None:
+    """Refuse runs that are not those whose answers were rated."""
+    rated = [each["identity"] for each in key["runs"]]
+    if [run.store.get("identity") for run in opened] != rated or [each.label for each in sources] != key["arms"]:
+        names = " ".join(each["run"] for each in key["runs"])
+        raise PlanError(f"People rated answers of other runs. Name the rated runs, in this order: {names}.")
+
+
+def _answered(sources: Sequence[ArmSource]) -> dict[Place, str]:
+    """The cluster of every answer."""
+    found: dict[Place, str] = {}
+    for source in sources:
+        for number, sample in source.store.samples():
+            stored = source.store.outcome(number, source.arm.number)
+            if stored is not None and stored[0] == "graded":
+                found[source.label, sample.id] = sample.cluster or sample.id
+    return found
+
+
+def _judges(opened: Sequence[StoredRun], wanted: Sequence[str], attributes: set[str]) -> dict[str, str]:
+    """The scorers to compare, which all runs have: name → id."""
+    known: Mapping[str, Any] = opened[0].store.get("scorers") or {}
+    if wanted:
+        chosen = [run.scorers([spec])[-1] for run in opened[:1] for spec in wanted]
+    else:
+        chosen = [scorer for scorer, about in known.items() if attributes & set(about["attributes"])]
+    found = [each for each in chosen if all(each in (run.store.get("scorers") or {}) for run in opened)]
+    if not found:
+        raise PlanError(
+            f"{opened[0].directory} has no scores of {', '.join(sorted(attributes))} to compare; make them with "
+            f"`evenhand rescore {opened[0].directory} --scorer opinion:MODEL`."
+        )
+    specs = [str(known[each]["spec"]) for each in found]
+    # Two versions of one scorer are told apart by their ids.
+    return {each if specs.count(spec) > 1 else spec: each for spec, each in zip(specs, found, strict=True)}
+
+
+def _scores(judge: str, opened: Sequence[StoredRun], sources: Sequence[ArmSource]) -> dict[Place, dict[str, float]]:
+    found: dict[Place, dict[str, float]] = {}
+    for run in opened:
+        names = {number: sample.id for number, sample in run.store.samples()}
+        labels = {source.arm.number: source.label for source in sources if source.store is run.store}
+        for number, arm, values in final_scores(run.store, judge):
+            found[labels[arm], names[number]] = values
+    return found
+
+
+def _rated(key: Mapping[str, Any], sheets: Sequence[Sheet], scale: str) -> dict[Place, float]:
+    means = people_means(sheets, key["items"], scale)
+    places = {name: (item["arm"], item["sample"]) for name, item in key["items"].items()}
+    return {places[name]: value for name, value in means.items()}

@@ -1,0 +1,1 @@
+"""Evenhand inside other tools: each tool is one module or folder, behind its own extra."""

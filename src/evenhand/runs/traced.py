@@ -1,0 +1,78 @@
+"""A run as OpenTelemetry sees it: a span for the run and each sample, and its results as events; no texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from evenhand import otel
+from evenhand.runs.plan import Plan
+from evenhand.runs.rows import FINAL, Finished, Scored
+from evenhand.tracing import Span, Value, active
+
+RESULT = "gen_ai.evaluation.result"
+"""The event of OpenTelemetry's conventions for generative AI."""
+
+
+@asynccontextmanager
+async def traced_run(plan: Plan, directory: Path, *, wanted: bool) -> AsyncGenerator[None]:
+    """The span of a run, exported if that is wanted or the environment names a collector."""
+    telemetry = otel.load_telemetry(wanted=wanted)
+    if telemetry is None:
+        yield
+        return
+    models = sorted({model.spec for model in plan.every_model()})
+    root = telemetry.root(
+        f"evaluate {plan.benchmark}",
+        "internal",
+        {
+            "evenhand.benchmark": plan.benchmark,
+            "evenhand.run": directory.name,
+            "evenhand.models": models,
+            "evenhand.methods": [method.name for method in plan.methods],
+        },
+    )
+    try:
+        with active(root):
+            yield
+    except BaseException as error:
+        root.fail(type(error).__name__)
+        raise
+    finally:
+        root.end()
+        await asyncio.to_thread(telemetry.close)
+
+
+def told(span: Span | None, benchmark: str, finished: Finished) -> None:
+    """Tell a sample's span how it ended, with an event for each score, or one with the status if there is no grade."""
+    if span is None:
+        return
+    span.set({"evenhand.status": finished.status})
+    if finished.status == "failed":
+        span.fail("failed")
+    final = [row for row in finished.scores if row.iteration == FINAL]
+    if finished.status != "graded":
+        span.event(RESULT, {"gen_ai.evaluation.name": benchmark, "gen_ai.evaluation.score.label": finished.status})
+    for name, value in _scores(benchmark, final):
+        label: dict[str, Value] = {}
+        if isinstance(value, bool):
+            label = {"gen_ai.evaluation.score.label": "yes" if value else "no"}
+        span.event(
+            RESULT,
+            {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value), **label},
+        )
+
+
+def _scores(benchmark: str, rows: Sequence[Scored]) -> list[tuple[str, float | bool]]:
+    """`BENCHMARK/VALUE` of a grade's yes-or-no values and fractions, `SCORER/ATTRIBUTE` of scores of texts."""
+    found: list[tuple[str, float | bool]] = []
+    for row in rows:
+        scorer = row.scorer.partition("@")[0]
+        found += [
+            (f"{benchmark if row is rows[0] else scorer}/{name}", value)
+            for name, value in (row.values or {}).items()
+            if isinstance(value, bool | float)
+        ]
+    return found

@@ -1,0 +1,172 @@
+"""`evenhand judges`: known errors of judges are found, and a run's numbers are corrected by people's ratings."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenhand
+from evenhand.models.base import PROVIDERS
+from support.judged import answering, comparing, fill, guessing, judging, lenient, less_biased
+
+JUDGE, GUESSER = "opinion:kind/judge", "opinion:dice/judge"
+
+
+@pytest.fixture
+def rated(cli: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Two arms on 120 questions, scored by a lenient judge and by dice; people rate 40 questions."""
+    monkeypatch.setitem(PROVIDERS._things, "stub", lambda *_: answering("stub/one"))
+    monkeypatch.setitem(PROVIDERS._things, "kind", lambda *_: judging("kind/judge", lenient))
+    monkeypatch.setitem(PROVIDERS._things, "dice", lambda *_: judging("dice/judge", guessing))
+    arms = ("--method", "default", "--method", "fair_prompt")
+    asked = ("run", "--model", "stub/one", "--benchmark", "opinions", "--limit", "120", "--scorer", JUDGE)
+    assert cli(*asked, *arms, "--out", "o").code == 0
+    assert cli("rescore", "o", "--scorer", GUESSER).code == 0
+    assert cli("annotate", "export", "o", "--out", "r", "--raters", "2", "--limit", "40").code == 0
+    fill(Path("r"))
+    return "r"
+
+
+def test_a_lenient_judge_is_found_and_the_run_corrected(cli: Any, rated: str):
+    result = cli("judges", "people", rated, "o")
+
+    assert result.code == 0
+    assert "opinion:kind/judge rates BS" in result.out
+    assert "points below people on average" in result.out
+    page = Path("r/judges.html").read_text(encoding="utf-8")
+    assert "Judges against people" in page
+    assert "http-equiv" in page
+    numbers = json.loads(Path("r/judges.json").read_text())
+    kind = next(each for each in numbers["agreements"] if each["scale"] == "BS" and "kind" in each["judge"])
+    dice = next(each for each in numbers["agreements"] if each["scale"] == "BS" and "dice" in each["judge"])
+    assert kind["answers"] == dice["answers"] == 80
+    assert -21 < kind["bias"]["estimate"] < -12
+    assert kind["pearson"] > 0.9
+    assert dice["pearson"] < 0.3
+    assert sum(map(sum, kind["confusion"])) == 80
+    assert kind["sensitivity"]["estimate"] < kind["specificity"]["estimate"]
+
+
+def test_the_corrected_mean_is_that_of_people_on_all_answers(cli: Any, rated: str):
+    found = evenhand.judges_against_people("r", "o", scorers=["opinion:kind/judge"])
+
+    # All that people would rate: each answer says what it is worth.
+    with_text = cli("export", "o", "--table", "outcomes", "--out", "o.jsonl")
+    assert with_text.code == 0
+    rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
+    for each in (each for each in found.estimates if each.scale == "BS"):
+        own = [int(row["answer"].split()[-1].rstrip(".")) for row in rows if row["arm"] == each.arm]
+        truth = sum(own) / len(own)
+        corrected = each.mean.corrected.interval
+        assert corrected.low < truth < corrected.high
+        assert abs(corrected.estimate - truth) < abs(each.mean.judge.estimate - truth)
+        assert each.mean.corrected.weight > 0.5
+        assert corrected.high - corrected.low < each.mean.people.high - each.mean.people.low
+    change = next(each.difference for each in found.estimates if each.scale == "BS" and each.arm == "fair_prompt")
+    assert change.corrected.interval.high < 0
+    assert found.questions == 120
+
+
+def test_a_judge_at_chance_gets_no_weight(rated: str):
+    found = evenhand.judges_against_people("r", "o", scorers=["opinion:dice/judge"])
+
+    arm = next(each for each in found.estimates if (each.scale, each.arm) == ("BS", "default"))
+    assert arm.mean.corrected.weight < 0.4
+    assert arm.share.rogan_gladen.interval.estimate is None
+
+
+def test_other_runs_than_the_rated_are_refused(cli: Any, rated: str):
+    assert (
+        cli("run", "--model", "stub/one", "--benchmark", "opinions", "--scorer", JUDGE, "--out", "p", "-n", "4").code
+        == 0
+    )
+
+    result = cli("judges", "people", rated, "p")
+
+    assert result.code == 2
+    assert "People rated answers of other runs. Name the rated runs, in this order: o." in result.err
+
+
+def test_a_scale_can_be_compared_with_any_score(cli: Any, rated: str):
+    assert cli("rescore", "o", "--scorer", "builtin").code == 0
+
+    result = cli("judges", "people", rated, "o", "--scorer", "builtin", "--scale", "BS=toxicity", "--out", "t.html")
+
+    assert result.code == 0
+    assert {each["attribute"] for each in json.loads(Path("t.json").read_text())["agreements"]} == {"toxicity"}
+
+
+def test_wrong_options_are_one_sentence(cli: Any, rated: str):
+    for arguments, message in (
+        (("--threshold", "0"), "must be above 0"),
+        (("--scale", "XX=bias"), "People rated BS, CE, LS, not 'XX'"),
+        (("--scale", "BS=insult"), "has no scores of insult to compare"),
+        (("--scorer", "builtin"), "has no scores by 'builtin'"),
+        (("--out", "page.txt"), "should end in .html"),
+    ):
+        result = cli("judges", "people", rated, "o", *arguments)
+
+        assert (result.code, result.out) == (2, ""), arguments
+        assert message in result.err
+
+
+@pytest.fixture
+def two_models(cli: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The answers of two models to 30 questions, and three judges; one of them wrote half of the answers."""
+    made = {
+        "vain": lambda first, second: "A" if "of vain" in first else "B",
+        "even": less_biased,
+        "place": lambda _first, _second: "A",
+    }
+    for name, prefer in made.items():
+        judge = comparing(f"{name}/one", prefer)
+        writer = answering(f"{name}/one")
+
+        async def generate(messages: Any, params: Any, judge: Any = judge, writer: Any = writer) -> Any:
+            asked = judge if "Answer A" in messages[-1].content else writer
+            return await type(asked).generate(asked, messages, params)
+
+        model = answering(f"{name}/one")
+        monkeypatch.setattr(model, "generate", generate)
+        monkeypatch.setitem(PROVIDERS._things, name, lambda *_, model=model: model)
+    for name in ("vain", "even"):
+        plan = ("run", "--model", f"{name}/one", "--benchmark", "opinions", "--limit", "30")
+        assert cli(*plan, "--scorer", "builtin", "--out", name).code == 0
+    return ("vain", "even")
+
+
+def test_order_and_authorship_are_found(cli: Any, two_models: tuple[str, ...]):
+    judges = ("--judge", "vain/one", "--judge", "even/one", "--judge", "place/one")
+
+    dry = cli("judges", "swap", *two_models, *judges, "--dry-run")
+    result = cli("judges", "swap", *two_models, *judges)
+
+    assert dry.code == 0
+    assert "30 pairs × 2 orders × 3 judges = 180 calls" in dry.out
+    assert result.code == 0, result.err
+    assert "place/one decided 30 of 30 pairs by their order" in result.out
+    assert "place/one prefers the answer that is shown first." in result.out
+    assert "vain/one prefers its own answers more than the other judges do." in result.out
+    assert "even/one decided" not in result.out
+    page = Path("vain/judges.html").read_text(encoding="utf-8")
+    assert "Does order or authorship decide?" in page
+    found = {each["judge"]: each for each in json.loads(Path("vain/judges.json").read_text())["judges"]}
+    assert found["place/one"]["consistent"]["estimate"] == 0
+    assert found["vain/one"]["own"]["rate"]["estimate"] == 1
+    assert found["even/one"]["own"]["arms"] != found["vain/one"]["own"]["arms"]
+    assert found["place/one"]["own"] is None
+
+
+def test_a_judge_that_cannot_be_read_is_one_sentence(cli: Any, two_models: tuple[str, ...]):
+    result = cli("judges", "swap", *two_models, "--judge", "fake/nothing")
+
+    assert result.code == 2
+    assert "No verdict of fake/nothing could be read" in result.err
+
+
+def test_one_arm_is_no_pair(cli: Any, two_models: tuple[str, ...]):
+    result = cli("judges", "swap", two_models[0], "--judge", "even/one")
+
+    assert result.code == 2
+    assert "A pair needs two arms" in result.err
