@@ -116,7 +116,7 @@ def paints(address: str, profile: Path) -> dict[str, float]:
 
     if CHROMIUM is None or DRIVER is None:
         return {}
-    driver = start_chromium(profile)
+    driver = start_chromium(profile, wait="none")  # pages go on for long after their first paint
     found: dict[str, float] = {}
     ask = (
         "return location.protocol === 'http:' &&"
@@ -124,7 +124,8 @@ def paints(address: str, profile: Path) -> dict[str, float]:
     )
     for name, path in PAGES.items():
         driver.get("about:blank")
-        driver.execute_script("location = arguments[0]", address + path)  # does not wait for the end of the page
+        wait_until(driver, lambda: driver.current_url == "about:blank")
+        driver.get(address + path)
         found[name] = wait_until(driver, lambda: driver.execute_script(ask)) / 1000
     driver.quit()
     return found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,9 +63,17 @@ def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     assert process.stdout is not None
     with process.stdout:
-        yield process.stdout.readline().rpartition(": ")[2].strip().rstrip("/")
+        address = process.stdout.readline().rpartition(": ")[2].strip().rstrip("/")
+        while any(state(address)[name] for name in ("unread", "pending")):
+            time.sleep(0.1)
+        yield address
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+def state(address: str) -> dict[str, int]:
+    with urllib.request.urlopen(f"{address}/state.json") as reply:
+        return json.load(reply)
 
 
 @pytest.fixture
@@ -78,10 +89,7 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
 
 def visit(driver: Any, site: str, path: str) -> None:
     driver.get(site + path)
-    wait_until(
-        driver,
-        lambda: not shown(driver, "#computing") and not every(driver, "[data-unread], [data-reading], [data-pending]"),
-    )
+    wait_until(driver, lambda: not shown(driver, "#computing") and not every(driver, "[data-unread], [data-reading]"))
     driver.execute_script("document.documentElement.style.scrollBehavior = 'auto'")
 
 
