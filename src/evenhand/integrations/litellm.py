@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
         def __init__(self, **more: Any) -> None: ...
 
+        def raise_passthrough_exception(self, **given: Any) -> None: ...
+
         def add_standard_logging_guardrail_information_to_request_data(self, **given: Any) -> None: ...
 else:
     try:
@@ -54,6 +56,9 @@ class EvenhandGuardrail(CustomGuardrail):
       judge: the spec of a model, for evaluators that ask one
       api_base, api_key: a running `evenhand serve` whose scores are used in place of scores in this process
     """
+
+    streaming_buffer_until_moderated = True
+    """LiteLLM then holds a stream until the whole answer is checked; by default it checks while it sends."""
 
     def __init__(
         self,
@@ -110,8 +115,15 @@ class EvenhandGuardrail(CustomGuardrail):
                     should_wrap_with_default_message=False,
                     blocked_content=not all(map(is_unchecked, checks)),
                 )
+            if blocked and request_data.get("stream"):  # the chunks are LiteLLM's, so it writes those of the notice
+                self.raise_passthrough_exception(violation_message=self._policy.blocked_text, request_data=request_data)
             shown.append(self._policy.blocked_text if blocked else text)
         return {**inputs, "texts": shown}
+
+    async def aclose(self) -> None:
+        """Release connections; the proxy keeps its guardrails until it ends."""
+        for each in (*self._scorers.values(), *self._models.values()):
+            await each.aclose()
 
     async def _checks(self, text: str) -> tuple[Check, ...]:
         session = Session(Sample("litellm", "chat", text), self._models, scorers=self._scorer)

@@ -622,7 +622,9 @@ def unreadable(directory: Path, why: object) -> StoreError:
 def _no_run(directory: Path) -> str:
     """Say why there is no run, and where there is one if a file of it is named."""
     if not directory.is_file():
-        return f"{directory} holds no run (there is no {FILE_NAME} in it)."
+        within = sorted(str(path.parent) for path in directory.glob(f"*/{FILE_NAME}"))
+        named = f"; name one of the runs in it: {', '.join(within[:5])}{', …' if within[5:] else ''}" if within else ""
+        return f"{directory} holds no run (there is no {FILE_NAME} in it){named}."
     run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
     return f"{directory} is a file; name the folder of {run}."
 
