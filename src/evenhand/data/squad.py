@@ -19,7 +19,7 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.data.locate import file_hash, find_only_file, lines
+from evenhand.data.locate import content_hash, file_hash, find_only_file, lines
 from evenhand.data.texts import is_saved, saved_rows
 from evenhand.errors import DataError
 
