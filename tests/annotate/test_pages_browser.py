@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.axe import serious_findings
 from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
 from support.rating_study import MARKUP, NASTY, StudyServer, copy_study, make_study
 
@@ -209,3 +210,13 @@ def test_pages_fit_and_can_be_read(chromium: Any, serve: Any):
             assert chromium.execute_script("return document.documentElement.scrollWidth <= innerWidth + 1")
             assert chromium.execute_script(STICKING_OUT) == []
             assert chromium.execute_script(FAINT) == []
+
+
+@pytest.mark.clients
+def test_no_page_has_a_serious_finding_of_axe(chromium: Any, serve: Any):
+    server = serve()
+    for link in (server.link("ann"), server.link(), f"{server.url}/#wrong"):
+        open_link(chromium, link)
+        chromium.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert serious_findings(chromium) == []
+    chromium.get_log("browser")

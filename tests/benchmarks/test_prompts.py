@@ -11,7 +11,8 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
-from evenhand.benchmarks.prompts.audit import PromptsAudit, audit, deviations, exchanged, step_down
+from evenhand.benchmarks.prompts.audit import audit, deviations, exchanged, step_down
+from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, measured, stance
 from evenhand.errors import UsageError
 from evenhand.runs.plan import make_plan

@@ -9,6 +9,7 @@ import psutil
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",
     "RAY_agent_register_timeout_ms": "120000",
     "RAY_ADDRESS": "",
 }

@@ -59,7 +59,7 @@ class Desk:
     async def row(self, request: web.Request, name: str) -> Row:
         await self.refresh()
         run_id = request.query.get(name, "")
-        if (row := self.index.get(run_id)) is None:
+        if (row := await self.index.read(run_id)) is None:
             said = self.jobs.said(run_id)
             raise RequestError(404, said or "There is no such run in this folder. It may have been moved.")
         return row

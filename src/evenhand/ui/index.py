@@ -157,6 +157,13 @@ class Index:
             # A few changed runs are read at once; of many, the page shows those that are known.
             await asyncio.wait([self._task], timeout=0.25)
 
+    async def read(self, run_id: str) -> Row | None:
+        """Return one run, which is read at once if it was not yet."""
+        if run_id in self.unread and run_id not in self.rows:
+            (row,) = await asyncio.to_thread(self._read_some, [(run_id, self.unread[run_id])])
+            self.rows[run_id] = row
+        return self.rows.get(run_id)
+
     def sorted(self) -> list[Row]:
         """All known runs, newest first."""
         return sorted(self.rows.values(), key=lambda row: (row.created, row.id), reverse=True)
