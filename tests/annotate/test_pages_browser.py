@@ -182,6 +182,25 @@ def test_a_break_is_suggested_and_skipped_answers_are_named(chromium: Any, serve
     wait_for_words(chromium, "#where", "Answer 3 of 10")
 
 
+def test_the_owners_page_is_live_and_its_wanted_precision_can_be_set(chromium: Any, serve: Any):
+    server = serve()
+    open_link(chromium, server.link())
+    wait_for_words(chromium, "#sum", "0 of 20 ratings done.")
+
+    async def rate() -> None:
+        for place in range(3):
+            for scale in ("BS", "CE", "LS"):
+                server.study.rate("ben", place, scale, 10 * place)
+
+    server._call(rate())
+    wait_for_words(chromium, "#sum", "3 of 20 ratings done.")
+    assert "ben\t3 of 10" in words_in(chromium, "#raters")
+
+    one(chromium, "#wanted").send_keys("\ue009a\ue0002\ue004")  # Ctrl-A, 2, Tab
+    wait_for_words(chromium, "#figures", "what ± 2 points needs")
+    assert chromium.get_log("browser") == []
+
+
 def test_a_wrong_link_is_one_plain_sentence(chromium: Any, serve: Any):
     server = serve()
     for link, words in (
