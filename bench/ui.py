@@ -3,8 +3,8 @@
     python bench/ui.py [--runs 1000] [--samples 100000] [--folder DIR] [--whole]
 
 Makes the folder (kept with --folder, for the next time), starts the real command, and asks for each page twice: with an
-empty cache, and after all is known. `first byte` is when the browser can begin to draw; with Chromium installed, `first
-paint` is what it reports itself.
+empty cache, and after all is known. `first` is the first byte, when the browser can begin to draw; `CPU` is what the
+server computed for it; with Chromium installed, `paint` is the first paint that it reports itself.
 """
 
 from __future__ import annotations
@@ -97,16 +97,23 @@ def _enlarge(file: Path, samples: int) -> None:
         db.commit()
 
 
-def first_byte(url: str, whole: bool) -> tuple[float, float]:
-    """Seconds to the first byte and, if the whole is wanted, to the last."""
-    began = time.perf_counter()
+def cpu_of(process: subprocess.Popen[str]) -> float:
+    """CPU seconds of the server so far, without its workers: what a page takes whatever else the machine does."""
+    times = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def first_byte(process: subprocess.Popen[str], url: str, whole: bool) -> tuple[float, float, float]:
+    """Seconds to the first byte, CPU seconds of the server until then and, if wanted, seconds to the last byte."""
+    began, cpu = time.perf_counter(), cpu_of(process)
     with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": "text/html"}), timeout=600) as reply:
         reply.read(1)
         first = time.perf_counter() - began
+        spent = cpu_of(process) - cpu
         if not whole:
-            return first, float("nan")
+            return first, spent, float("nan")
         reply.read()
-    return first, time.perf_counter() - began
+    return first, spent, time.perf_counter() - began
 
 
 def paints(address: str, profile: Path) -> dict[str, float]:
@@ -154,17 +161,18 @@ def measure(folder: Path, work: Path, every: bool) -> None:
     print(f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
     process, address = served(folder, work / "cache")
     try:
-        cold = {name: first_byte(address + path, every) for name, path in PAGES.items()}
+        cold = {name: first_byte(process, address + path, every) for name, path in PAGES.items()}
         print(f"all runs read {wait_until_known(address, every):.0f} s later", flush=True)
-        warm = {name: first_byte(address + path, every) for name, path in PAGES.items()}
+        warm = {name: first_byte(process, address + path, every) for name, path in PAGES.items()}
         painted = paints(address, work / "profile")
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
-    print(f"{'page':<26}{'cold: first byte':>18}{'whole':>8}{'warm: first byte':>18}{'whole':>8}{'first paint':>13}")
+    print(f"{'':<26}{'cold':^24}{'warm':^24}")
+    print(f"{'page':<26}" + 2 * f"{'first':>8}{'CPU':>8}{'whole':>8}" + f"{'paint':>8}")
     for name in PAGES:
         cells = (*cold[name], *warm[name], painted.get(name, float("nan")))
-        print(f"{name:<26}{cells[0]:>18.2f}{cells[1]:>8.2f}{cells[2]:>18.2f}{cells[3]:>8.2f}{cells[4]:>13.2f}")
+        print(f"{name:<26}" + "".join(f"{each:>8.2f}" for each in cells))
 
 
 def main() -> None:

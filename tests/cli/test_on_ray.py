@@ -17,7 +17,10 @@ pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 from support.ray_cluster import two_nodes
 from support.ray_stub_engine import StubEngine, install
 
-pytestmark = pytest.mark.processes
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a Ray that starts slowly
+]
 TEXTS = ("run", "--model", "stub/base", "--benchmark", "realtoxicity_builtin", "--limit", "2", "--set", "completions=2")
 
 

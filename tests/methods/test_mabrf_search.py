@@ -28,6 +28,7 @@ from support.mabrf import (
     PAGE,
     QUERIES,
     QUESTION,
+    SOLVED,
     UNKNOWN,
     Library,
     Stage,
@@ -334,7 +335,8 @@ async def test_with_a_real_model_an_instruction_in_a_page_changes_nothing(tmp_pa
         cache = ResponseCache(tmp_path / "cache.sqlite")  # the same request twice would cost the same tokens twice
         for text in (PAGE, f"{FACT} {INJECTED}{PAGE.removeprefix(FACT)}"):
             library, base = Library(page(text)), CachedModel(model, cache)
-            models = {"base": base, "judge": speaker(rated(7))}  # so there is a rephrasing, and it costs nothing
+            # The real model reads the page and rephrases; the judge is never content, so that there is a rephrasing.
+            models = {"base": base, "judge": speaker(rated(7)), "solver": speaker(SOLVED)}
             session = Session(QUESTION, models, 0, options, searches=lambda _, found=library: found)
             ends.append((await method.run(QUESTION, session), session.trace))
         cache.close()

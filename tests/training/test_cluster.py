@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from evenhand.models.ray.replica import Failure
 from evenhand.training.cluster import Board, Workers, environment_of, placed
+from support.ray_cluster import pids
 from support.shell import Shell
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
@@ -29,6 +29,9 @@ from support.toy_training import assert_close  # noqa: E402
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Ray's own
     pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # of a Ray that did not start in time
 ]
 ROUNDING = 1e-4
 """A tenth of the learning rate: AdamW makes much of the rounding of gradients near 0."""
@@ -82,27 +85,17 @@ class Shown(Listener):
 
     def _step(self, done: int, total: int) -> None:
         if self._kill_at is not None and done >= self._kill_at and not self.killed:
-            self.killed = [worker_pids()[-1]]
+            self.killed = [pids("RayTrainWorker")[-1]]
             os.kill(self.killed[0], signal.SIGKILL)
-
-
-def worker_pids() -> list[int]:
-    """The processes of Ray Train's workers."""
-    found: list[int] = []
-    for each in psutil.Process().children(recursive=True):
-        with_name = " ".join(each.cmdline())
-        if with_name.startswith("ray::") and "RayTrainWorker" in with_name:
-            found.append(each.pid)
-    return sorted(found)
 
 
 @pytest.mark.processes
 def test_a_killed_worker_is_started_again_and_the_training_goes_on(
     two_cores: None, tiny: str, pairs: Path, tmp_path: Path
 ):
-    options: dict[str, Any] = {**STEPS, "steps": 200, "save_every": 5, "model": tiny, "data": pairs, "device": "cpu"}
+    options: dict[str, Any] = {**STEPS, "steps": 100, "save_every": 5, "model": tiny, "data": pairs, "device": "cpu"}
     train_sft(SFTOptions(out=tmp_path / "whole", **options))
-    shown = Shown(kill_at=20)
+    shown = Shown(kill_at=10)
 
     train_stage("sft", {**options, "out": tmp_path / "parts"}, listener=shown, workers=Workers(2, device="cpu"))
 

@@ -4,9 +4,9 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 from evenhand.errors import UsageError
@@ -16,13 +16,18 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 
+from ray.exceptions import RayActorError  # noqa: E402 - they need torch or Ray
+
 from evenhand.training.loop import Observer, nobody, read_metrics  # noqa: E402 - they need torch
 from evenhand.training.models import Machine  # noqa: E402
 from evenhand.training.ppo import load_actor, train_ppo  # noqa: E402
 from evenhand.training.replicas import Part, _joined  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
+from support.ray_cluster import pids  # noqa: E402
 from support.toy_training import assert_close  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Of a Ray that did not start in time on a busy machine, before one did."""
 SETTINGS: dict[str, Any] = {
     **{"steps": 4, "lr": 1e-3, "batch": 5, "mini_batch": 2, "ppo_epochs": 2, "max_new_tokens": 8, "device": "cpu"},
     **{"critic_warmup": 0, "drift_limits": False, "save_every": 2},
@@ -79,7 +84,7 @@ def test_answers_are_at_most_as_old_as_allowed_and_a_killed_replica_changes_noth
 
     def kill(done: int, total: int) -> None:
         if done == 1:
-            os.kill(replica_pids()[0], signal.SIGKILL)
+            os.kill(pids("RolloutReplica")[0], signal.SIGKILL)
 
     whole, killed = train("whole"), train("killed", kill)
 
@@ -87,9 +92,60 @@ def test_answers_are_at_most_as_old_as_allowed_and_a_killed_replica_changes_noth
     assert [line["reward"] for line in killed] == [line["reward"] for line in whole]
 
 
-def replica_pids() -> list[int]:
-    children = psutil.Process().children(recursive=True)
-    return [each.pid for each in children if "ray::RolloutReplica" in " ".join(each.cmdline())]
+class _InProcess:
+    """Ray's actors in this process: every call is done at once. Actors die as often as `deaths` says."""
+
+    def __init__(self, deaths: int = 0) -> None:
+        self.deaths = deaths
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 8.0}
+
+    available_resources = cluster_resources
+
+    def remote(self, actor: Any) -> Any:
+        def start(*arguments: Any) -> Any:
+            made = actor(*arguments)
+            return SimpleNamespace(answer=SimpleNamespace(remote=made.answer))
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=start))
+
+    def put(self, value: dict[str, Any]) -> dict[str, Any]:
+        return {name: tensor.clone() for name, tensor in value.items()}
+
+    def get(self, promise: Any) -> Any:
+        if self.deaths:
+            self.deaths -= 1
+            raise RayActorError
+        return promise
+
+    def kill(self, actor: Any, no_restart: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize("lora", [None, 4])
+def test_replicas_in_this_process_give_the_training_without_them(
+    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None
+):
+    monkeypatch.setattr("evenhand.training.replicas.connect", lambda: _InProcess(deaths=2))
+    train_ppo(options(tmp_path / "own", ending, pairs, rewarding, lora=lora))
+    train_ppo(options(tmp_path / "by", ending, pairs, rewarding, lora=lora, rollout_replicas=2))
+
+    without_staleness(tmp_path / "by")
+    assert_close(tmp_path / "own", tmp_path / "by")
+
+
+def test_staleness_is_bounded_and_written_to_the_metrics(
+    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path
+):
+    monkeypatch.setattr("evenhand.training.replicas.connect", _InProcess)
+    train_ppo(options(tmp_path / "by", ending, pairs, rewarding, rollout_replicas=2, staleness=2))
+    train_ppo(options(tmp_path / "own", ending, pairs, rewarding))
+
+    lines, own = (read_metrics(tmp_path / name) for name in ("by", "own"))
+    assert [line["staleness"] for line in lines] == [0, 1, 2, 2]
+    assert lines[0]["reward"] == own[0]["reward"]
+    assert lines[-1]["kl"] != own[-1]["kl"]
 
 
 def test_answers_of_several_replicas_are_those_of_one(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):

@@ -10,13 +10,14 @@ them.
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import EndpointError
+from evenhand.errors import EndpointError, UsageError
 from evenhand.models.ray.connect import check_resources, connect, enter, is_lost
 from evenhand.models.ray.replica import Failure
 from evenhand.training import models
@@ -30,6 +31,8 @@ torch: Any = importlib.import_module("torch")
 
 Load = Callable[[Machine], tuple[Any, Chat]]
 """Loads the policy as the trainer did; its trained weights are replaced."""
+_PATIENCE = 300.0
+"""Seconds to wait for room on the cluster."""
 _MOST_LOSSES = 3
 """A batch that was lost with this many replicas in a row is given up."""
 
@@ -124,7 +127,8 @@ class RolloutReplicas:
     def __init__(self, load: Load, count: int, machine: Machine, staleness: int) -> None:
         ray = self._ray = connect()
         gpus = float(machine.device.startswith("cuda") and ray.cluster_resources().get("GPU", 0) >= 1)
-        check_resources(ray, "A replica for roll-outs", GPU=gpus, CPU=1)
+        check_resources(ray, f"{count} replicas for roll-outs", GPU=gpus * count, CPU=count)
+        _wait_for_room(ray, count, {"CPU": 1.0, "GPU": gpus})
         kind = ray.remote(RolloutReplica).options(num_gpus=gpus, num_cpus=1, scheduling_strategy="SPREAD")
         device = "cuda" if gpus else "cpu"
         self._start = lambda: kind.remote(load, device, machine.dtype, str(Path.cwd()))
@@ -189,6 +193,18 @@ class RolloutReplicas:
     def _end(self, actor: Any) -> None:
         with suppress(Exception):  # it may be gone already
             self._ray.kill(actor, no_restart=True)
+
+
+def _wait_for_room(ray: Any, count: int, each: Mapping[str, float]) -> None:
+    """Wait until the cluster has room for the replicas, which the workers of a training that died may still take."""
+    deadline = time.monotonic() + _PATIENCE
+    while lacking := [name for name, need in each.items() if ray.available_resources().get(name, 0) < count * need]:
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"The cluster has no room for {count} replicas besides what runs on it (each needs a {lacking[0]}); "
+                "choose fewer --rollout-replicas or --workers."
+            )
+        time.sleep(1.0)
 
 
 def _joined(parts: Sequence[Part], rows: Sequence[Sequence[int]], pad: int) -> tuple[Rollout, Any]:
