@@ -31,14 +31,20 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def serve(exported: Path, tmp_path: Path) -> Iterator[Any]:
+def serve(chromium: Any, exported: Path, tmp_path: Path) -> Iterator[Any]:
+    """Starts servers; the tabs are closed before them, since a page that misses its server says so on the console."""
     servers: list[StudyServer] = []
+    chromium.get_log("browser")
 
     def start(folder: Path | None = None, **options: Any) -> StudyServer:
         servers.append(StudyServer(folder or copy_study(exported, tmp_path / "ratings"), **options))
         return servers[-1]
 
     yield start
+    for tab in chromium.window_handles[1:]:
+        chromium.switch_to.window(tab)
+        chromium.close()
+    chromium.switch_to.window(chromium.window_handles[0])
     for each in servers:
         each.close()
 
@@ -163,7 +169,6 @@ def test_a_rating_survives_a_server_that_is_away(chromium: Any, serve: Any):
 
     open_link(chromium, server.link("ann"))
     assert given(chromium) == ["40", "not rated", "not rated"]
-    chromium.get_log("browser")
 
 
 def test_a_break_is_suggested_and_skipped_answers_are_named(chromium: Any, serve: Any):
@@ -213,7 +218,6 @@ def test_a_wrong_link_is_one_plain_sentence(chromium: Any, serve: Any):
         open_link(chromium, link)
         assert words in words_in(chromium, "#problem")
         assert not every(chromium, "#rate *, #study *")
-    chromium.get_log("browser")
 
 
 def test_pages_fit_and_can_be_read(chromium: Any, serve: Any):
@@ -238,4 +242,3 @@ def test_no_page_has_a_serious_finding_of_axe(chromium: Any, serve: Any):
         open_link(chromium, link)
         chromium.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
         assert serious_findings(chromium) == []
-    chromium.get_log("browser")
