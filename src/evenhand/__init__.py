@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenhand.api import (
         audit,
+        check_judges,
         compare,
         debate,
         guard,
