@@ -36,8 +36,13 @@ TOKENS = (300, 60)
 """Tokens in and out of a call, for the cost model."""
 
 
-def replicas(counts: list[int], seconds: float = 15.0) -> None:
-    """Throughput and the driver's CPU time against the number of replicas."""
+def replicas(counts: list[int], seconds: float = 30.0) -> None:
+    """Throughput and the driver's CPU time against the number of replicas, and where the driver saturates by it.
+
+    Its CPU time per call hardly depends on what else the machine does; the share of the ideal throughput does.
+    """
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    each = 0.0
     print(f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'driver ms CPU/call':>18} {'driver busy':>11}")
     for count in counts:
         calls = int(count * SLOTS / SECONDS * seconds)
@@ -45,9 +50,13 @@ def replicas(counts: list[int], seconds: float = 15.0) -> None:
         ideal = count * SLOTS / SECONDS
         rate = found["calls"] / found["wall"]
         busy = found["cpu"] / found["wall"]
-        print(
-            f"{count:>8} {rate:>8,.0f} {rate / ideal:>8.0%} {1000 * found['cpu'] / found['calls']:>18.3f} {busy:>11.0%}"
-        )
+        each = found["cpu"] / found["calls"]
+        print(f"{count:>8} {rate:>8,.0f} {rate / ideal:>8.0%} {1000 * each:>18.3f} {busy:>11.0%}", flush=True)
+    most = 1 / each
+    print(
+        f"the driver saturates at {most:,.0f} calls a second, which is {most * SECONDS / SLOTS:,.0f} replicas of "
+        f"{SLOTS / SECONDS:,.0f} calls a second, by its CPU time with {counts[-1]} replicas"
+    )
 
 
 def drive(count: int, calls: int) -> dict[str, float]:

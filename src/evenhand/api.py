@@ -481,6 +481,9 @@ def train(
     stages: Mapping[str, Any] | None = None,
     resume: bool = False,
     listener: Listener | None = None,
+    on: str | None = None,
+    workers: int | None = None,
+    parallel: str = "several_gpus",
     **options: Any,
 ) -> dict[str, Record]:
     """Train a less biased model from pairs; returns the record of each stage. Needs `pip install 'evenhand[train]'`.
@@ -497,20 +500,26 @@ def train(
         stages: Of a recipe, options of single stages, e.g. `{"ppo": {"lr": 1e-5}}`; of `verifiable`, of `sft` and `rl`
             (`{"rl": None}` leaves it out).
         resume: Go on with what was interrupted, and keep what is finished.
+        on: `ray` or `ray://HOST:PORT`: train on Ray.
+        workers: With `on`, the number of processes (default: one for each GPU).
+        parallel: With `on`, how they share the weights: `several_gpus`, `fsdp` or `fsdp_zero2`.
         options: Of the stage, e.g. `batch`, `rate`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
     """
+    from evenhand.training.cluster import placed
     from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
 
+    how: dict[str, Any] = {"resume": resume, "listener": listener}
+    how["workers"] = placed(on, workers, parallel, options.get("device"))
     given = {"model": model, "out": Path(out), **options}
     if data is not None:
         given["data"] = Path(data)
     if stage == "verifiable":
-        return train_verifiable(make_verifiable(given, stages), resume=resume, listener=listener)["stages"]
+        return train_verifiable(make_verifiable(given, stages), **how)["stages"]
     if data is None:
         raise UsageError(f"{stage} needs data: a folder by `pairs`, or one of its files.")
     if stage == "recipe":
-        return train_recipe(make_recipe(given, stages, algorithm), resume=resume, listener=listener)
+        return train_recipe(make_recipe(given, stages, algorithm), **how)
     if stages:
         raise UsageError("Options by stage are for a recipe; pass those of a single stage by name.")
     own = {"algorithm": algorithm} if stage == "ppo" else {}
-    return {stage: train_stage(stage, {**given, **own}, resume=resume, listener=listener)}
+    return {stage: train_stage(stage, {**given, **own}, **how)}

@@ -9,6 +9,7 @@ import psutil
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",
     "RAY_agent_register_timeout_ms": "120000",
     "RAY_ADDRESS": "",
 }
@@ -27,9 +28,7 @@ class TwoNodes:
         self.address: str = self._cluster.address
 
     def pids(self, actor: str) -> list[int]:
-        """The processes of an actor class."""
-        found = psutil.Process().children(recursive=True)
-        return [each.pid for each in found if _name(each).startswith(f"ray::{actor}")]
+        return pids(actor)
 
     def kill_node(self) -> None:
         """End the second node and all its processes, without a farewell."""
@@ -37,6 +36,12 @@ class TwoNodes:
 
     def stop(self) -> None:
         self._cluster.shutdown()
+
+
+def pids(actor: str) -> list[int]:
+    """The processes of an actor class that this process or a child of it has started."""
+    found = psutil.Process().children(recursive=True)
+    return [each.pid for each in found if _name(each).startswith(f"ray::{actor}")]
 
 
 def _name(process: psutil.Process) -> str:

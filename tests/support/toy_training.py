@@ -126,3 +126,27 @@ def ending_model(folder: Path) -> str:
         model.lm_head.weight[model.config.eos_token_id] += 2.0 * usual / usual.square().sum()
     model.save_pretrained(folder)
     return str(folder)
+
+
+def assert_close(one: Path, other: Path, *, tolerance: float = 1e-5) -> None:
+    """Two trainings took the same steps to the same weights and results, up to rounding."""
+    import pytest
+    import torch
+
+    for mine, yours in zip(numbers(one), numbers(other), strict=True):
+        assert yours == pytest.approx(mine, rel=1e-4, abs=tolerance)
+    first, second = tensors_of(one), tensors_of(other)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=tolerance)
+    before, after = (json.loads((folder / "training.json").read_text())["results"] for folder in (one, other))
+    assert leaves(after) == pytest.approx(leaves(before), rel=1e-4, abs=tolerance)
+
+
+def leaves(results: dict[str, Any]) -> dict[str, Any]:
+    """Nested results by their path, without those that are undefined."""
+    found: dict[str, Any] = {}
+    for name, value in results.items():
+        nested = leaves(value) if isinstance(value, dict) else {"": value}
+        found |= {f"{name}/{rest}": leaf for rest, leaf in nested.items() if leaf is not None}
+    return found

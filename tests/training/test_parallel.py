@@ -23,7 +23,7 @@ from evenhand.training.loop import nobody  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
-from support.toy_training import Interruption, interrupt_after, numbers, tensors_of  # noqa: E402
+from support.toy_training import Interruption, assert_close, interrupt_after  # noqa: E402
 
 STEPS: dict[str, Any] = {"steps": 3, "lr": 1e-3, "batch": 5, "micro_batch": 2}
 """A batch that does not go round, in pieces of which one process has more than the other."""
@@ -37,27 +37,6 @@ def launched(config: str, *arguments: str | Path) -> subprocess.CompletedProcess
     settings = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     given = [*map(str, command), "--device", "cpu"]
     return subprocess.run(given, env=settings, capture_output=True, text=True, check=False)
-
-
-def assert_close(one: Path, other: Path) -> None:
-    """Two trainings took the same steps to the same weights and results, up to rounding."""
-    for mine, yours in zip(numbers(one), numbers(other), strict=True):
-        assert yours == pytest.approx(mine, rel=1e-4, abs=1e-5)
-    first, second = tensors_of(one), tensors_of(other)
-    assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=1e-5)
-    before, after = (json.loads((folder / "training.json").read_text())["results"] for folder in (one, other))
-    assert leaves(after) == pytest.approx(leaves(before), rel=1e-4, abs=1e-5)
-
-
-def leaves(results: dict[str, Any]) -> dict[str, Any]:
-    """Nested results by their path, without those that are undefined."""
-    found: dict[str, Any] = {}
-    for name, value in results.items():
-        nested = leaves(value) if isinstance(value, dict) else {"": value}
-        found |= {f"{name}/{rest}": leaf for rest, leaf in nested.items() if leaf is not None}
-    return found
 
 
 @pytest.mark.processes

@@ -17,6 +17,8 @@ from evenhand.cli.train_questions import questions
 from evenhand.errors import UsageError
 from evenhand.specs import scalar
 from evenhand.training.card import cautions, flat, percent, shown
+from evenhand.training.cluster import Workers, placed
+from evenhand.training.configs import NAMES
 from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.options import Algorithm, KLPlace, current_name
 from evenhand.training.parallel import is_main
@@ -68,7 +70,20 @@ _MACHINE = (
     click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
     click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
 )
-_SHARED = (*_MEMORY, *_LORA, *_MACHINE)
+_CLUSTER = (
+    click.option(
+        "--on",
+        metavar="ray[://HOST:PORT]",
+        help="Train on Ray: the one at RAY_ADDRESS, on this machine, or the one that is named.",
+    ),
+    click.option(
+        "--workers", type=click.IntRange(1, 4096), metavar="N", help="With --on: processes (default: one for each GPU)."
+    ),
+    click.option(
+        "--parallel", type=click.Choice(NAMES), help="With --on: how workers share the weights (default several_gpus)."
+    ),
+)
+_SHARED = (*_MEMORY, *_LORA, *_MACHINE, *_CLUSTER)
 _ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
 _RENAMED_IN_PPO = {
     "--passes": "--ppo-epochs",
@@ -104,7 +119,7 @@ def sft(resume: bool, **given: Any) -> None:
     Example:
       evenhand train sft pairs/age --model local/builtin --out models/sft
     """
-    _train("sft", _given(given), resume=resume)
+    _train("sft", given, resume=resume)
 
 
 @train.command()
@@ -126,7 +141,7 @@ def reward(resume: bool, **given: Any) -> None:
       evenhand train reward pairs/age --model models/sft --out models/reward
       evenhand train reward pairs/age --model models/sft --out models/four --ensemble 4 --margin-weight 0.1
     """
-    _train("reward", _given(given), resume=resume)
+    _train("reward", given, resume=resume)
 
 
 @train.command(renamed=_RENAMED_IN_PPO)
@@ -177,6 +192,14 @@ def reward(resume: bool, **given: Any) -> None:
     help="Keep the checkpoint whose answers to held-out prompts this scorer rates best, e.g. opinion:JUDGE.",
 )
 @click.option(
+    "--rollout-replicas", type=int, metavar="N", help="Sample answers by this many copies of the policy on Ray."
+)
+@click.option(
+    "--staleness",
+    type=int,
+    help="With --rollout-replicas: how many updates old their weights may be (default 0: the trainer waits).",
+)
+@click.option(
     "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
 )
 @with_options((*_SHARED, _ADAPTER))
@@ -188,7 +211,7 @@ def ppo(resume: bool, **given: Any) -> None:
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
     """
-    _train("ppo", _given(given), resume=resume)
+    _train("ppo", given, resume=resume)
 
 
 @train.command()
@@ -202,7 +225,7 @@ def dpo(resume: bool, **given: Any) -> None:
     Example:
       evenhand train dpo pairs/age --model models/sft --out models/dpo
     """
-    _train("dpo", _given(given), resume=resume)
+    _train("dpo", given, resume=resume)
 
 
 @train.command(renamed={"--bbq": "--data"})
@@ -237,13 +260,13 @@ def recipe(
     """
     if not evaluate and (judge, bbq, limit) != (None, None, None):
         raise UsageError("--judge, --data and --limit say how to measure; add --evaluate.")
-    shared = _given(given)
+    workers, shared = _workers(given), _given(given)
     whole = make_recipe(shared, stage_settings(settings), algorithm)
     evaluation = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
     if evaluate:
         evaluation.check()
     with shown_workflow(whole.out) as listener:
-        records = train_recipe(whole, resume=resume, listener=listener)
+        records = train_recipe(whole, resume=resume, listener=listener, workers=workers)
     for name, record in records.items():
         _print_record(record, whole.out / name)
     if evaluate:
@@ -267,7 +290,7 @@ def recipe(
     "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="An option of sft or rl, e.g. rl.lr=1e-5."
 )
 @click.option("--smoke", is_flag=True, help="A few rows and steps, to see whether everything runs.")
-@with_options((*_MEMORY, *_MACHINE))
+@with_options((*_MEMORY, *_MACHINE, *_CLUSTER))
 def verifiable(
     resume: bool, smoke: bool, no_rl: bool, lora: int, settings: tuple[str, ...], sft_steps: int | None,
     rl_steps: int | None, **given: Any,
@@ -290,13 +313,16 @@ def verifiable(
         if "rl" in own:
             raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
         own["rl"] = None
+    workers = _workers(given)
     chosen = {name: value for name, value in given.items() if value is not None}
     for name in ("forms", "languages"):
         if name in chosen:
             chosen[name] = tuple(each.strip() for each in chosen[name].split(","))
     options = make_verifiable({**chosen, "lora": lora or None}, own, smoke=smoke)
     with shown_workflow(options.out) as listener:
-        record = train_verifiable(options, resume=resume, listener=listener)
+        record = train_verifiable(options, resume=resume, listener=listener, workers=workers)
+    if not is_main():
+        return
     _print_evaluation(record["results"])
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
 
@@ -326,9 +352,10 @@ def _print_evaluation(results: Mapping[str, Any]) -> None:
         click.echo(f"  {group:<34}" + "".join(f"{percent(results[name][group]):>20}" for name in names))
 
 
-def _train(stage: str, options: dict[str, Any], *, resume: bool) -> None:
+def _train(stage: str, given: dict[str, Any], *, resume: bool) -> None:
+    workers, options = _workers(given), _given(given)
     with shown_workflow(options["out"]) as listener:
-        record = train_stage(stage, options, resume=resume, listener=listener)
+        record = train_stage(stage, options, resume=resume, listener=listener, workers=workers)
     _print_record(record, options["out"])
 
 
@@ -338,6 +365,12 @@ def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
         runs = evaluate(evaluation, recipe.policies(), recipe.out, listener.stage_began)
     for folders in runs.values():
         print_study(*study_and_report(folders, folders[0].parent / "report.html"))
+
+
+def _workers(values: dict[str, Any]) -> Workers | None:
+    """Take the options of a cluster out of those of a command; None to train in this process."""
+    on, count, parallel = (values.pop(name) for name in ("on", "workers", "parallel"))
+    return placed(on, count, parallel, values["device"])
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,6 +165,10 @@ class PPOOptions(Options):
     """Discount factor."""
     lam: float = 1.0
     """GAE's λ for the policy; the critic always learns whole returns (λ = 1)."""
+    rollout_replicas: int | None = None
+    """Copies of the policy on Ray that sample the answers; None: the trainer samples them."""
+    staleness: int | None = None
+    """How many updates old the weights of these copies may be (None: 0, the trainer waits for the answers)."""
     save_every: int = 10
     """Steps between checkpoints, and between checks of the limits below."""
     drift_limits: bool = True
@@ -188,7 +192,7 @@ class PPOOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_counts(self, "mini_batch", "ppo_epochs", "max_new_tokens", "answers", "sample_every")
+        _check_counts(self, "mini_batch", "ppo_epochs", "max_new_tokens", "answers", "sample_every", "rollout_replicas")
         _check_amounts(self, "critic_lr", "temperature", "clip", "value_clip", "kl_target", "longest", "max_kl")
         _check_amounts(
             self, "critic_warmup", "reward_range", "shortest", "min_entropy", "max_openings", "max_unfinished", least=0
@@ -201,6 +205,10 @@ class PPOOptions(Options):
             raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
         if self.kl_in not in get_args(KLPlace):
             raise UsageError(f"kl-in must be one of {', '.join(get_args(KLPlace))}, not {self.kl_in!r}.")
+        if self.staleness not in (None, *range(17)):
+            raise UsageError(f"staleness must be a whole number from 0 to 16, not {self.staleness!r}.")
+        if self.staleness is not None and self.rollout_replicas is None:
+            raise UsageError("--staleness is about replicas that sample the answers; add --rollout-replicas N.")
         if self.choose_by is not None:
             SCORERS.get(spec_parts(self.choose_by)[0])  # says now if there is no such scorer
         if self.answers is not None and self.algorithm not in GROUPED:

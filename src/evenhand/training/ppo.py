@@ -50,6 +50,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from evenhand.errors import UsageError
@@ -63,6 +64,8 @@ from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import PPOOptions
+from evenhand.training.parallel import full_tensor
+from evenhand.training.replicas import Answers, Load, RolloutReplicas, Sampling
 from evenhand.training.reward import RewardModel, token_values
 from evenhand.training.rollout import Rollout, SampleLog, logprobs_and_entropies, roll_out
 
@@ -111,18 +114,23 @@ def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = 
             return run.record
         loaded, chat = load_models(options, run.machine)
         models.check_room(chat, options.max_new_tokens)
-        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out)
+        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out, partial(load_actor, options))
         ended, results = trainer.train(run, resume=resume, observe=observe)
         models.save(loaded.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
+
+
+def load_actor(options: PPOOptions, machine: Machine) -> tuple[Any, Chat]:
+    """Load the policy that the options name, and its tokenizer."""
+    actor = models.load_policy(options, machine)
+    return actor, models.chat_of(options, actor)
 
 
 def load_models(options: PPOOptions, machine: Machine) -> tuple[PPOModels, Chat]:
     """Load all models that the options name, and the actor's tokenizer."""
     reward = RewardModel.load(options.reward, machine, max_length=options.max_length, batch=options.answers_at_once)
     critic = _critic_of(reward, options.lora) if options.algorithm == "ppo" else None
-    actor = models.load_policy(options, machine)
-    chat = models.chat_of(options, actor)
+    actor, chat = load_actor(options, machine)
     if critic is not None and chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
         raise UsageError("The policy and the reward model have different tokenizers; train both from one base model.")
@@ -178,7 +186,11 @@ class PPOTrainer:
         prompts: Sequence[Prompt],
         machine: Machine,
         held_out: Sequence[Prompt] = (),
+        load: Load | None = None,
     ) -> None:
+        """`load` loads the actor anew, for replicas."""
+        self._load = load
+        self._replicas: RolloutReplicas | None = None
         self._options, self._models, self._chat = options, loaded, chat
         self._prompts, self._held_out, self._machine = prompts, held_out, machine
         self._baseline = Baseline()
@@ -199,6 +211,9 @@ class PPOTrainer:
         with contextlib.ExitStack() as stack:
             if o.choose_by and self._machine.team.is_main:
                 self._chooser = stack.enter_context(contextlib.closing(Chooser(o.choose_by)))
+            if o.rollout_replicas and self._load and self._machine.team.is_main:
+                made = RolloutReplicas(self._load, o.rollout_replicas, self._machine, o.staleness or 0)
+                self._replicas = stack.enter_context(contextlib.closing(made))
             self.measure_reference(resume=resume)
             ended = train(self, o.out, **arguments, observe=observe, check=self.check)
         results: dict[str, Any] = {"prompts": len(self._prompts), "steps": self._steps, "kept_step": ended.step}
@@ -325,9 +340,10 @@ class PPOTrainer:
     def _experience(self, number: int, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
         """Do steps 1 to 4; return the experience and its metrics."""
         o = self._options
-        repeated = [prompt for prompt in prompts for _ in range(o.answers_per_prompt)]
+        repeated = self._repeated(prompts)
         started = time.perf_counter()
-        rollout = self._roll_out(self._models.actor, repeated)
+        answers = self._from_replicas(number) if o.rollout_replicas and self._load else None
+        rollout = answers.rollout if answers else self._roll_out(self._models.actor, repeated)
         seconds = time.perf_counter() - started
         mask = rollout.answer
         rewards = self._rewards(repeated, rollout)
@@ -337,8 +353,9 @@ class PPOTrainer:
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
         kl_coefficient = 0.0 if o.kl_in == "loss" else self._kl_coefficient
         token_rewards = losses.token_rewards(self._scaled(rewards), logprobs, reference_logprobs, mask, kl_coefficient)
+        sampled = logprobs if answers is None or answers.logprobs is None else answers.logprobs
         experience = Experience(
-            rollout, logprobs, reference_logprobs, *self._advantages(prompts, rollout, token_rewards)
+            rollout, sampled, reference_logprobs, *self._advantages(prompts, rollout, token_rewards)
         )
         metrics = {
             "reward": sum(rewards) / len(rewards),
@@ -351,6 +368,8 @@ class PPOTrainer:
             "tokens": mask.sum(),
             "rollout_seconds": seconds,
         }
+        if answers is not None:
+            metrics["staleness"] = answers.staleness
         if experience.values is not None:
             metrics["values"] = losses.masked_mean(experience.values, mask)
         if self._machine.team.is_main and self._is_sampled(number + 1):
@@ -358,6 +377,34 @@ class PPOTrainer:
             columns = (rewards[first], divergences[first].tolist())
             self._samples.write(number + 1, prompts, rollout.texts[first], *columns)
         return experience, {name: float(value) for name, value in metrics.items()}
+
+    def _repeated(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+        return [prompt for prompt in prompts for _ in range(self._options.answers_per_prompt)]
+
+    def _from_replicas(self, number: int) -> Answers:
+        """Send the weights to the replicas and take the answers of a step from them."""
+        o, device = self._options, self._machine.device
+        weights = {
+            name: full_tensor(each.detach()).cpu() for name, each in models.trainable(self._models.actor).items()
+        }
+        how = Sampling(o.max_new_tokens, o.temperature, o.answers_at_once if o.staleness else 0)
+
+        def ask() -> Answers:
+            assert self._replicas is not None
+            return self._replicas.answers(
+                number,
+                self._steps - 1,
+                weights,
+                lambda step: self._repeated([self._prompts[i] for i in self._sampler.rows(step)]),
+                lambda step: step_seed(o.seed, step),
+                how,
+                self._chat.tokenizer.pad_token_id,
+            )
+
+        answers = self._machine.team.on_main(ask)
+        torch.set_rng_state(answers.random_state)
+        logprobs = None if answers.logprobs is None else answers.logprobs.to(device)
+        return replace(answers, rollout=answers.rollout.to(device), logprobs=logprobs)
 
     def _advantages(self, prompts: Sequence[Prompt], rollout: Rollout, rewards: Any) -> tuple[Any, Any, Any]:
         """Do step 4: return the advantages and, with a critic, its values and the returns it should predict."""

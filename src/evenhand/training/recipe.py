@@ -17,6 +17,7 @@ from evenhand.training.dpo import train_dpo
 from evenhand.training.evaluation import as_hf
 from evenhand.training.loop import Observer
 from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.parallel import join_team
 from evenhand.training.ppo import train_ppo
 from evenhand.training.reward import train_reward
 from evenhand.training.sft import train_sft
@@ -81,8 +82,13 @@ class Recipe:
 def train_recipe(recipe: Recipe, *, resume: bool, announce: Announce) -> dict[str, dict[str, Any]]:
     """Train all stages that are not finished yet; return the record of each."""
     chosen = recipe.options()
-    if not resume and (recipe.out / "sft" / stages.RECORD).is_file():
-        raise PlanError(f"{recipe.out} already holds a recipe: go on with --resume, or choose another --out.")
+    if not resume:
+        join_team(recipe.shared.get("device")).on_main(lambda: _check_new(recipe.out))
     return {
         stage: TRAINERS[stage](options, resume=resume, observe=announce(stage)) for stage, options in chosen.items()
     }
+
+
+def _check_new(out: Path) -> None:
+    if (out / "sft" / stages.RECORD).is_file():
+        raise PlanError(f"{out} already holds a recipe: go on with --resume, or choose another --out.")

@@ -6,7 +6,7 @@ import importlib
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,10 @@ class Rollout:
         rows = list(rows)
         return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], texts, ended)
 
+    def to(self, device: str) -> Rollout:
+        """Return the answers on a device."""
+        return replace(self, ids=self.ids.to(device), mask=self.mask.to(device), answer=self.answer.to(device))
+
     @property
     def tokens(self) -> Any:
         """The answer tokens, rows × answer."""
@@ -58,15 +62,16 @@ def roll_out(
     *,
     max_new_tokens: int,
     temperature: float = 1.0,
+    rows: Sequence[int] | None = None,
 ) -> Rollout:
     """Sample an answer to each prompt from the policy's full distribution, with torch's global random numbers.
 
     A temperature of 0 decodes greedily and uses no random numbers. Equal prompts are read once, and finished answers
-    leave the batch.
+    leave the batch. With `rows`, only these prompts are answered, as they would be among all.
     """
     team = machine.team
     encoded = [chat.encode_prompt(prompt, max_new_tokens) for prompt in prompts]
-    own = team.own_rows(len(prompts))
+    own = team.own_rows(len(prompts)) if rows is None else list(rows)
     numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(encoded[i] for i in own))}
     ids, mask = _left_padded(list(numbers), max(map(len, encoded)), chat.tokenizer.pad_token_id, machine.device)
     sequences = torch.tensor([numbers[encoded[i]] for i in own], device=machine.device)

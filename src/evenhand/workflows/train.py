@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.training import models
+from evenhand.training.cluster import Workers, train_on_ray
 from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.parallel import is_main
+from evenhand.training.stage import read_record
 from evenhand.workflows.listener import Count, Listener
 
 if TYPE_CHECKING:
@@ -30,21 +33,39 @@ OF_THE_RECIPE = ("model", "out", "reward")
 
 
 def train_stage(
-    stage: str, options: Mapping[str, Any], *, resume: bool = False, listener: Listener | None = None
+    stage: str,
+    options: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    listener: Listener | None = None,
+    workers: Workers | None = None,
 ) -> Record:
-    """Train one stage: `options` are the fields of its options class."""
+    """Train one stage: `options` are the fields of its options class; with `workers`, on Ray."""
     models.need_packages()
+    chosen = _checked(stage, options)
+    if workers is None:
+        return _stage(stage, chosen, resume=resume, announce=_announce(listener))
+    train_on_ray(partial(_stage, stage, chosen), chosen.out, workers, resume=resume, announce=_announce(listener))
+    return read_record(chosen.out)
+
+
+def _stage(stage: str, options: Options, *, resume: bool, announce: Callable[[str], Count]) -> Record:
     from evenhand.training.recipe import TRAINERS
 
-    chosen = _checked(stage, options)
-    return TRAINERS[stage](chosen, resume=resume, observe=_announce(listener)(stage))
+    return TRAINERS[stage](options, resume=resume, observe=announce(stage))
 
 
-def train_recipe(recipe: Recipe, *, resume: bool = False, listener: Listener | None = None) -> dict[str, Record]:
+def train_recipe(
+    recipe: Recipe, *, resume: bool = False, listener: Listener | None = None, workers: Workers | None = None
+) -> dict[str, Record]:
     """Run all stages that are not finished yet, in order; return their records."""
     from evenhand.training import recipe as stages
 
-    return stages.train_recipe(recipe, resume=resume, announce=_announce(listener))
+    if workers is None:
+        return stages.train_recipe(recipe, resume=resume, announce=_announce(listener))
+    work = partial(stages.train_recipe, recipe)
+    train_on_ray(work, recipe.out, workers, resume=resume, announce=_announce(listener))
+    return {stage: read_record(recipe.out / stage) for stage in recipe.stages}
 
 
 def make_recipe(
@@ -89,11 +110,21 @@ def make_verifiable(
     return VerifiableOptions(**(_smoke(chosen) if smoke else chosen))
 
 
-def train_verifiable(options: VerifiableOptions, *, resume: bool = False, listener: Listener | None = None) -> Record:
+def train_verifiable(
+    options: VerifiableOptions,
+    *,
+    resume: bool = False,
+    listener: Listener | None = None,
+    workers: Workers | None = None,
+) -> Record:
     """Train on questions whose answer is known: fine-tuning, RL with an exact reward, evaluation."""
     from evenhand.training import verifiable
 
-    return verifiable.train_verifiable(options, resume=resume, announce=_announce(listener))
+    if workers is None:
+        return verifiable.train_verifiable(options, resume=resume, announce=_announce(listener))
+    work = partial(verifiable.train_verifiable, options)
+    train_on_ray(work, options.out, workers, resume=resume, announce=_announce(listener))
+    return read_record(options.out)
 
 
 def write_gguf_lora(adapter: Path, out: Path) -> None:

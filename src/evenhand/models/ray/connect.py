@@ -19,6 +19,7 @@ _STARTS = 3
 _OURS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it reports to nobody
     "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",  # the workers do what the user waits for
     "RAY_agent_register_timeout_ms": "120000",  # 15 s do not suffice on a busy machine
 }
 """The environment of a Ray that we start."""

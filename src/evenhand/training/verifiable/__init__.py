@@ -22,7 +22,7 @@ from evenhand.errors import UsageError
 from evenhand.training import card, stage
 from evenhand.training.loop import Observer
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
-from evenhand.training.parallel import launched_processes
+from evenhand.training.parallel import join_team
 from evenhand.training.verifiable import general
 from evenhand.training.verifiable.evaluation import FOLDER, summarized
 from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
@@ -75,8 +75,6 @@ class VerifiableOptions:
             raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
         if self.merge and self.lora is None:
             raise UsageError("All weights are trained, so there is nothing to merge; remove --merge.")
-        if launched_processes() > 1:
-            raise UsageError("train verifiable runs in one process; leave out the launcher.")
         self.sft_options()
         self.rl_options()
 
@@ -129,24 +127,29 @@ class VerifiableOptions:
 def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announce: Announce) -> dict[str, Any]:
     """Train all stages that are not finished yet; return the record, whose results are the evaluation."""
     checksums = {} if options.data is None else _checksums(options.data)
-    if stage.open_folder(NAME, options, checksums, resume=resume):
+    team = join_team(options.shared.get("device"))
+    if team.on_main(lambda: stage.open_folder(NAME, options, checksums, resume=resume)):
         return stage.read_record(options.out)
-    if not resume:  # what an interrupted training with other options has left
-        shutil.rmtree(options.out / FOLDER, ignore_errors=True)
-        (options.out / general.FILE).unlink(missing_ok=True)
     announce("questions")
-    questions = _questions(options)
+    questions = team.on_main(lambda: _begin(options, resume=resume))
     records = {"sft": train_sft(options, options.sft_options(), questions, resume=resume, announce=announce)}
     if (rl := options.rl_options()) is not None:
         records["rl"] = train_rl(options, rl, questions, resume=resume, announce=announce)
     results = summarized(options.out, ["before", *records])
     about = {"stages": records, "questions": questions.card, "versions": versions()}
-    record = stage.finish_folder(options.out, "done", results, about)
-    (options.out / card.CARD).write_text(_card(options, record), encoding="utf-8")
-    return record
+
+    def finish() -> dict[str, Any]:
+        record = stage.finish_folder(options.out, "done", results, about)
+        (options.out / card.CARD).write_text(_card(options, record), encoding="utf-8")
+        return record
+
+    return team.on_main(finish)
 
 
-def _questions(options: VerifiableOptions) -> Questions:
+def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
+    if not resume:  # what an interrupted training with other options has left
+        shutil.rmtree(options.out / FOLDER, ignore_errors=True)
+        (options.out / general.FILE).unlink(missing_ok=True)
     if options.data is not None:
         return own_questions(options.data, count=options.rows, forms=options.forms)
     rl = options.rl_options()

@@ -60,10 +60,14 @@ def answer_questions(
             about |= {"context": row.context, "question": row.question}
             lines[i] = {**about, "answer": row.answer, "reply": text, "grade": grade(row, text)}
     observe(len(rows), len(rows))
+    machine.team.on_main(lambda: write_lines(path, [lines[i] for i in range(len(rows))]))
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as JSON Lines, complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".partial")
-    text = "".join(json.dumps(lines[i], ensure_ascii=False) + "\n" for i in range(len(rows)))
-    draft.write_text(text, encoding="utf-8")
+    draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     draft.replace(path)
 
 

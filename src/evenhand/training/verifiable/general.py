@@ -18,6 +18,7 @@ from evenhand.training.models import Machine
 from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 from evenhand.training.verifiable.comparisons import comparison_prompts
+from evenhand.training.verifiable.evaluation import write_lines
 from evenhand.types import Message
 
 FILE = "general.jsonl"
@@ -41,9 +42,7 @@ def own_answers(
     """Sample answers of the untrained model at temperature 1, or read those that an interrupted training sampled."""
     if not path.is_file():
         rows = _sampled(policy, chat, machine, count, seed, max_new_tokens, batch, observe)
-        draft = path.with_name(path.name + ".partial")
-        draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        draft.replace(path)
+        machine.team.on_main(lambda: write_lines(path, rows))
     with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
         rows = [json.loads(line) for line in file]
     return [_encoded(chat, row) for row in rows if row["answer"].strip()]
