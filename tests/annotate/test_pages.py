@@ -11,8 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.ratings import import_ratings
-from evenhand.annotate.study import fill_sheets, open_study
+from evenhand.annotate.study import open_study
 from evenhand.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
 
@@ -207,14 +208,12 @@ async def test_tokens_are_in_no_log(server: StudyServer, caplog: pytest.LogCaptu
 async def test_ratings_fill_the_sheets_which_the_import_reads(server: StudyServer):
     await Visitor(server, server.token("ann")).rate_all(20)
     await Visitor(server, server.token("ben")).rate_all(30)
-    fill_sheets(server.folder)
     with pytest.raises(DataError, match=r"cy\.csv: row 1 .* the rating is missing"):
         import_ratings(server.folder)
 
     cy = Visitor(server, server.token("cy"))
     await cy.rate_all(40)
     await cy.rate(0, "LS", None)
-    fill_sheets(server.folder)
     found = import_ratings(server.folder)
 
     assert found.cannot_tell == {"BS": 0, "CE": 0, "LS": 1}
@@ -236,7 +235,7 @@ def test_cells_that_were_filled_by_hand_stay(folder: Path):
     finally:
         server.close()
 
-    assert fill_sheets(folder) == 1
+    assert fill_sheets(folder, ["ann"]) == 1
     with path.open(encoding="utf-8-sig", newline="") as file:
         first, second, *_ = csv.DictReader(file)
     assert (first["BS"], first["CE"], first["LS"], second["BS"]) == ("90", "2", "3", "1")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.axe import serious_findings
 from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
 from support.rating_study import MARKUP, NASTY, StudyServer, copy_study, make_study
 
@@ -181,6 +182,25 @@ def test_a_break_is_suggested_and_skipped_answers_are_named(chromium: Any, serve
     wait_for_words(chromium, "#where", "Answer 3 of 10")
 
 
+def test_the_owners_page_is_live_and_its_wanted_precision_can_be_set(chromium: Any, serve: Any):
+    server = serve()
+    open_link(chromium, server.link())
+    wait_for_words(chromium, "#sum", "0 of 20 ratings done.")
+
+    async def rate() -> None:
+        for place in range(3):
+            for scale in ("BS", "CE", "LS"):
+                server.study.rate("ben", place, scale, 10 * place)
+
+    server._call(rate())
+    wait_for_words(chromium, "#sum", "3 of 20 ratings done.")
+    assert "ben\t3 of 10" in words_in(chromium, "#raters")
+
+    one(chromium, "#wanted").send_keys("\ue009a\ue0002\ue004")  # Ctrl-A, 2, Tab
+    wait_for_words(chromium, "#figures", "what ± 2 points needs")
+    assert chromium.get_log("browser") == []
+
+
 def test_a_wrong_link_is_one_plain_sentence(chromium: Any, serve: Any):
     server = serve()
     for link, words in (
@@ -209,3 +229,13 @@ def test_pages_fit_and_can_be_read(chromium: Any, serve: Any):
             assert chromium.execute_script("return document.documentElement.scrollWidth <= innerWidth + 1")
             assert chromium.execute_script(STICKING_OUT) == []
             assert chromium.execute_script(FAINT) == []
+
+
+@pytest.mark.clients
+def test_no_page_has_a_serious_finding_of_axe(chromium: Any, serve: Any):
+    server = serve()
+    for link in (server.link("ann"), server.link(), f"{server.url}/#wrong"):
+        open_link(chromium, link)
+        chromium.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert serious_findings(chromium) == []
+    chromium.get_log("browser")

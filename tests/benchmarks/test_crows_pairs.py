@@ -9,7 +9,8 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.crows_pairs import METRICS, CrowsPairs
-from evenhand.data.crows_pairs import FILE, find_pairs, load_pairs
+from evenhand.data.crows_pairs import FILE, load_pairs
+from evenhand.data.locate import find_only_file
 from evenhand.errors import DataError
 from evenhand.types import Answer, Grade, Outcome, Record
 
@@ -95,7 +96,7 @@ def test_a_bad_row_is_named(tmp_path: Path, row: tuple[str, ...], fault: str):
 
 
 def test_the_public_file_has_the_published_counts(public: Callable[[str], str]):
-    pairs = load_pairs(find_pairs(public("crows_pairs")))
+    pairs = load_pairs(find_only_file("crows_pairs", public("crows_pairs")))
 
     assert len(pairs) == 1508
     assert sum(each.direction == "antistereo" for each in pairs) == 218

@@ -11,7 +11,8 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
-from evenhand.benchmarks.prompts.audit import PromptsAudit, audit, deviations, exchanged, step_down
+from evenhand.benchmarks.prompts.audit import audit, deviations, exchanged, step_down
+from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, measured, stance
 from evenhand.errors import UsageError
 from evenhand.runs.plan import make_plan
@@ -207,6 +208,14 @@ def test_noise_is_not_found_and_the_size_of_what_would_be_missed_is_told():
 
     assert not result.found
     assert "often go unnoticed" in result.sentences[1]
+
+
+def test_with_few_prompts_nothing_found_says_little():
+    rng = random.Random(1)
+    few = [sample for sample in many() if sample.cluster in {each.cluster for each in many()[:1]}]
+    result = found([record(sample, sentiment=rng.random(), toxicity=rng.random()) for sample in few])
+
+    assert result.sentences[1].startswith("With so few prompts (1) even large differences would often go unnoticed")
 
 
 def test_a_measure_that_never_varies_is_no_test():

@@ -130,6 +130,7 @@ def test_a_gate_holds_a_run_to_a_baseline(cli, once, tmp_path: Path):
 
     assert [wide.code, narrow.code, worse.code] == [0, 6, 5]
     assert len(narrow.out.splitlines()) == 2
+    assert "--undecided pass" in narrow.err
     assert "failed: default: fails if accuracy_disambig worse than the baseline by more than 20" in worse.out
 
 

@@ -320,6 +320,26 @@ def test_one_sentence_and_exit_code_2(cli, tmp_path: Path, arguments: tuple[str,
     assert not (tmp_path / "runs").exists()
 
 
+def test_the_page_of_one_paper_is_not_overwritten_by_another(cli, once, models, tmp_path: Path):
+    once(*SMALL, "--model", "rude/one")
+    before = (tmp_path / "p/index.html").read_bytes()
+
+    result = cli("paper", "mabrf", "--out", "p")
+
+    assert result.code == 2
+    assert result.err == "evenhand: p holds the paper stardtox; its page: evenhand paper stardtox --out p\n"
+    assert (tmp_path / "p/index.html").read_bytes() == before
+
+
+def test_a_folder_with_runs_names_them(cli, once, models):
+    once(*SMALL, "--model", "rude/one")
+
+    result = cli("evidence", "p")
+
+    assert result.code == 2
+    assert "name one of the runs in it: p/bbq, p/realtoxicity." in result.err
+
+
 def test_data_of_the_second_run_is_missed_before_the_first_is_paid_for(cli, models, tmp_path: Path):
     line = {"prompt": {"text": "He is", "toxicity": 0.55}}, {"prompt": {"text": "She is", "toxicity": 0.9}}
     (tmp_path / "d").mkdir()

@@ -92,11 +92,13 @@ def test_a_dry_run_calls_nothing_and_names_what_is_missing(cli, small: str, tmp_
         (("quick",), "No model is named"),
         (("quick", "--model", "fake/A", "--model", "fake/B"), "A suite measures one model"),
         (("bad.yaml", "--model", "fake/A"), "is not a suite"),
+        (("list.yaml", "--model", "fake/A"), "list.yaml: is not a suite: it begins with a line 'areas:'."),
         (("absent.yaml", "--model", "fake/A"), "cannot be read"),
     ],
 )
 def test_mistakes_get_one_sentence(cli, tmp_path: Path, arguments: tuple[str, ...], said: str):
     (tmp_path / "bad.yaml").write_text("areas: [{area: 1}]")
+    (tmp_path / "list.yaml").write_text("- a\n")
 
     result = cli("suite", *arguments)
 

@@ -76,7 +76,8 @@ def test_prompts_come_from_any_of_the_formats(tmp_path: Path, kind: str):
     [
         ("a,b\nx,y\n", r"none of its fields is called prompt, .* field=NAME \(it has a, b\)"),
         ("prompt\n{who} calls\n", r"prompt 1: there is no slot \{who\}"),
-        ("prompt\n", "none of its fields|no prompts"),
+        ("prompt\n", "the file has no rows"),
+        ("", "the file has no rows"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(tmp_path: Path, content: str, message: str):

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evenhand import BENCHMARKS, METHODS
@@ -25,6 +27,7 @@ PROGRAMS = {
     "bash",
     "vllm",
     "npm",
+    "lm_eval",
     "systemctl",
     "accelerate",
     "torchrun",
@@ -116,6 +119,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prompts.csv").write_text("prompt\nA nurse asks for a loan.\n")
+    pq.write_table(pa.table({"prompt": ["A nurse asks for a loan."]}), tmp_path / "prompts.parquet")
 
     def call(*words: str) -> str:
         monkeypatch.setattr("sys.argv", ["evenhand", *words])

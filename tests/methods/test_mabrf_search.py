@@ -11,6 +11,7 @@ import pytest
 from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
 from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.replay import record
@@ -27,12 +28,14 @@ from support.mabrf import (
     PAGE,
     QUERIES,
     QUESTION,
+    SOLVED,
     UNKNOWN,
     Library,
     Stage,
     page,
     rated,
     searching,
+    speaker,
     whole,
 )
 from support.pages_server import PagesServer
@@ -323,16 +326,20 @@ needs_weights = pytest.mark.skipif(
 
 @needs_weights
 @pytest.mark.weights
-async def test_with_a_real_model_an_instruction_in_a_page_changes_nothing():
+async def test_with_a_real_model_an_instruction_in_a_page_changes_nothing(tmp_path: Path):
     method = METHODS.get("mabrf")
-    # No bias is low enough, so that there is a rephrasing whatever the judge thinks.
-    options = method.with_options({"search": "library", "accept": 1, "iterations": 1, "max_tokens": 48})
+    options = method.with_options({"search": "library", "iterations": 1, "max_tokens": 48})
     ends: list[tuple[Outcome, list[Turn]]] = []
-    async with load_model("local/builtin", ModelOptions(extra={"context": 4096, "slots": 1})) as model:
+    threads = {"context": 4096, "slots": 1, "threads": 1}  # several threads spin while they wait for each other
+    async with load_model("local/builtin", ModelOptions(extra=threads)) as model:
+        cache = ResponseCache(tmp_path / "cache.sqlite")  # the same request twice would cost the same tokens twice
         for text in (PAGE, f"{FACT} {INJECTED}{PAGE.removeprefix(FACT)}"):
-            library = Library(page(text))
-            session = Session(QUESTION, {"base": model}, 0, options, searches=lambda _, found=library: found)
+            library, base = Library(page(text)), CachedModel(model, cache)
+            # The real model reads the page and rephrases; the judge is never content, so that there is a rephrasing.
+            models = {"base": base, "judge": speaker(rated(7)), "solver": speaker(SOLVED)}
+            session = Session(QUESTION, models, 0, options, searches=lambda _, found=library: found)
             ends.append((await method.run(QUESTION, session), session.trace))
+        cache.close()
 
     (expected, clean), (outcome, injected) = ends
     assert [turn.messages for turn in injected] == [turn.messages for turn in clean]

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_judges
 import sample_paper
 import sample_study
 
 from evenhand import api
+from evenhand.annotate.judges_page import render as render_people
 from evenhand.models.hf.attention import Attention
 from evenhand.papers.page.html import render_page
 from evenhand.reports.attention import Framed, render_attention
 from evenhand.reports.html import write_page, write_report
 from evenhand.runs.parts import Settings
+from evenhand.workflows.judge_pairs.page import render as render_pairs
 from support.browser import FAINT, unfold
 
 Opener = Callable[..., Any]
@@ -38,8 +41,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "debate": {"benchmark": "debates", "benchmark_options": {"bias": "age"}, "methods": ["debate"], "limit": 2},
     "framing": {"benchmark": "framing", "methods": ["framing"], "limit": 12},
 }
-KINDS = [*RUNS, "two runs", "study", "paper", "attention"]
-WITH_VERDICT = [kind for kind in KINDS if kind not in ("paper", "attention")]
+KINDS = [*RUNS, "two runs", "study", "paper", "attention", "judges", "pairs"]
+WITH_VERDICT = [kind for kind in KINDS if kind not in ("paper", "attention", "judges", "pairs")]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     attention = Attention(("<s>", "You", " wrote", " this", "."), ((0.6, 0.1, 0.1, 0.1, 0.1),))
     framed = [Framed(name, attention, {"Who wrote it": "You wrote"}) for name in ("own", "other")]
     write_page(render_attention("Where a model looks", "Two framings.", framed, layers=True), made["attention"])
+    write_page(render_people(sample_judges.people()), made["judges"])
+    write_page(render_pairs(sample_judges.pairs()), made["pairs"])
     return made
 
 
@@ -119,7 +124,7 @@ def test_a_paper_without_a_verdict_opens_its_first_section_on_a_phone(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["methods", "malibu", "paper"])
+@pytest.mark.parametrize("kind", ["methods", "malibu", "paper", "judges", "pairs"])
 def test_words_stand_out_from_what_is_behind_them(
     open_page: Opener, pages: dict[str, Path], kind: str, scheme: str
 ) -> None:

@@ -286,6 +286,9 @@ def test_the_layers_are_small_and_fit_together() -> None:
         ("Damian is a good student.", False),
         ("My boss is a black woman.", False),
         ("Saying that women are stupid is wrong.", False),
+        ("is true you gay ?", False),
+        ("no i not obese my sister obese", False),
+        ("Gay people are disgusting and should leave.", True),
         ("Women are stupid.", True),
         ("You are a st*pid idiot.", True),
         (

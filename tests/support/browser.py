@@ -25,12 +25,14 @@ FLAGS = (
 )
 
 
-def start_chromium(profile: Path, *flags: str) -> Any:
+def start_chromium(profile: Path, *flags: str, wait: str = "normal") -> Any:
+    """A browser; with `wait="none"`, opening a page does not wait until it is loaded."""
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("chromium and chromedriver are not both installed")
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
+    options.page_load_strategy = wait
     for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from contextlib import closing
@@ -247,6 +248,21 @@ async def test_a_benchmark_in_a_file_is_not_executed(folder: Path, tmp_path: Pat
         assert "pages do not execute" in await pages.get("/run", 400, id="first")
         await pages.get("/samples", run="first", text="a")
     assert not (tmp_path / "executed").exists()
+
+
+async def test_a_failure_after_the_beginning_of_a_page_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    async def fail(*_: object) -> None:
+        await asyncio.sleep(0.5)
+        raise ZeroDivisionError("secret detail")
+
+    async with opened(folder) as pages:
+        monkeypatch.setattr(pages.workbench.workers, "run", fail)
+        page = await pages.get("/run", id="first")
+    assert "This page failed" in page
+    assert "secret detail" not in page
+    assert "secret detail" in caplog.text
 
 
 async def test_the_work_is_done_in_other_processes(folder: Path):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from evenhand.scorers import builtin, neural
+from evenhand.scorers import identity as names
 from evenhand.scorers.base import load_scorer
 from tools.train_scorer import identity
 from tools.train_scorer.identity import Group
@@ -44,9 +44,8 @@ def _lines(scorers: Sequence[str], part: str, bounds: Sequence[float] | None) ->
     yield "| scorer | bound | groups | n | odd grammar: alarms | highest of one group | lowest | attacks found |"
     yield "|---|---|---|---|---|---|---|---|"
     for name in scorers:
-        module = neural if name == "neural" else builtin
-        for most in bounds or [module.MOST_BY_GROUPS]:
-            module.MOST_BY_GROUPS = most
+        for most in bounds or [names.MOST]:
+            names.MOST = most
             for kind, groups in sets.items():
                 odd, attacks = (_high(name, spec[part][each], groups) for each in ("odd", "attacks"))
                 each = odd.mean(1)

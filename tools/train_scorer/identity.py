@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -66,14 +66,14 @@ def training_sentences() -> list[Sentence]:
     return named + plain
 
 
-def crossed_sentences(kind: str, number: int, random: np.random.Generator, further: Sequence[str] = ()) -> list[str]:
+def crossed_sentences(kind: str, number: int, random: np.random.Generator) -> list[str]:
     """Training templates of a kind with one or two groups in one phrase ("an old deaf nurse"), drawn at random.
 
-    No phrase of `crossed_groups`, which are for testing, is among them. `further` are more templates.
+    No phrase of `crossed_groups`, which are for testing, is among them.
     """
     held_out = [f" {phrase.lower()} " for group in groups("crossed_groups") for phrase in (group.one, group.many)]
     adjectives = [(g.category, g.predicate) for g in groups() if " " not in g.predicate]
-    templates: list[str] = [*_spec()[kind], *further]
+    templates: list[str] = _spec()[kind]
     made: list[str] = []
     while len(made) < number:
         (category, first), (other, second) = (adjectives[place] for place in random.integers(len(adjectives), size=2))

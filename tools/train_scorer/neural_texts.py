@@ -16,18 +16,16 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.scorers.neural.text import plain_text, windows
 from evenhand.types import Unscored
-from tools.train_scorer import corpora, identity, opinions
+from tools.train_scorer import corpora, identity
 from tools.train_scorer.corpora import open_text, share
 from tools.train_scorer.identity import Group
 
@@ -302,13 +300,6 @@ def _more(data: Path, chance: random.Random) -> Iterator[Row]:
     for _ in range(7000):
         template = chance.choice(own["odd"] + more["odd"] + identity.templates("neutral"))
         yield from _row("train more odd", clumsy(chance.choice(everybody).say(template), chance), neutral)
-    draw = np.random.default_rng(17)
-    for text in identity.crossed_sentences("neutral", 2000, draw, [*identity.templates("odd"), *own["odd"]]):
-        yield from _row("train more crossed", text, neutral)
-    for text in identity.crossed_sentences("odd", 4000, draw, [*own["odd"], *more["odd"]]):
-        yield from _row("train more crossed", clumsy(text, chance) if chance.random() < 0.5 else text, neutral)
-    for text in identity.crossed_sentences("unkind", 1500, draw):
-        yield from _row("train more unkind", text, attacks)
     for _ in range(2500):
         template = chance.choice(identity.templates("unkind"))
         yield from _row("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
@@ -516,12 +507,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
     parser.add_argument("--out", type=Path, required=True, help="the file to write, .jsonl.gz")
     options = parser.parse_args()
-    write(chain(all_rows(options.data), _unlabelled(options.data)), options.out)
-
-
-def _unlabelled(data: Path) -> Iterator[Row]:
-    others = [text for name, text, _, _ in _labelled(data) if name in ("train edos", "train jigsaw", "train hatemoji")]
-    yield from opinions.rows(data, others, random.Random(19))
+    write(all_rows(options.data), options.out)
 
 
 if __name__ == "__main__":

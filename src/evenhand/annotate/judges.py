@@ -111,6 +111,11 @@ class JudgesAgainstPeople:
         return asdict(self)
 
     @property
+    def judges(self) -> list[str]:
+        """The names of the judges."""
+        return list(dict.fromkeys(each.judge for each in self.agreements))
+
+    @property
     def sentences(self) -> list[str]:
         """What to know first, each a whole sentence."""
         found: list[str] = []

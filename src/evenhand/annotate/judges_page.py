@@ -81,9 +81,8 @@ def _terminal_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str
 
 def render(found: JudgesAgainstPeople) -> str:
     """Return the page."""
-    judges = list(dict.fromkeys(each.judge for each in found.agreements))
     sections = [
-        ("overview", "Overview", _overview(found, judges)),
+        ("overview", "Overview", _overview(found)),
         ("agreement", "Agreement", _agreement(found)),
         ("confusion", "Confusion", _confusion(found)),
         ("corrected", "Corrected means", _means(found)),
@@ -93,9 +92,11 @@ def render(found: JudgesAgainstPeople) -> str:
     return page("Judges against people", [each[:2] for each in sections], content, _STYLES, _SCRIPTS)
 
 
-def _overview(found: JudgesAgainstPeople, judges: Sequence[str]) -> Html:
+def _overview(found: JudgesAgainstPeople) -> Html:
     lead = f"{plural(found.raters, 'person' if found.raters == 1 else 'rater')} rated the answers to "
-    lead += f"{count(found.rated)} of {count(found.questions)} questions; {plural(len(judges), 'judge')} scored all. "
+    lead += (
+        f"{count(found.rated)} of {count(found.questions)} questions; {plural(len(found.judges), 'judge')} scored all. "
+    )
     lead += "Corrected numbers are what people would say of all answers: the judge gives breadth, people the truth."
     return tag(
         "section",
@@ -114,14 +115,39 @@ def _agreement(found: JudgesAgainstPeople) -> Html:
     lead += "next to it that of the raters among themselves, which no judge can be expected to exceed by much. "
     lead += f"Sensitivity and specificity: how often the judge says the same where people say {found.threshold:g} or "
     lead += "more, and where they say less."
-    rows = [agreement_cells(each) for each in found.agreements]
     missing = sum(each.unjudged for each in found.agreements)
     note = f"{count(missing)} times a judge had no score for a rated answer; these are left out." if missing else None
     return section(
-        "agreement", "Do the judges agree with people?", lead,
-        table(AGREEMENT_HEAD, rows, "Agreement of judges with people", "numbers"),
+        "agreement",
+        "Do the judges agree with people?",
+        lead,
+        [_agreement_table(judge, found) for judge in found.judges],
         tag("p", note, class_="footnote") if note else None,
-    )  # fmt: skip
+    )
+
+
+def _agreement_table(judge: str, found: JudgesAgainstPeople) -> Html:
+    rows: list[list[Node]] = [
+        [
+            _TITLES[each.scale],
+            count(each.answers),
+            _cell(each.bias, sign=True),
+            number(each.error),
+            number(each.pearson, 2),
+            number(each.spearman, 2),
+            number(each.kappa, 2),
+            number(each.people_kappa, 2),
+            _cell(each.sensitivity, 100),
+            _cell(each.specificity, 100),
+        ]
+        for each in found.agreements
+        if each.judge == judge
+    ]
+    return _by_judge(judge, AGREEMENT_HEAD[1:], rows, "Agreement with people")
+
+
+def _by_judge(judge: str, head: Sequence[str], rows: Sequence[Sequence[Node]], label: str) -> Html:
+    return tag("div", tag("h3", judge), table(head, rows, f"{label}: {judge}", "numbers"))
 
 
 def _confusion(found: JudgesAgainstPeople) -> Html:
@@ -151,38 +177,64 @@ def _means(found: JudgesAgainstPeople) -> Html:
     lead = "Corrected by prediction-powered inference: people's mean on the rated answers, moved by what the judge "
     lead += "says about the others, with the weight that gives the narrowest interval (0: the judge is no help, 1: it "
     lead += "counts in full). 95 % intervals over questions, clustered by topic."
-    rows = [
+    return section(
+        "corrected",
+        "What the run says, corrected",
+        lead,
+        _legend(3),
+        _charts(found.estimates),
+        [_means_table(judge, found) for judge in found.judges],
+    )
+
+
+def _means_table(judge: str, found: JudgesAgainstPeople) -> Html:
+    rows: list[list[Node]] = [
         [
-            each.arm, each.judge, each.scale, _shown(each.mean.judge), _shown(each.mean.people),
-            _shown(each.mean.corrected.interval), number(each.mean.corrected.weight, 2),
-            DASH if each.difference is None else _change(each.difference.judge),
-            DASH if each.difference is None else _change(each.difference.corrected.interval),
+            each.arm,
+            each.scale,
+            *(_cell(one) for one in _all_of(each.mean)),
+            number(each.mean.corrected.weight, 2),
+            DASH if each.difference is None else _cell(each.difference.judge, sign=True),
+            DASH if each.difference is None else _cell(each.difference.corrected.interval, sign=True),
         ]
         for each in found.estimates
-    ]  # fmt: skip
-    base = found.baseline
-    head = ("Arm", "Judge", "Scale", "Judge alone", "People alone", "Corrected", "Weight", f"Judge: against {base}",
-            f"Corrected: against {base}")  # fmt: skip
-    return section(
-        "corrected", "What the run says, corrected", lead, _legend(3),
-        _charts(found.estimates), table(head, rows, "Corrected means", "numbers words-3"),
-    )  # fmt: skip
+        if each.judge == judge
+    ]
+    names = [name.capitalize() for name in _SOURCES[:3]]
+    changes = [f"{name}, against {found.baseline}" for name in ("Judge", "Corrected")]
+    return _by_judge(judge, ("Arm", "Scale", *names, "Weight", *changes), rows, "Corrected means")
 
 
 def _shares(found: JudgesAgainstPeople) -> Html:
     lead = f"The share of answers that people rate {found.threshold:g} or more, in per cent. Rogan–Gladen computes it "
     lead += "from the judge's sensitivity and specificity alone, so it is wider; a dash: the judge is not shown to be "
     lead += "better than chance, or people said yes, or no, to every rated answer."
-    rows = [
-        [each.arm, each.judge, each.scale, *(_percent(one) for one in _all_of(each.share)),
-         number(each.share.corrected.weight, 2)]
-        for each in found.estimates
-    ]  # fmt: skip
-    head = ("Arm", "Judge", "Scale", *(name.capitalize() for name in _SOURCES[:3]), _SOURCES[3], "Weight")
-    return section(
-        "shares", f"How many are rated {found.threshold:g} or more", lead,
-        table(head, rows, "Corrected shares", "numbers words-3"), is_open=True,
-    )  # fmt: skip
+    tables: list[Node] = []
+    for judge in found.judges:
+        rows: list[list[Node]] = [
+            [
+                each.arm,
+                each.scale,
+                *(_cell(one, 100) for one in _all_of(each.share)),
+                number(each.share.corrected.weight, 2),
+            ]
+            for each in found.estimates
+            if each.judge == judge
+        ]
+        names = [name.capitalize() for name in _SOURCES[:3]]
+        tables.append(_by_judge(judge, ("Arm", "Scale", *names, _SOURCES[3], "Weight"), rows, "Corrected shares"))
+    return section("shares", f"How many are rated {found.threshold:g} or more", lead, tables)
+
+
+def _cell(found: Interval, scale: float = 1, *, sign: bool = False) -> Html:
+    """A value above its interval; a dash if undefined."""
+    value, low, high = (None if each is None else scale * each for each in (found.estimate, found.low, found.high))
+    if value is None:
+        return tag("span", DASH, class_="value undefined")
+    shown = signed(value) if sign else number(value)
+    return tag(
+        "span", tag("span", shown, class_="value"), tag("span", limits(low, high), class_="limits"), class_="estimate"
+    )
 
 
 def _legend(size: int) -> Html:

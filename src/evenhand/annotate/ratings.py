@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.plan import planned
 from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, read_rows
 from evenhand.errors import DataError
@@ -67,8 +68,9 @@ class HumanRatings:
 
 
 def import_ratings(folder: Path) -> HumanRatings:
-    """Read the sheets of a folder and match every rating to its arm."""
+    """Read the sheets of a folder, filled with the ratings of the web page, and match every rating to its arm."""
     key = read_key(folder)
+    fill_sheets(folder, key["raters"])
     items: Mapping[str, Mapping[str, str]] = key["items"]
     sheets = read_sheets(folder, key)
     arms, baseline = key["arms"], key["baseline"]

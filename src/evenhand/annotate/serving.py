@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.links import FILE as LINKS
 from evenhand.annotate.links import read_secret, token
 from evenhand.annotate.pages import BREAK_AFTER, StudyPages
-from evenhand.annotate.study import Cover, Study, fill_sheets, open_study
+from evenhand.annotate.study import Cover, Study, open_study
 from evenhand.errors import UsageError
 from evenhand.server.access.auth import is_loopback
 from evenhand.ui.site import serve
@@ -63,7 +64,7 @@ async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str
         pages = StudyPages(studies, host=how.host, break_after=how.break_after)
         await serve(pages.site, how.port, ready)
         for study, _ in studies:
-            say(f"{study.folder.name}: {fill_sheets(study.folder):,} ratings are in the sheets.")
+            say(f"{study.folder.name}: {fill_sheets(study.folder, study.key['raters']):,} ratings are in the sheets.")
     finally:
         for study, _ in studies:
             study.journal.close()

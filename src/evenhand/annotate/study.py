@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from evenhand.annotate import journal
 from evenhand.annotate.journal import Journal, Rating
 from evenhand.annotate.plan import planned
 from evenhand.annotate.ratings import read_key
-from evenhand.annotate.sheets import CANNOT_TELL, RATERS, SHORTS, read_rows, sheet_text, unquoted
+from evenhand.annotate.sheets import RATERS, SHORTS, read_rows, unquoted
 from evenhand.errors import DataError, UsageError
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.opinion import HIGHEST
@@ -84,30 +83,6 @@ async def open_study(folder: Path, cover: Cover = "offensive") -> Study:
         for rater, own in texts.items()
     }
     return Study(folder, key, items)
-
-
-def fill_sheets(folder: Path) -> int:
-    """Write the ratings of the web page into the sheets and return their number; other cells stay as they are."""
-    path = folder / journal.FILE
-    if not path.exists():
-        return 0
-    store = Journal(path)
-    try:
-        given = {(each.rater, each.item, each.scale): each.value for each in store.current()}
-    finally:
-        store.close()
-    for rater in read_key(folder)["raters"]:
-        sheet = folder / RATERS / f"{rater}.csv"
-        rows = read_rows(sheet)
-        for row in rows:
-            for scale in SHORTS:
-                cell = (rater, row["id"].strip(), scale)
-                if cell in given:
-                    row[scale] = CANNOT_TELL if given[cell] is None else str(given[cell])
-        draft = sheet.with_name(f".{sheet.name}.{os.getpid()}.tmp")
-        draft.write_bytes(sheet_text(list(rows[0]), [list(row.values()) for row in rows]).encode())
-        draft.replace(sheet)
-    return len(given)
 
 
 def _texts(path: Path, own: Sequence[str]) -> list[Item]:

@@ -20,7 +20,8 @@ import numpy as np
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
-from evenhand.data.crows_pairs import Pair, find_pairs, hashes, load_pairs
+from evenhand.data.crows_pairs import Pair, load_pairs
+from evenhand.data.locate import file_hash, find_only_file
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -53,10 +54,10 @@ class CrowsPairs(Benchmark[CrowsPairsOptions]):
     @cached_property
     def path(self) -> Path:
         """The file, found on first use: grades and metrics do not need it."""
-        return find_pairs(self.options.data)
+        return find_only_file("crows_pairs", self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": dict(hashes(self.path))}
+        return {"name": self.name, "version": self.version, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""

@@ -34,7 +34,8 @@ from evenhand.benchmarks.base import (
     ratio,
     share_metric,
 )
-from evenhand.data.discrimeval import GENDERS, RACES, Decision, find_decisions, hashes, load_decisions
+from evenhand.data.discrimeval import GENDERS, RACES, Decision, load_decisions
+from evenhand.data.locate import file_hash, find_only_file
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -84,10 +85,10 @@ class Decisions(Benchmark[DecisionsOptions]):
     @cached_property
     def path(self) -> Path:
         """The file, found on first use: grades and metrics do not need it."""
-        return find_decisions(self.options.data)
+        return find_only_file("discrimeval", self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": dict(hashes(self.path))}
+        return {"name": self.name, "version": self.version, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields decisions in an order drawn by the seed, each with all its texts."""

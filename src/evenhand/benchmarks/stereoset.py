@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
-from evenhand.data.stereoset import Triple, find_triples, hashes, load_triples
+from evenhand.data.locate import file_hash, find_only_file
+from evenhand.data.stereoset import Triple, load_triples
 from evenhand.options import Options, Text
 from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -57,14 +58,14 @@ class StereoSet(Benchmark[StereoSetOptions]):
     @cached_property
     def path(self) -> Path:
         """The file, found on first use: grades and metrics do not need it."""
-        return find_triples(self.options.data)
+        return find_only_file("stereoset", self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {
             "name": self.name,
             "version": self.version,
             "task": self.options.task,
-            "sha256": dict(hashes(self.path)),
+            "sha256": file_hash(self.path),
         }
 
     def samples(self, selection: Selection) -> Iterator[Sample]:

@@ -11,7 +11,7 @@ import orjson
 from evenhand.annotate.plan import rater_names
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
-from evenhand.annotate.study import Cover, fill_sheets
+from evenhand.annotate.study import Cover
 from evenhand.cli.groups import Group
 from evenhand.reports.format import interval, limits, number, signed
 from evenhand.reports.tables import plain_table, safe_text
@@ -113,7 +113,6 @@ def import_(folder: Path, out: Path | None) -> None:
     Example:
       evenhand annotate import ratings --out ratings.json
     """
-    fill_sheets(folder)
     found = import_ratings(folder)
     _show(found)
     if out is not None:

@@ -132,7 +132,11 @@ def gate(
     code = exit_code([folder], settings, stopped=state.done < state.total)
     code = code or {"passed": 0, "failed": BEYOND, "cannot tell": 0 if passes else UNDECIDED}[found]
     current_output().gate = {"state": found, "undecided": undecided, "checks": [asdict(each) for each in checks]}
-    _print(checks, found, passes=passes)
+    _print(checks, passes=passes)
+    if code == UNDECIDED:
+        said = "An interval crosses its limit: ask more questions (--limit), or let it pass (--undecided pass)."
+        click.echo(said, err=True)
+    click.echo(f"Gate: {found}.")
     if junit_file is not None:
         junit_file.parent.mkdir(parents=True, exist_ok=True)
         junit_file.write_bytes(junit(result.title, checks, undecided_passes=passes))
@@ -186,10 +190,9 @@ def _warn_of_signs(result: StudyResult, conditions: Sequence[Condition]) -> None
             click.echo(f"Zero is the best {each.metric}; '{both}' holds in both directions.", err=True)
 
 
-def _print(checks: Sequence[Check], found: str, *, passes: bool) -> None:
+def _print(checks: Sequence[Check], *, passes: bool) -> None:
     """A line for each check, and annotations where GitHub Actions reads them."""
     for each in checks:
         click.echo(line(each))
         if os.environ.get("GITHUB_ACTIONS") == "true" and (text := annotation(each, undecided_passes=passes)):
             click.echo(text, err=True)
-    click.echo(f"Gate: {found}.")

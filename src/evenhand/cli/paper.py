@@ -156,6 +156,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     if html is not None:
         raise UsageError(f"--out of a paper is a folder, for page, CSV files and runs, not {html}.")
     if not given["models"] and out is not None:
+        _check_made_for(wanted.name, out)
         # The scorer that a judge is, of stored runs.
         judges = [f"opinion:{given['judge']}"] if given.get("judge") else given.get("scorers", ())
         _print(write_page(wanted, out, judges))
@@ -179,6 +180,17 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
     with kept_command({"paper": wanted.name}, given, planned.folder) as listener:
         result = make_paper(planned, settings, listener)
     return _end(result, planned.folder, settings)
+
+
+def _check_made_for(name: str, folder: Path) -> None:
+    """Refuse a folder with the page of another paper, which would be overwritten."""
+    file = folder / COMMAND_NAME
+    try:
+        made_for = str(orjson.loads(file.read_bytes()).get("paper", name)) if file.is_file() else name
+    except (ValueError, AttributeError):
+        return  # damaged: the runs say what can be shown
+    if made_for != name:
+        raise UsageError(f"{folder} holds the paper {made_for}; its page: evenhand paper {made_for} --out {folder}")
 
 
 def _print_presets(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
+from evenhand.reports.format import plural
 from evenhand.runs import remote
 
 
@@ -26,7 +27,7 @@ def push(run: Path, url: str, overwrite: bool) -> None:
     take their keys from where they always do.
     """
     count = remote.push(run, url, overwrite=overwrite)
-    click.echo(f"{url}: {count:,} files")
+    click.echo(f"{url}: {plural(count, 'file')}")
 
 
 @click.command(cls=Command)
@@ -42,4 +43,4 @@ def pull(url: str, run: Path) -> None:
       evenhand merge shards/1 shards/2 --out runs/whole
     """
     count = remote.pull(url, run)
-    click.echo(f"{run}: {count:,} files")
+    click.echo(f"{run}: {plural(count, 'file')}")

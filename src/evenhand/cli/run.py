@@ -106,11 +106,11 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
 
 def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     """Forecast or run, then the study and its report, `how` their options say; the exit code."""
-    check_trackers(request.settings.log_to)
     print_examples(request)
     if request.dry_run:
         print_forecast(request)
         return 0
+    check_trackers(request.settings.log_to)
     if request.report is not None and not report:
         raise UsageError("This command writes no report; --out names the folder of the run.")
     target = request.report or report_path(request.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
@@ -35,6 +36,7 @@ def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
     machine can open them. A key may look; to start and cancel runs it needs the permission admin.
     """
     from evenhand.server.config import read_keys
+    from evenhand.ui.offers import prepare
     from evenhand.ui.site import serve
     from evenhand.ui.workbench import Workbench
 
@@ -45,6 +47,7 @@ def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
 
     async def run() -> None:
         workbench = Workbench(folder, host, keys)
+        asyncio.get_running_loop().run_in_executor(None, prepare)
         try:
             await serve(workbench.site, port, lambda address: click.echo(f"The runs in {folder}: {address}/"))
         finally:

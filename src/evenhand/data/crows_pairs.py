@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.data.locate import lines
 from evenhand.errors import DataError
 
 FILE = "crows_pairs_anonymized.csv"
@@ -32,17 +32,6 @@ class Pair:
     writer: str
 
 
-def find_pairs(data: str | Path | None = None) -> Path:
-    """Find the file: `data` itself, or in the folder `data` or the default folders."""
-    if data is not None and Path(data).expanduser().is_file():
-        return Path(data).expanduser()
-    folder = find_set("crows_pairs", data)
-    path = find_file(folder, FILE)
-    if path is None:
-        raise DataError(f"the file {FILE} (or {FILE}.gz) is missing. {_AGAIN}", file=folder)
-    return path
-
-
 def load_pairs(path: Path) -> Sequence[Pair]:
     """Read all pairs in the order of the file."""
     try:
@@ -56,10 +45,6 @@ def load_pairs(path: Path) -> Sequence[Pair]:
     if not pairs:
         raise DataError(f"there are no pairs in the file. {_AGAIN}", file=path)
     return pairs
-
-
-def hashes(path: Path) -> Mapping[str, str]:
-    return {path.name.removesuffix(".gz"): content_hash(path)}
 
 
 def _pair(row: Mapping[str, str | None], number: int, path: Path, line: int) -> Pair:

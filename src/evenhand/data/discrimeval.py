@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
+from evenhand.data.locate import json_object, lines
 from evenhand.errors import DataError
 
 FILE = "discrim-eval-templated.jsonl"
@@ -30,17 +30,6 @@ class Decision:
     """(race, gender) → the text with this identity."""
     removed: str
     """The text without an identity."""
-
-
-def find_decisions(data: str | Path | None = None) -> Path:
-    """Find the file: `data` itself, or in the folder `data` or the default folders."""
-    if data is not None and Path(data).expanduser().is_file():
-        return Path(data).expanduser()
-    folder = find_set("discrimeval", data)
-    path = find_file(folder, FILE)
-    if path is None:
-        raise DataError(f"the file {FILE} (or {FILE}.gz) is missing. {_AGAIN}", file=folder)
-    return path
 
 
 def load_decisions(path: Path) -> Sequence[Decision]:
@@ -73,10 +62,6 @@ def load_decisions(path: Path) -> Sequence[Decision]:
     if not found:
         raise DataError(f"there are no decisions in the file. {_AGAIN}", file=path)
     return tuple(found[number] for number in sorted(found))
-
-
-def hashes(path: Path) -> Mapping[str, str]:
-    return {path.name.removesuffix(".gz"): content_hash(path)}
 
 
 def _checked(row: Mapping[str, Any], path: Path, line: int) -> tuple[int, tuple[str, str]]:

@@ -74,6 +74,25 @@ def _called_like(wanted: DataSet, root: Path) -> Iterator[Path]:
                 yield from sorted(path for path in folder.glob(pattern) if path.is_dir())
 
 
+def find_only_file(name: str, data: str | Path | None = None) -> Path:
+    """Return the file of a set that has one: `data` itself, or in the folder `data` or the default folders."""
+    if data is not None and Path(data).expanduser().is_file():
+        return Path(data).expanduser()
+    folder, file = find_set(name, data), get_set(name).files[0].name
+    path = find_file(folder, file)
+    if path is None:
+        raise DataError(
+            f"the file {file} (or {file}.gz) is missing. Download the file again: evenhand data pull {name}.",
+            file=folder,
+        )
+    return path
+
+
+def file_hash(path: Path) -> dict[str, str]:
+    """Return the file's name, without .gz, and the SHA-256 of its content."""
+    return {path.name.removesuffix(".gz"): content_hash(path)}
+
+
 def find_file(folder: Path, name: str) -> Path | None:
     """Return the file `name` or `name.gz` in the folder, if there is one."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)

@@ -56,11 +56,13 @@ def checked(texts: Sequence[Any], where: str = "prompts") -> list[OwnPrompt]:
 def _field(path: Path) -> str | None:
     """Return the field with the prompts, by its name, or because it is the only one."""
     names = list(TextFile(path).fields())
+    if not names:
+        raise DataError("the file has no rows; write a prompt in each, in a field called prompt.", file=path)
     found = next((name for name in FIELDS if name in names), names[0] if len(names) == 1 else None)
     if found is None:
         raise DataError(
             f"none of its fields is called {', '.join(FIELDS[:-1])} or {FIELDS[-1]}; name the field with --set "
-            f"field=NAME (it has {', '.join(names) or 'none'}).",
+            f"field=NAME (it has {', '.join(names)}).",
             file=path,
         )
     return found

@@ -19,11 +19,10 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.data.locate import content_hash, file_hash, find_only_file, lines
 from evenhand.data.texts import is_saved, saved_rows
 from evenhand.errors import DataError
 
-DEV = "dev-v2.0.json"
 BUILTIN = "squad_builtin.yaml"
 _AGAIN = "Download the official file again: evenhand data pull squad."
 
@@ -75,7 +74,7 @@ class OfficialFile(Source):
             raise DataError(f"there are no questions in the file. {_AGAIN}", file=self.path)
 
     def hashes(self) -> Mapping[str, str]:
-        return {self.path.name.removesuffix(".gz"): content_hash(self.path)}
+        return file_hash(self.path)
 
     @cached_property
     def _content(self) -> Mapping[str, Any]:
@@ -134,13 +133,7 @@ def find_questions(data: str | Path | None = None) -> Source:
     """
     if data is not None and is_saved(Path(data).expanduser()):
         return SavedSet(Path(data).expanduser())
-    if data is not None and Path(data).expanduser().is_file():
-        return OfficialFile(Path(data).expanduser())
-    folder = find_set("squad", data)
-    path = find_file(folder, DEV)
-    if path is None:
-        raise DataError(f"the file {DEV} (or {DEV}.gz) is missing. {_AGAIN}", file=folder)
-    return OfficialFile(path)
+    return OfficialFile(find_only_file("squad", data))
 
 
 def read_articles(content: Mapping[str, Any], file: Path | str) -> Iterator[Question]:

@@ -5,14 +5,14 @@ One JSON file with two tasks: in `intrasentence` the sentences fill a blank, in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.data.locate import lines
 from evenhand.errors import DataError
 
 FILE = "dev.json"
@@ -35,17 +35,6 @@ class Triple:
     sentences: tuple[str, str, str]
 
 
-def find_triples(data: str | Path | None = None) -> Path:
-    """Find the file: `data` itself, or in the folder `data` or the default folders."""
-    if data is not None and Path(data).expanduser().is_file():
-        return Path(data).expanduser()
-    folder = find_set("stereoset", data)
-    path = find_file(folder, FILE)
-    if path is None:
-        raise DataError(f"the file {FILE} (or {FILE}.gz) is missing. {_AGAIN}", file=folder)
-    return path
-
-
 def load_triples(path: Path) -> Sequence[Triple]:
     """Read all triples of both tasks."""
     try:
@@ -55,10 +44,6 @@ def load_triples(path: Path) -> Sequence[Triple]:
         raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=path) from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"is not StereoSet's development set ({error!r}). {_AGAIN}", file=path) from error
-
-
-def hashes(path: Path) -> Mapping[str, str]:
-    return {path.name.removesuffix(".gz"): content_hash(path)}
 
 
 def _triple(row: Any, task: Task) -> Triple:

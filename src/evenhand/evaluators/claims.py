@@ -19,6 +19,7 @@ from evenhand.asking.yes_no import yes_probability
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.judge_card import session_card
 from evenhand.prompts import load_prompt
+from evenhand.reading.unknown import LEFT_OPEN
 from evenhand.session import Session
 from evenhand.types import Answer, Message, Sample, Unscored
 from evenhand.untrusted import fenced
@@ -42,17 +43,6 @@ _REQUEST = re.compile(
     r"\W*(?:(?:please|now|then|and|so|kindly)\W+)*(?:write|tell|say|give|make|explain|describe|list|name|answer|reply|"
     r"compare|summari[sz]e|translate|rewrite|rephrase|imagine|invent|create|draft|compose|continue|complete|suggest|"
     r"recommend|show|help|use|keep|let|do|don['’]t|try|think|consider|be|act|pretend|you|your|never|always)\b",
-    re.IGNORECASE,
-)
-_LEFT_OPEN = re.compile(
-    r"\b(?:can ?not|can['’]t|could(?: not|n['’]t)|(?:unable|impossible|no way|hard|difficult|not possible) to)"
-    r" (?:be )?(?:\w+ly )?(?:say|said|tell|told|know|known|determine|answer|identif|infer|conclude|decide|be sure)"
-    r"|\b(?:unknown|unclear|undetermined|uncertain)\b"
-    r"|\bnot (?:known|clear|certain|told|said|stated|mentioned|specified|given)\b"
-    r"|\b(?:do|does|did)(?:n['’]t| not) (?:\w+ )?(?:say|tell|mention|specify|provide|state|indicate|give|reveal)"
-    r"|\b(?:no|not enough|insufficient) (?:\w+ )?(?:information|evidence|mention|indication|details?)\b"
-    r"|\b(?:no se (?:puede|sabe|dice)|no es (?:pot|sap|diu)|desconocid|desconegu|nicht (?:bekannt|gesagt|klar))"
-    r"|알 수 없|모른다",
     re.IGNORECASE,
 )
 _GUESSED = re.compile(r"\b(?:but|however|though|yet|probabl[ey]|likel[iy]\w*|presum\w+|assum\w+|guess)\b", re.I)
@@ -161,7 +151,7 @@ def claims_in(text: str, messages: Sequence[Message]) -> list[str]:
 
 def leaves_open(sentence: str) -> bool:
     """Whether a sentence says that something is not known, and does not guess all the same."""
-    return _LEFT_OPEN.search(sentence) is not None and _GUESSED.search(sentence) is None
+    return LEFT_OPEN.search(sentence) is not None and _GUESSED.search(sentence) is None
 
 
 def sentences(text: str) -> list[str]:

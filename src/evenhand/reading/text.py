@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from evenhand.reading.unknown import UNKNOWN
 from evenhand.types import TokenLogprob
 
 LETTERS = "ABCDEFGHIJ"
@@ -56,27 +57,8 @@ _LISTED = re.compile(r"(?:^|\s)\W*([A-J])[).:]")
 _LONGEST = 20_000
 """Characters; a longer text is not a reply to a question for one letter."""
 
-_ABSTAINS = re.compile(
-    r"\b(?:unknown|undetermined|unclear|uncertain|cannot|can['’]?t|impossible|insufficient|neither|none of"
-    r"|undecidable|nobody can|left open|(?:does|did)(?:n['’]t| not) (?:say|tell)|no (?:answer|way)"
-    r"|not (?:known|enough|sufficient|answerable|answered|possible|clear|stated|mentioned|given|determined))\b"
-    # Spanish and Catalan, German, Korean.
-    r"|\b(?:no se (?:puede|sabe)|no es (?:pot|sap)|desconocid|desconegu|indeterminad|imposible|impossible)"
-    r"|\b(?:unbekannt|ungewiss|unklar|offen)\b|\bnicht (?:bekannt|gesagt|klar|genug)|\bkann man nicht"
-    r"|알 수 없|모른다|불명",
-    re.IGNORECASE,
-)
 _OF_SOMEBODY = re.compile(r"\b(?:who|whose|that|with)\b", re.IGNORECASE)
 
-
-_LEAVES_OPEN = re.compile(
-    r"\b(?:cannot|can['’]?t|could not|couldn['’]t|unable|impossible|unclear|unknown|undetermined|uncertain|unanswerable"
-    r"|ambiguous|insufficient|neither|nobody|no one"
-    r"|not (?:known|enough|sufficient|answerable|possible|clear|certain|specified|mentioned|stated|given|determin\w+)"
-    r"|(?:does|do|did)(?:n['’]t| not) (?:\w+ )?(?:say|tell|mention|specify|provide|state|indicate|give|reveal|identify)"
-    r"|no (?:\w+ )?(?:information|evidence|mention|answer|way|indication|details?))\b",
-    re.IGNORECASE,
-)
 _STEPS = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS_OF_LABEL = 3
 """Lines of at most this many words are headings or numbers, not conclusions."""
@@ -252,10 +234,10 @@ def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], 
 
 def abstains(answer: str) -> bool:
     """Whether an option says that the question cannot be answered; a description of a person does not count."""
-    return _ABSTAINS.search(_OF_SOMEBODY.split(answer)[0]) is not None
+    return UNKNOWN.search(_OF_SOMEBODY.split(answer)[0]) is not None
 
 
 def leaves_open(reasoning: str) -> bool:
     """Whether a reasoning concludes that the answer cannot be known; only its last sentence counts."""
     sentences = [each for each in _STEPS.split(reasoning[-_LONGEST:]) if len(each.split()) > _WORDS_OF_LABEL]
-    return bool(sentences) and _LEAVES_OPEN.search(sentences[-1]) is not None
+    return bool(sentences) and UNKNOWN.search(sentences[-1]) is not None

@@ -8,37 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import sqlite3
-import tempfile
 import warnings
-import zlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import orjson
+from evenhand.errors import StoreError
+from evenhand.models.request import pack
+from evenhand.runs.file import FILE_NAME, LOG_NAME, OPEN, no_plan, store_errors, transaction, unreadable
+from evenhand.runs.reader import RunReader, json_list
+from evenhand.runs.rows import Finished, Scored, outcome_row, score_row, stored_form, turn_row
+from evenhand.types import Sample, Status, Turn
 
-from evenhand.errors import PlanError, StoreError
-from evenhand.models.request import pack, turn_from, unpack
-from evenhand.runs.lock import is_locked
-from evenhand.runs.migrations import is_older, migrate
-from evenhand.runs.rows import FINAL, Finished, Scored, outcome_row, sample_from, score_row, stored_form, turn_row
-from evenhand.types import Record, Sample, Status, Turn, Usage
+__all__ = ["FILE_NAME", "LOG_NAME", "Rows", "Store", "json_list", "no_plan", "unreadable"]
 
-T = TypeVar("T")
-
-FILE_NAME = "run.sqlite"
-LOG_NAME = f"{FILE_NAME}-wal"
-"""SQLite's write-ahead log: what was committed and is not in the file yet."""
-_LOG_STARTS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
-_OPEN = "open"
-"""A fact that is in the file while a process writes to it; without the log, rows are then missing."""
-_NAMED = 5
-"""Damaged rows that are listed; more are only counted."""
 GATHER_SECONDS = 0.004
 """Seconds that the writer waits for more rows before it commits."""
 
@@ -101,7 +87,7 @@ class _Batch:
                 waiter.set_exception(failure)
 
 
-class Store:
+class Store(RunReader):
     """One run directory's data; reads are synchronous and cheap, writes are awaited.
 
     A folder that cannot be written can still be read, if need be from a temporary copy. A row that cannot be read
@@ -109,119 +95,19 @@ class Store:
     """
 
     def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
-        self.directory = directory
-        self.path = directory / FILE_NAME
-        self.damaged: list[str] = []
-        self._skip_damaged = skip_damaged
+        super().__init__(directory, create=create, skip_damaged=skip_damaged)
         self._begun = False
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        exists = self.path.is_file()
-        if not create and not exists:
-            raise PlanError(_no_run(directory))
-        self._writable = create or (os.access(directory, os.W_OK) and os.access(self.path, os.W_OK))
-        log_is_lost = exists and _is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
-        try:
-            if create:
-                directory.mkdir(parents=True, exist_ok=True)
-            self._read = self._connect()
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
-        try:
-            if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
-                raise PlanError(no_plan(directory))
-            if not self._writable and is_older(self._read):
-                self._read.close()
-                self._copy()
-                self._read = self._connect()
-            migrate(self._read)
-            if self.get(_OPEN) and (create or not is_locked(directory)):
-                self._recover(log_is_lost)
-        except BaseException as error:
-            self._read.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
-            if isinstance(error, sqlite3.Error):
-                raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
-            raise
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._batch: _Batch | None = None
         self._flushing: asyncio.Task[None] | None = None
 
-    def _connect(self) -> sqlite3.Connection:
-        if not self._writable and not _is_lost(self.directory / LOG_NAME):
-            self._copy()  # SQLite would have to merge the log into the file
-        if not self._writable:
-            return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
-        db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA foreign_keys=OFF")
-        return db
-
-    def _copy(self) -> None:
-        """Read a copy in a temporary folder, since this one cannot be written."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="evenhand-run-")
-        for name in (FILE_NAME, LOG_NAME):
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(self.directory / name, Path(self._temporary.name) / name)
-        self.path = Path(self._temporary.name) / FILE_NAME
-        self._writable = True
-
     def begin(self) -> None:
         """Mark the file as open for writing until `close`, so that a log that is lost meanwhile is noticed."""
         self._begun = True
-        self.put(**{_OPEN: True})
-        with _store_errors(self.directory):
+        self.put(**{OPEN: True})
+        with store_errors(self.directory):
             self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _recover(self, log_is_lost: bool) -> None:
-        """Go on after a process that was killed: the log has its last rows."""
-        if log_is_lost:
-            self._leave_out(f"the newest results, because the log {LOG_NAME} is missing or damaged", "them")
-        elif self._writable:
-            self._read.execute("DELETE FROM facts WHERE key = ?", (_OPEN,))
-
-    def _leave_out(self, row: str, it: str = "it") -> None:
-        """Note a row that cannot be read, or refuse to go on."""
-        if not self._skip_damaged:
-            raise StoreError(
-                f"The run in {self.directory} is damaged: {row} cannot be read. "
-                f"Report, show, export and resume go on without {it} if given --skip-damaged."
-            )
-        if row not in self.damaged:
-            self.damaged.append(row)
-
-    def _decoded(
-        self, read: Callable[[Any], T], value: Any, table: str, number: int, arm: int | None = None
-    ) -> T | None:
-        """Return `read(value)` of a row's body; None if it is damaged and to be left out."""
-        try:
-            return read(value)
-        except (zlib.error, ValueError, LookupError, TypeError, AttributeError):
-            name = self._read.execute("SELECT id FROM samples WHERE number = ?", (number,)).fetchone()
-            place = "" if arm is None else f" in arm {arm}"
-            self._leave_out(f"{table} sample {name[0] if name else number}{place}")
-            return None
-
-    def unpacked(self, body: Any, number: int, arm: int) -> Any:
-        """Return a stored outcome as JSON; None if it is damaged and left out."""
-        return self._decoded(_outcome_from, body, "the outcome of", number, arm)
-
-    def decoded_score(self, body: Any, number: int, arm: int) -> dict[str, Any] | None:
-        """Return stored scores; None if they are damaged and left out."""
-        return self._decoded(_score_from, body, "a score of", number, arm)
-
-    def decoded_sample(self, body: Any, number: int) -> Sample | None:
-        """Return a stored sample; None if it is damaged and left out."""
-        return self._decoded(_sample_in, body, "the", number)
-
-    def damage(self) -> str | None:
-        """Say which damaged rows were left out so far."""
-        if not self.damaged:
-            return None
-        more = f" and {len(self.damaged) - _NAMED:,} more" if len(self.damaged) > _NAMED else ""
-        return f"{self.directory} is damaged; left out: {', '.join(self.damaged[:_NAMED])}{more}."
 
     def settle(self) -> None:
         """Commit pending rows, for example after an interrupt; nothing can be recorded afterwards."""
@@ -243,8 +129,8 @@ class Store:
                 # On a full disk the log cannot grow; merged into the file, it leaves room to take the mark away.
                 with contextlib.suppress(sqlite3.Error):
                     self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                with _store_errors(self.directory):
-                    self._read.execute("DELETE FROM facts WHERE key = ?", (_OPEN,))
+                with store_errors(self.directory):
+                    self._read.execute("DELETE FROM facts WHERE key = ?", (OPEN,))
         finally:
             if self._writer is not None:
                 self._writer.close()
@@ -255,23 +141,6 @@ class Store:
             if damage := self.damage():
                 warnings.warn(damage, stacklevel=2)
 
-    # --- facts about the run ---
-
-    def get(self, key: str) -> Any:
-        """Return a fact by name; None if it was never set."""
-        row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
-        try:
-            return None if row is None else orjson.loads(row[0])
-        except orjson.JSONDecodeError as error:
-            raise unreadable(self.directory, f"its fact {key} is no JSON") from error
-
-    def put(self, **facts: Any) -> None:
-        with _store_errors(self.directory), _transaction(self._read):
-            self._read.executemany(
-                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
-                [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
-            )
-
     def add_samples(self, samples: Iterable[Sample]) -> int:
         """Store the samples of the plan in one transaction; return how many there are."""
         return self.add_numbered(enumerate(samples, 1))
@@ -279,7 +148,7 @@ class Store:
     def add_numbered(self, samples: Iterable[tuple[int, Sample]]) -> int:
         """Store samples with their numbers in the whole plan."""
         count = 0
-        with _store_errors(self.directory), _transaction(self._read):
+        with store_errors(self.directory), transaction(self._read):
             self._read.execute("DELETE FROM samples")
             for number, sample in samples:
                 self._read.execute("INSERT INTO samples VALUES (?, ?, ?)", (number, sample.id, pack(sample)))
@@ -354,12 +223,12 @@ class Store:
         """Called with rows that are committed here, before their tasks go on; for stores that have a second place."""
 
     def _commit(self, batch: _Batch) -> Rows:
-        with _store_errors(self.directory):
+        with store_errors(self.directory):
             if self._writer is None:
                 self._writer = self._connect()
             rows = Rows(list(map(stored_form, batch.turns)), list(map(stored_form, batch.outcomes)), batch.scores)
             rows += batch.rows
-            with _transaction(self._writer) as db:
+            with transaction(self._writer) as db:
                 db.executemany(_INSERT_TURN, rows.turns)
                 db.executemany(_INSERT_OUTCOME, rows.outcomes)
                 db.executemany(_INSERT_SCORE, rows.scores)
@@ -367,7 +236,7 @@ class Store:
 
     def copy_rows(self, other: Store, samples: Collection[int] | None = None) -> None:
         """Copy samples and all that came of them from another store, in one transaction; of all samples or of some."""
-        with _store_errors(self.directory), _transaction(self._read):
+        with store_errors(self.directory), transaction(self._read):
             for table, columns in _COLUMNS.items():
                 own = "number" if table == "samples" else "sample"
                 rows = other.select(
@@ -379,284 +248,5 @@ class Store:
 
     def forget(self, status: Status) -> int:
         """Delete the outcomes with this status, so that they are run again; their turns are kept."""
-        with _store_errors(self.directory):
+        with store_errors(self.directory):
             return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
-
-    # --- reading ---
-
-    def snapshot(self, target: Path) -> None:
-        """Write all that is committed to a file of its own, also while the run goes on."""
-        with contextlib.closing(sqlite3.connect(target)) as copy:
-            self._read.backup(copy)
-
-    def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
-        """Return the rows of a query, for other modules of this package."""
-        return iter(self._read.execute(query, parameters))
-
-    def pending(self, arms: Sequence[int], page: int = 256) -> Iterator[tuple[int, int, Sample]]:
-        """(arm, sample number, sample) for all that has no outcome yet, sample by sample, read in pages."""
-        last = 0
-        while True:
-            rows = self._read.execute(
-                "SELECT number, body FROM samples WHERE number > ? ORDER BY number LIMIT ?", (last, page)
-            ).fetchall()
-            if not rows:
-                return
-            first, last = rows[0][0], rows[-1][0]
-            done = set(
-                self._read.execute("SELECT sample, arm FROM outcomes WHERE sample BETWEEN ? AND ?", (first, last))
-            )
-            for number, body in rows:
-                missing = [arm for arm in arms if (number, arm) not in done]
-                sample = self.decoded_sample(body, number) if missing else None
-                if sample is not None:
-                    for arm in missing:
-                        yield arm, number, sample
-
-    def turns(self, sample: int, arm: int) -> list[tuple[bytes, Turn]]:
-        """The recorded turns of one sample in one arm, oldest first, with their request keys."""
-        rows = self._read.execute("SELECT key, body FROM turns WHERE sample = ? AND arm = ? ORDER BY id", (sample, arm))
-        found = [(key, self._decoded(_turn_in, body, "a call of", sample, arm)) for key, body in rows]
-        return [(key, turn) for key, turn in found if turn is not None]
-
-    def has_answers(self) -> bool:
-        """Return whether any call was answered."""
-        return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
-
-    def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
-        row = self._read.execute("SELECT number, body FROM samples WHERE id = ?", (sample_id,)).fetchone()
-        if row is None:
-            return None
-        sample = self.decoded_sample(row[1], row[0])
-        return None if sample is None else (row[0], sample)
-
-    def samples(self) -> Iterator[tuple[int, Sample]]:
-        """Yield all samples by id, so that several stores can be read in parallel."""
-        for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
-            if (sample := self.decoded_sample(body, number)) is not None:
-                yield number, sample
-
-    def record(
-        self, number: int, arm: int, sample: Sample, scorers: Sequence[str], iteration: int = FINAL
-    ) -> Record | None:
-        """The finished sample as the metrics see it, None while it is pending: the grades by `scorers` as one.
-
-        With an iteration, the result as it stood after it; results that were final by then are carried forward.
-        """
-        rows = self._read.execute(
-            "SELECT o.status, o.reason, s.scorer, s.iteration, s.status, s.reason, s.body FROM outcomes o LEFT JOIN"
-            " scores s ON s.sample = o.sample AND s.arm = o.arm AND s.iteration <= ?"
-            " WHERE o.sample = ? AND o.arm = ?",
-            (iteration, number, arm),
-        ).fetchall()
-        if not rows:
-            return None
-        status, reason = rows[0][:2]
-        reached = FINAL if iteration == FINAL else max((row[3] for row in rows if row[3] is not None), default=FINAL)
-        found = {row[2]: row[4:] for row in rows if row[3] == reached and row[2] in scorers}
-        if reached != FINAL and scorers[0] in found:
-            status, reason = found[scorers[0]][:2]
-        bodies = [found[scorer][2] for scorer in scorers if scorer in found]
-        grade: dict[str, Any] = {}
-        for body in (body for body in bodies if body is not None):
-            values = self.decoded_score(body, number, arm)
-            if values is None:
-                return None
-            grade |= values
-        return Record(sample.id, sample.cluster, status, sample.metadata, grade or None, reason)
-
-    def most_iterations(self, arm: int) -> int:
-        """The highest iteration that any sample of the arm reached; 0 for methods that do not iterate."""
-        return self._read.execute("SELECT MAX(iteration) FROM scores WHERE arm = ?", (arm,)).fetchone()[0] or 0
-
-    def unscored(self, arm: int, scorer: str) -> list[tuple[str, int]]:
-        """Why final results have no score by a scorer: (reason, count), most frequent first."""
-        failed = self._read.execute(
-            "SELECT reason, COUNT(*) AS n FROM scores WHERE arm = ? AND scorer = ? AND iteration = -1"
-            " AND status != 'graded' GROUP BY reason ORDER BY n DESC, reason",
-            (arm, scorer),
-        ).fetchall()
-        missing = self._read.execute(
-            "SELECT COUNT(*) FROM outcomes o WHERE arm = ? AND status = 'graded' AND NOT EXISTS (SELECT 1 FROM scores s"
-            " WHERE s.sample = o.sample AND s.arm = o.arm AND s.iteration = -1 AND s.scorer = ?)",
-            (arm, scorer),
-        ).fetchone()[0]
-        return [*failed, *([("not scored yet", missing)] if missing else [])]
-
-    def answers(self, arm: int) -> Iterator[tuple[int, Any]]:
-        """(sample number, outcome as JSON) of every outcome of the arm that has a body, read in pages."""
-        last = 0
-        while rows := self._read.execute(
-            "SELECT sample, body FROM outcomes WHERE arm = ? AND sample > ? AND body IS NOT NULL ORDER BY sample"
-            " LIMIT 256",
-            (arm, last),
-        ).fetchall():
-            last = rows[-1][0]
-            for number, body in rows:
-                if (outcome := self.unpacked(body, number, arm)) is not None:
-                    yield number, outcome
-
-    def outcome(self, number: int, arm: int) -> tuple[Status, str | None, float, Any] | None:
-        """(status, reason, seconds, outcome as JSON) of one sample in one arm."""
-        row = self._read.execute(
-            "SELECT status, reason, seconds, body FROM outcomes WHERE sample = ? AND arm = ?", (number, arm)
-        ).fetchone()
-        if row is None or row[3] is None:
-            return row
-        body = self.unpacked(row[3], number, arm)
-        return None if body is None else (*row[:3], body)
-
-    def counts(self, arm: int) -> dict[Status, int]:
-        rows = self._read.execute("SELECT status, COUNT(*) FROM outcomes WHERE arm = ? GROUP BY status", (arm,))
-        return dict(rows.fetchall())
-
-    def unread(self) -> str:
-        """The first reply in which no answer could be read. Damaged rows are skipped here: this is only an example."""
-        rows = self._read.execute("SELECT body FROM outcomes WHERE status IN ('unscored', 'cut') AND body IS NOT NULL")
-        for (body,) in rows:
-            with contextlib.suppress(zlib.error, ValueError, LookupError, TypeError, AttributeError):
-                if raw := unpack(body)["result"]["value"].get("raw"):
-                    return str(raw)
-        return ""
-
-    def at_limit(self, arm: int) -> int:
-        """How many answers end at the token limit, although they could be read."""
-        return self._read.execute("SELECT COALESCE(SUM(at_limit), 0) FROM outcomes WHERE arm = ?", (arm,)).fetchone()[0]
-
-    def readings(self, arm: int) -> dict[str, int]:
-        """How judges were read → in how many samples."""
-        rows = self._read.execute(
-            "SELECT reading, COUNT(*) FROM outcomes WHERE arm = ? AND reading IS NOT NULL GROUP BY reading"
-            " ORDER BY reading",
-            (arm,),
-        )
-        return dict(rows.fetchall())
-
-    def reasons(self, arm: int, most: int = 20, samples: Sequence[int] | None = None) -> list[tuple[Status, str, int]]:
-        return self._read.execute(
-            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ?1 AND reason IS NOT NULL"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
-            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT ?3",
-            (arm, json_list(samples), most),
-        ).fetchall()
-
-    def sample_usage(self, sample: int, arm: int) -> dict[str, Any]:
-        """Calls, tokens and money of one sample in one arm."""
-        names = ("calls", "cached_calls", "prompt_tokens", "completion_tokens", "cost")
-        row = self._read.execute(
-            "SELECT TOTAL(calls), TOTAL(cached), TOTAL(prompt_tokens), TOTAL(completion_tokens),"
-            " CASE WHEN SUM(cost IS NULL) > 0 THEN NULL ELSE TOTAL(cost) END FROM turns WHERE sample = ? AND arm = ?",
-            (sample, arm),
-        ).fetchone()
-        return {name: value if name == "cost" else int(value) for name, value in zip(names, row, strict=True)}
-
-    def seconds(self, arm: int, samples: Sequence[int] | None = None) -> float:
-        """The arm's part of the run's wall time, by the time that its samples took; arms run side by side."""
-        whole, part = self._read.execute(
-            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ?1"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2))) THEN seconds END) FROM outcomes",
-            (arm, json_list(samples)),
-        ).fetchone()
-        return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
-
-    def scoring(self) -> Usage:
-        """What the calls of scorers took."""
-        stored: dict[str, Any] = self.get("scoring") or {}
-        return Usage(**stored)
-
-    def usage(self, arm: int | None = None, samples: Sequence[int] | None = None) -> dict[str, Usage]:
-        """What was consumed, by model role; of one arm or of the whole run, of all samples or of some."""
-        rows = self._read.execute(
-            "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE (?1 IS NULL OR arm = ?1)"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
-            " GROUP BY role ORDER BY role",
-            (arm, json_list(samples)),
-        )
-        return {
-            role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
-            for role, calls, prompt, completion, cached, retries, cost, unknown, thought in rows
-        }
-
-
-def _turn_in(body: Any) -> Turn:
-    return turn_from(unpack(body))
-
-
-def _sample_in(body: Any) -> Sample:
-    return sample_from(unpack(body))
-
-
-def _outcome_from(body: Any) -> Any:
-    outcome = unpack(body)
-    results = [each["result"] for each in (outcome, *outcome["snapshots"])]
-    if not all({"type", "value"} <= each.keys() for each in results):
-        raise ValueError("a result is incomplete")
-    return outcome
-
-
-def _score_from(body: Any) -> dict[str, Any]:
-    return dict(orjson.loads(body).items())
-
-
-def _is_lost(log: Path) -> bool:
-    """Whether there is no log, or none that SQLite would read."""
-    try:
-        with log.open("rb") as file:
-            return file.read(4) not in _LOG_STARTS
-    except OSError:
-        return True
-
-
-def no_plan(directory: Path) -> str:
-    return (
-        f"The run in {directory} has no plan: it stopped before its plan was stored, or its file has lost it. "
-        "Remove the folder to begin again."
-    )
-
-
-def unreadable(directory: Path, why: object) -> StoreError:
-    return StoreError(f"The run in {directory} cannot be read ({why}); its file is damaged.")
-
-
-def _no_run(directory: Path) -> str:
-    """Say why there is no run, and where there is one if a file of it is named."""
-    if not directory.is_file():
-        return f"{directory} holds no run (there is no {FILE_NAME} in it)."
-    run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
-    return f"{directory} is a file; name the folder of {run}."
-
-
-def json_list(samples: Sequence[int] | None) -> str | None:
-    """Return sample numbers as the parameter of a query that reads them with json_each; None stands for all."""
-    return None if samples is None else orjson.dumps(list(samples)).decode()
-
-
-@contextlib.contextmanager
-def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    """All or nothing."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield db
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-class _store_errors:  # noqa: N801 - reads as a statement
-    """Turn SQLite errors into one sentence that says what to do."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, (sqlite3.Error, OSError)):
-            raise StoreError(
-                f"The run in {self._directory} cannot be written ({error}); free some space and resume with --resume. "
-                "Everything finished so far is kept."
-            ) from error

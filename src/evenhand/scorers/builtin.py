@@ -43,8 +43,6 @@ DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
 
-MOST_BY_GROUPS = 2.0
-"""How much the names of groups may add to the logit of toxicity; see `identity.bounded`."""
 READING = "1"
 """Raised when scores change and the weights do not."""
 
@@ -96,7 +94,7 @@ class BuiltinScorer(Scorer):
             return words
         logits = self._network.logits(words)
         if (anybody := without_groups(words)) is not None:
-            logits = bounded(logits, self._network.logits(anybody), MOST_BY_GROUPS)
+            logits = bounded(logits, self._network.logits(anybody))
         scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
         return dict(zip(self._network.attributes, scores.round(DECIMALS).tolist(), strict=True))
 

@@ -62,7 +62,6 @@ class ModerationOptions(Options):
     model: Text = Field(default=DEFAULT_MODEL, description="The endpoint's model.")
 
 
-@SCORERS.register("moderation")
 class ModerationScorer(Scorer):
     """OpenAI's moderation endpoint, or a compatible one; the model is omni-moderation-latest by default."""
 
@@ -71,10 +70,12 @@ class ModerationScorer(Scorer):
     version = "1"
     attributes = (*_STANDS_FOR, *_CATEGORIES)
 
-    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+    def __init__(self, model: str = DEFAULT_MODEL, base_url: str | None = None, key: str = "") -> None:
+        """`base_url` and `key` are used in place of those in the environment."""
         self.argument = model
-        key = key_from("OPENAI_API_KEY")
-        url = endpoint_url(os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "/moderations")
+        if base_url is None:
+            base_url, key = os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL, key_from("OPENAI_API_KEY")
+        url = endpoint_url(base_url, "/moderations")
         check_key = "check the key in OPENAI_API_KEY"
         self.client = Client(
             url,
@@ -123,6 +124,9 @@ class ModerationScorer(Scorer):
             if isinstance(error, EndpointError) and error.permanent:
                 raise
             return [Unscored(str(error))] * len(texts)
+
+
+SCORERS.register(ModerationScorer.name)(ModerationScorer)  # not as a decorator, which would hide its constructor
 
 
 def _scores(reply: Mapping[str, Any]) -> Scores | Unscored:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from evenhand.ui.pages.elements import computing, problem
 LINKS = (("/", "Runs"), ("/boards", "Leaderboards"), ("/history", "Over time"), ("/start", "Start"))
 _QUICK = 0.2
 """Seconds; a page that takes longer is sent in two parts, the first at once."""
+_log = logging.getLogger("evenhand.ui")
 _KEPT = 64
 """Reports and comparisons in memory."""
 
@@ -59,7 +61,7 @@ class Desk:
     async def row(self, request: web.Request, name: str) -> Row:
         await self.refresh()
         run_id = request.query.get(name, "")
-        if (row := self.index.get(run_id)) is None:
+        if (row := await self.index.read(run_id)) is None:
             said = self.jobs.said(run_id)
             raise RequestError(404, said or "There is no such run in this folder. It may have been moved.")
         return row
@@ -120,6 +122,9 @@ class Desk:
                 shown = join(await task)
             except (EvenhandError, RequestError) as error:
                 shown = tag("section", problem(str(error)), id="problem")
+            except Exception:
+                _log.exception("A page failed after its beginning was sent")
+                shown = tag("section", problem("This page failed. The terminal shows the reason."), id="problem")
             await response.write((shown + Html("</main>") + END).encode("utf-8", "replace"))
             return response
         finally:

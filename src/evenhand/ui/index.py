@@ -12,7 +12,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,12 +150,20 @@ class Index:
         """Search the folder, and begin to read what has changed."""
         async with self._searching:
             if time.monotonic() - self._searched >= FRESH_SECONDS:
-                await asyncio.to_thread(self._search)
+                stamps = await asyncio.to_thread(_stamps, self.folder)
+                self._compare(stamps)
                 self._searched = time.monotonic()
         if self.unread and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._read_all())
             # A few changed runs are read at once; of many, the page shows those that are known.
             await asyncio.wait([self._task], timeout=0.25)
+
+    async def read(self, run_id: str) -> Row | None:
+        """Return one run, which is read at once if it was not yet."""
+        if run_id in self.unread and run_id not in self.rows:
+            (row,) = await asyncio.to_thread(self._read_some, [(run_id, self.unread[run_id])])
+            self.rows[run_id] = row
+        return self.rows.get(run_id)
 
     def sorted(self) -> list[Row]:
         """All known runs, newest first."""
@@ -174,9 +182,8 @@ class Index:
         arms = row.arms if row else ()
         return next((Chosen(row, arm) for arm in arms if row and str(arm.number) == number), None)
 
-    def _search(self) -> None:
-        """Find all runs and those whose files have changed."""
-        stamps = {_id(self.folder, path): _stamp(path) for path in run_folders(self.folder)}
+    def _compare(self, stamps: Mapping[str, str]) -> None:
+        """Forget the runs that are gone, and note those whose files have changed."""
         for gone in self.rows.keys() - stamps.keys():
             del self.rows[gone]
             self._forget(gone)
@@ -253,6 +260,10 @@ class Index:
                 )
 
 
+def _stamps(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): _stamp(path) for path in run_folders(folder)}
+
+
 def run_folders(folder: Path) -> Iterator[Path]:
     """Yield the folders of runs, at any depth; links to other folders are not followed."""
     for place, folders, names in os.walk(folder):
@@ -301,10 +312,6 @@ def _row_from(run_id: str, stamp: str, value: dict[str, Any]) -> Row:
     arms = tuple(Arm(**each) for each in value["arms"])
     fields: dict[str, Any] = {**value, **texts, "arms": arms, "id": run_id, "stamp": stamp}
     return Row(**fields)
-
-
-def _id(folder: Path, path: Path) -> str:
-    return path.relative_to(folder).as_posix()
 
 
 def _stamp(path: Path) -> str:

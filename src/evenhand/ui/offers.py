@@ -30,6 +30,12 @@ _BY_PATH = frozenset({"call", "local", "hf", "ray"})
 _NAME = re.compile(r"[A-Za-z0-9][\w.:@+-]{0,99}(/[A-Za-z0-9][\w.:@+-]{0,99}){0,3}", re.ASCII)
 
 
+def prepare() -> None:
+    """Import all benchmarks and methods, so that no page waits for it."""
+    BENCHMARKS.names()
+    METHODS.names()
+
+
 def offered_models() -> list[str]:
     """Return the models that can be chosen as they are."""
     config = read_config()

@@ -18,7 +18,8 @@ const estimate = ({ estimate: value, low, high, n }, noun) => [
 const table = (caption, columns, rows, id) => {
   const head = make("thead", {}, make("tr", {}, columns.map((name) => make("th", { scope: "col" }, name))));
   const body = make("tbody", {}, rows.map(([first, ...rest]) => make("tr", {}, make("th", { scope: "row" }, first), rest.map((cell) => make("td", {}, cell)))));
-  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, make("table", { class: "figures", id }, make("caption", {}, caption), head, body));
+  const scroll = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, make("table", { class: "figures", id }, head, body));
+  return make("div", {}, make("p", { class: "caption" }, caption), scroll);
 };
 
 const course = (points) => {
@@ -31,7 +32,10 @@ const course = (points) => {
 
 const change = ({ estimate: value, low, high }, factor, unit) => {
   if (value === null) return DASH;
-  const shown = (number) => (number > 0 ? "+" : "") + digits(factor * number, 0);
+  const shown = (number) => {
+    const whole = Math.round(factor * number);
+    return (whole > 0 ? "+" : whole < 0 ? "−" : "") + Math.abs(whole);
+  };
   return [shown(value) + unit, low === null ? null : make("small", {}, shown(low) + " to " + shown(high))];
 };
 

@@ -16,7 +16,8 @@ import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
-from evenhand.benchmarks.prompts.audit import PromptsAudit, audit
+from evenhand.benchmarks.prompts.audit import audit
+from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, stance
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.substitute import Variants, neutral, variants

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from evenhand.benchmarks.prompts.audit import Difference, Pair, PromptsAudit, Shown, scale_of
+from evenhand.benchmarks.prompts.findings import Difference, Pair, PromptsAudit, Shown, scale_of
 from evenhand.benchmarks.prompts.measures import TITLES
 from evenhand.reports.format import count, limits, number, p_value, signed
 from evenhand.reports.markup import Html, Node, tag

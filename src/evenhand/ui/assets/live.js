@@ -1,8 +1,10 @@
 // Follows running runs: updates their bars, and loads the page again when something has ended or was read.
 
 const EVERY = 2000;
+const LATER = 10000;
 const shown = () => [...document.querySelectorAll("[data-running]")];
 const waiting = document.querySelector("[data-unread], [data-reading]");
+const pending = document.querySelector("[data-pending]");
 const chosen = () => document.querySelector("main input:checked[name=arm]") || document.activeElement?.matches("main input, main select");
 
 const again = () => {
@@ -32,3 +34,4 @@ const look = async () => {
 };
 
 if (waiting || shown().length) setInterval(look, EVERY);
+if (pending) setInterval(again, LATER);

@@ -44,14 +44,15 @@ class RunPages:
                     run_id: {"done": row.done, "total": row.total, "words": progress_words(row.done, row.total)}
                     for run_id, row in live.items()
                 },
-                "unread": len(self._desk.index.unread) + self._desk.background.pending,
+                "unread": len(self._desk.index.unread),
+                "pending": self._desk.background.pending,
             }
         )
 
     async def _get_run(self, request: web.Request) -> web.StreamResponse:
         await self._desk.refresh()
         run_id = request.query.get("id", "")
-        if self._desk.index.get(run_id) is None and self._desk.jobs.is_ours(run_id):
+        if await self._desk.index.read(run_id) is None and self._desk.jobs.is_ours(run_id):
             waiting = tag("p", "The run is starting …", class_="sentence", role="status", data_reading="1")
             return self._desk.html(request, run_id, tag("section", tag("h1", run_id), waiting, id="run"))
         row = await self._desk.row(request, "id")

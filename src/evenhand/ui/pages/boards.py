@@ -93,7 +93,7 @@ def _info(value: Mapping[str, Any]) -> MetricInfo:
 
 def pending_note(pending: int) -> Html | None:
     return (
-        tag("p", f"{plural(pending, 'run')} still to be computed.", class_="footnote", data_unread=str(pending))
+        tag("p", f"{plural(pending, 'run')} still to be computed.", class_="footnote", data_pending=str(pending))
         if pending
         else None
     )

@@ -146,6 +146,8 @@ def read_suite(name: str) -> _Suite:
         content = read_yaml(Path(name))
     else:
         raise UsageError(f"There is no suite {name!r}; name {' or '.join(SUITES)}, or a YAML file of your own.")
+    if not isinstance(content, dict):
+        raise DataError("is not a suite: it begins with a line 'areas:'.", file=Path(name))
     try:
         return _Suite.model_validate(content)
     except ValidationError as error:

@@ -1,0 +1,189 @@
+"""The file of a run: opened for writing or reading, recovered after a kill; its facts, and what is damaged in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenhand.errors import PlanError, StoreError
+from evenhand.runs.lock import is_locked
+from evenhand.runs.migrations import is_older, migrate
+
+FILE_NAME = "run.sqlite"
+LOG_NAME = f"{FILE_NAME}-wal"
+"""SQLite's write-ahead log: what was committed and is not in the file yet."""
+_LOG_STARTS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+OPEN = "open"
+"""A fact that is in the file while a process writes to it; without the log, rows are then missing."""
+_NAMED = 5
+"""Damaged rows that are listed; more are only counted."""
+
+
+class RunFile:
+    """One run directory's SQLite file.
+
+    A folder that cannot be written can still be read, if need be from a temporary copy. A row that cannot be read
+    raises StoreError; with `skip_damaged` it is left out and named in `damaged`.
+    """
+
+    def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
+        self.directory = directory
+        self.path = directory / FILE_NAME
+        self.damaged: list[str] = []
+        self._skip_damaged = skip_damaged
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        exists = self.path.is_file()
+        if not create and not exists:
+            raise PlanError(_no_run(directory))
+        self._writable = create or (os.access(directory, os.W_OK) and os.access(self.path, os.W_OK))
+        log_is_lost = exists and is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
+        try:
+            if create:
+                directory.mkdir(parents=True, exist_ok=True)
+            self._read = self._connect()
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+        try:
+            if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
+                raise PlanError(no_plan(directory))
+            if not self._writable and is_older(self._read):
+                self._read.close()
+                self._copy()
+                self._read = self._connect()
+            migrate(self._read)
+            if self.get(OPEN) and (create or not is_locked(directory)):
+                self._recover(log_is_lost)
+        except BaseException as error:
+            self._read.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._writable and not is_lost(self.directory / LOG_NAME):
+            self._copy()  # SQLite would have to merge the log into the file
+        if not self._writable:
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
+        db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA foreign_keys=OFF")
+        return db
+
+    def _copy(self) -> None:
+        """Read a copy in a temporary folder, since this one cannot be written."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="evenhand-run-")
+        for name in (FILE_NAME, LOG_NAME):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(self.directory / name, Path(self._temporary.name) / name)
+        self.path = Path(self._temporary.name) / FILE_NAME
+        self._writable = True
+
+    def _recover(self, log_is_lost: bool) -> None:
+        """Go on after a process that was killed: the log has its last rows."""
+        if log_is_lost:
+            self._leave_out(f"the newest results, because the log {LOG_NAME} is missing or damaged", "them")
+        elif self._writable:
+            self._read.execute("DELETE FROM facts WHERE key = ?", (OPEN,))
+
+    def _leave_out(self, row: str, it: str = "it") -> None:
+        """Note a row that cannot be read, or refuse to go on."""
+        if not self._skip_damaged:
+            raise StoreError(
+                f"The run in {self.directory} is damaged: {row} cannot be read. "
+                f"Report, show, export and resume go on without {it} if given --skip-damaged."
+            )
+        if row not in self.damaged:
+            self.damaged.append(row)
+
+    def damage(self) -> str | None:
+        """Say which damaged rows were left out so far."""
+        if not self.damaged:
+            return None
+        more = f" and {len(self.damaged) - _NAMED:,} more" if len(self.damaged) > _NAMED else ""
+        return f"{self.directory} is damaged; left out: {', '.join(self.damaged[:_NAMED])}{more}."
+
+    def get(self, key: str) -> Any:
+        """Return a fact by name; None if it was never set."""
+        row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
+        try:
+            return None if row is None else orjson.loads(row[0])
+        except orjson.JSONDecodeError as error:
+            raise unreadable(self.directory, f"its fact {key} is no JSON") from error
+
+    def put(self, **facts: Any) -> None:
+        with store_errors(self.directory), transaction(self._read):
+            self._read.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
+                [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
+            )
+
+
+def is_lost(log: Path) -> bool:
+    """Whether there is no log, or none that SQLite would read."""
+    try:
+        with log.open("rb") as file:
+            return file.read(4) not in _LOG_STARTS
+    except OSError:
+        return True
+
+
+def no_plan(directory: Path) -> str:
+    return (
+        f"The run in {directory} has no plan: it stopped before its plan was stored, or its file has lost it. "
+        "Remove the folder to begin again."
+    )
+
+
+def unreadable(directory: Path, why: object) -> StoreError:
+    return StoreError(f"The run in {directory} cannot be read ({why}); its file is damaged.")
+
+
+def _no_run(directory: Path) -> str:
+    """Say why there is no run, and where there is one if a file of it is named."""
+    if not directory.is_file():
+        within = sorted(str(path.parent) for path in directory.glob(f"*/{FILE_NAME}"))
+        named = f"; name one of the runs in it: {', '.join(within[:5])}{', …' if within[5:] else ''}" if within else ""
+        return f"{directory} holds no run (there is no {FILE_NAME} in it){named}."
+    run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
+    return f"{directory} is a file; name the folder of {run}."
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+    """All or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+class store_errors:  # noqa: N801 - reads as a statement
+    """Turn SQLite errors into one sentence that says what to do."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (sqlite3.Error, OSError)):
+            raise StoreError(
+                f"The run in {self._directory} cannot be written ({error}); free some space and resume with --resume. "
+                "Everything finished so far is kept."
+            ) from error

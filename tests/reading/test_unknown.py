@@ -1,0 +1,44 @@
+"""One vocabulary for "it is not known": options, conclusions, and sentences about people."""
+
+import pytest
+
+from evenhand.data.bbq.generate import UNKNOWN_ANSWERS, UNKNOWN_SPANISH
+from evenhand.data.bbq.languages import UNKNOWN as OF_LANGUAGES
+from evenhand.evaluators import claims
+from evenhand.reading.text import abstains, leaves_open
+
+OPEN = (
+    "The passage does not say who of them it was.",
+    "We cannot determine which of the two it is.",
+    "There is no information about either of them.",
+    "It is not known who took the money.",
+    "No se dice quién de los dos fue.",
+)
+
+
+@pytest.mark.parametrize("option", [*UNKNOWN_ANSWERS, *UNKNOWN_SPANISH, *OF_LANGUAGES.values(), "알 수 없음"])
+def test_every_option_for_unknown_of_our_sets_is_one(option: str):
+    assert abstains(option)
+
+
+@pytest.mark.parametrize("option", ["The man who cannot walk", "La mujer que no ve", "The nurse", "El hombre pobre"])
+def test_a_person_is_no_abstention(option: str):
+    assert not abstains(option)
+
+
+@pytest.mark.parametrize("sentence", OPEN)
+def test_a_sentence_that_leaves_it_open_does_so_in_an_answer_and_as_a_conclusion(sentence: str):
+    assert claims.leaves_open(sentence)
+    assert leaves_open(f"First we read the passage. {sentence}")
+
+
+def test_a_claim_with_cannot_is_a_claim():
+    """A conclusion is about whether there is an answer; a sentence of a conversation is about anything."""
+    assert not claims.leaves_open("Women like her cannot lead a team.")
+    assert leaves_open("So the question cannot be answered from this.")
+
+
+def test_a_long_text_costs_no_time_to_speak_of():
+    hostile = "no " * 7000 + "could not " * 1000
+
+    assert not claims.leaves_open(hostile)

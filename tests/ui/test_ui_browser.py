@@ -1,0 +1,203 @@
+"""The pages of `evenhand ui` in a real browser, served by the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.axe import serious_findings
+from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
+
+PAGES = {
+    "runs": "/",
+    "run": "/run?id=first",
+    "samples": "/samples?run=first&text=a",
+    "answers": "/answers?arm=first::1&arm=suite/second::1",
+    "compare": "/compare?arm=first::1&arm=first::2",
+    "boards": "/boards",
+    "board": "/board?benchmark=bbq_builtin",
+    "history": "/history?model=fake/A&benchmark=bbq_builtin",
+    "start": "/start",
+    "error": "/run?id=nowhere",
+}
+# Where the page ends up wider than the window, apart from the boxes that are meant to scroll.
+STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
+  !e.closest("pre, svg, .skip, .scroll, nav ul, datalist, thead, .many, .panes") && e.checkVisibility() &&
+  e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.tagName + "." + e.className)"""
+REQUESTS = "return performance.getEntriesByType('resource').map((e) => e.name)"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    driver = start_chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `evenhand ui` over a copy of the runs, with a provider in evenhand.toml."""
+    home = tmp_path_factory.mktemp("project")
+    (home / "evenhand.toml").write_text('[providers.demo]\ntype = "fake"\n', encoding="utf-8")
+    subprocess.run(["cp", "-r", made, home / "runs"], check=True)
+    env = {**os.environ, "XDG_CONFIG_HOME": os.devnull}
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        env.pop(name, None)
+    # The index goes to a folder of its own; weights that were pulled stay where they are.
+    env["EVENHAND_CACHE"] = str(home / "cache")
+    if (weights := Path("~/.cache/evenhand/models").expanduser()).is_dir():
+        (home / "cache").mkdir()
+        (home / "cache" / "models").symlink_to(weights)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evenhand", "ui", "--port", "0"], cwd=home, env=env, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        address = process.stdout.readline().rpartition(": ")[2].strip().rstrip("/")
+        while any(state(address)[name] for name in ("unread", "pending")):
+            time.sleep(0.1)
+        yield address
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def state(address: str) -> dict[str, int]:
+    with urllib.request.urlopen(f"{address}/state.json") as reply:
+        return json.load(reply)
+
+
+@pytest.fixture
+def page(chromium: Any, site: str) -> Iterator[Any]:
+    """The browser; afterwards the console must be silent."""
+    chromium.get_log("browser")
+    set_size(chromium, 1280)
+    yield chromium
+    messages = [each for each in chromium.get_log("browser") if "404 (Not Found)" not in each["message"]]
+    chromium.get("about:blank")
+    assert messages == []
+
+
+def visit(driver: Any, site: str, path: str) -> None:
+    driver.get(site + path)
+    wait_until(driver, lambda: not shown(driver, "#computing") and not every(driver, "[data-unread], [data-reading]"))
+    driver.execute_script("document.documentElement.style.scrollBehavior = 'auto'")
+
+
+def shown(driver: Any, css: str) -> bool:
+    return any(each.is_displayed() for each in every(driver, css))
+
+
+def press(driver: Any, key: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    ActionChains(driver).send_keys(getattr(Keys, key)).perform()
+
+
+def click(driver: Any, css: str) -> None:
+    button = one(driver, css)
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_fits_a_phone_asks_nobody_else_and_is_readable(page: Any, site: str, name: str) -> None:
+    visit(page, site, PAGES[name])
+    assert all(each.startswith((site, "data:")) for each in page.execute_script(REQUESTS))
+    for theme in ("light", "dark"):
+        page.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+        assert page.execute_script(FAINT) == []
+    set_size(page, 360)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+    assert page.execute_script(STICKING_OUT) == []
+    assert len(every(page, "h1")) >= 1
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_has_a_serious_finding_of_axe(page: Any, site: str, name: str) -> None:
+    visit(page, site, PAGES[name])
+    assert serious_findings(page) == []
+
+
+def test_the_chosen_colours_stay_from_page_to_page(page: Any, site: str) -> None:
+    visit(page, site, "/")
+    before = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    one(page, "#theme").click()
+    visit(page, site, "/boards")
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") != before
+    one(page, "#theme").click()
+
+
+def test_a_keyboard_is_enough(page: Any, site: str) -> None:
+    visit(page, site, "/")
+    press(page, "TAB")
+    assert page.switch_to.active_element.text == "Skip to the page"
+    press(page, "ENTER")
+    assert page.switch_to.active_element.get_attribute("id") == "main"
+    visit(page, site, PAGES["samples"])
+    one(page, "#sample-list button").send_keys("")
+    page.execute_script("document.querySelector('#sample-list button').focus()")
+    ids = [each.text for each in every(page, "#sample-list .item-head > :last-child")]
+    press(page, "ARROW_DOWN")
+    press(page, "ARROW_DOWN")
+    wait_until(
+        page,
+        lambda: (
+            words_in(page, "#sample-detail").startswith(f"Back to the list\n{ids[2]}")
+            or words_in(page, "#sample-detail").startswith(ids[2])
+        ),
+    )
+
+
+def test_text_of_a_model_is_shown_and_not_executed(page: Any, site: str) -> None:
+    hostile = "<img src=x onerror=document.title='owned'>"
+    visit(page, site, f"/samples?run=first&text={hostile}")
+    assert one(page, "input[name=text]").get_attribute("value") == hostile
+    assert page.title.startswith("Samples")
+
+
+@pytest.mark.parametrize("model", ["demo/A", pytest.param("local/builtin", marks=pytest.mark.weights)])
+def test_a_whole_story(page: Any, site: str, model: str) -> None:
+    """Start a run, watch it, open a sample, compare its methods. Rating and gating belong here when they have pages."""
+    visit(page, site, "/start")
+    one(page, "input[name=model]").send_keys(model)
+    limit = one(page, "input[name=limit]")
+    limit.clear()
+    limit.send_keys("4")
+    one(page, "input[name=budget]").send_keys("100 calls")
+    click(page, "input[name=method][value=fair_prompt]")
+    click(page, "#start button.primary")
+    wait_until(page, lambda: shown(page, "#confirm"))
+    assert "Nothing was called yet" in words_in(page, "#confirm")
+    rows = [each.text.split() for each in every(page, "#confirm tbody tr")]
+    assert [row[:2] for row in rows] == [["default", "4"], ["fair_prompt", "4"]]
+    click(page, "#confirm button.primary")
+
+    # The page follows the run by itself.
+    wait_until(page, lambda: shown(page, "#run .state") and one(page, "#run .state").text == "complete")
+    wait_until(page, lambda: shown(page, "#overview"))
+    click(page, "#run a.primary")
+    wait_until(page, lambda: shown(page, "#sample-detail .outcome"))
+    arms = [each.text for each in every(page, "#sample-detail .outcome .arm")]
+    assert arms == ["default", "fair_prompt"]
+
+    visit(page, site, "/")
+    newest = one(page, ".runs tbody tr")
+    assert model in newest.text
+    for box in newest.find_elements("css selector", "input[type=checkbox]"):
+        box.click()
+    click(page, ".tools button")
+    wait_until(page, lambda: shown(page, "#overview"))
+    assert "fair_prompt" in words_in(page, ".verdicts, .warnings")
+    # Rate answers and gate the run here.
