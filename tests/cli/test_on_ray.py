@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from evenhand.models.base import PROVIDERS
+from evenhand.models.ray.connect import connect
 from evenhand.runs.store import FILE_NAME, Store
 from evenhand.studies.export import export
 
 pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 
-from support.ray_cluster import two_nodes
 from support.ray_stub_engine import StubEngine, install
 
 pytestmark = [
@@ -26,15 +26,18 @@ TEXTS = ("run", "--model", "stub/base", "--benchmark", "realtoxicity_builtin", "
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Ray of two nodes that have the stub engine installed."""
+    """A Ray of this machine that has the stub engine installed."""
+    import ray
+
     packages = tmp_path_factory.mktemp("packages")
     install(packages)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(packages), before]))
     try:
-        with two_nodes():
-            yield
+        connect()
+        yield
     finally:
+        ray.shutdown()
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
