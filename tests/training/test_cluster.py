@@ -12,6 +12,7 @@ from evenhand.models.ray.replica import Failure
 from evenhand.training.cluster import Board, Workers, environment_of, placed
 from support.ray_cluster import pids
 from support.shell import Shell
+from support.tiny import make_byte_model
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
@@ -104,9 +105,11 @@ def test_a_killed_worker_is_started_again_and_the_training_goes_on(
 
 
 @pytest.mark.processes
-def test_verifiable_training_by_two_workers_is_that_by_one_process(two_cores: None, tiny: str, tmp_path: Path):
+def test_verifiable_training_by_two_workers_is_that_by_one_process(two_cores: None, tmp_path: Path):
+    make_byte_model(tmp_path / "model")
+
     def options(out: str) -> Any:
-        given = {"model": tiny, "out": tmp_path / out, "device": "cpu", "forms": ("letter",), "max_length": 512}
+        given = {"model": str(tmp_path / "model"), "out": tmp_path / out, "device": "cpu", "forms": ("letter",)}
         return make_verifiable(given, {"sft": {"lr": 1e-3}}, smoke=True)
 
     one = train_verifiable(options("one"))
