@@ -10,6 +10,7 @@ import pytest
 
 from support.axe import serious_findings
 from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
+from support.rating_page import open_link, press, wait_for_words
 from support.rating_study import MARKUP, NASTY, StudyServer, copy_study, make_study
 
 STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
@@ -47,26 +48,6 @@ def serve(chromium: Any, exported: Path, tmp_path: Path) -> Iterator[Any]:
     chromium.switch_to.window(chromium.window_handles[0])
     for each in servers:
         each.close()
-
-
-def open_link(driver: Any, link: str, width: int = 1280) -> None:
-    """Open a link in a new tab, as from a mail; tokens are kept by tab."""
-    driver.switch_to.new_window("tab")
-    set_size(driver, width)
-    driver.get(link)
-    wait_until(driver, lambda: every(driver, "#question, #show, #precision, #finished h2, #problem:not([hidden])"))
-
-
-def press(driver: Any, keys: str) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    names = {"⏎": Keys.ENTER, "→": Keys.ARROW_RIGHT, "←": Keys.ARROW_LEFT, "↓": Keys.ARROW_DOWN, "↑": Keys.ARROW_UP}
-    ActionChains(driver).send_keys("".join(names.get(key, key) for key in keys)).perform()
-
-
-def wait_for_words(driver: Any, css: str, words: str) -> None:
-    wait_until(driver, lambda: words in words_in(driver, css), 60)
 
 
 def given(driver: Any) -> list[str]:

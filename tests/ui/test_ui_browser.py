@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 
 from support.axe import serious_findings
 from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
+from support.rating_page import open_link, wait_for_words
+from support.rating_page import press as rate
+from support.rating_study import StudyServer, make_study
 
 PAGES = {
     "runs": "/",
@@ -45,9 +49,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def site(made: Path, home: Path) -> Iterator[str]:
     """The address of `evenhand ui` over a copy of the runs, with a provider in evenhand.toml."""
-    home = tmp_path_factory.mktemp("project")
     (home / "evenhand.toml").write_text('[providers.demo]\ntype = "fake"\n', encoding="utf-8")
     subprocess.run(["cp", "-r", made, home / "runs"], check=True)
     env = {**os.environ, "XDG_CONFIG_HOME": os.devnull}
@@ -168,8 +176,8 @@ def test_text_of_a_model_is_shown_and_not_executed(page: Any, site: str) -> None
 
 
 @pytest.mark.parametrize("model", ["demo/A", pytest.param("local/builtin", marks=pytest.mark.weights)])
-def test_a_whole_story(page: Any, site: str, model: str) -> None:
-    """Start a run, watch it, open a sample, compare its methods. Rating and gating belong here when they have pages."""
+def test_a_whole_story(page: Any, site: str, home: Path, model: str, tmp_path: Path) -> None:
+    """Start a run, watch it, open a sample, compare; two raters rate ten answers; a gate passes and fails."""
     visit(page, site, "/start")
     one(page, "input[name=model]").send_keys(model)
     limit = one(page, "input[name=limit]")
@@ -200,4 +208,26 @@ def test_a_whole_story(page: Any, site: str, model: str) -> None:
     click(page, ".tools button")
     wait_until(page, lambda: shown(page, "#overview"))
     assert "fair_prompt" in words_in(page, ".verdicts, .warnings")
-    # Rate answers and gate the run here.
+
+    study = make_study(tmp_path)
+    with closing(StudyServer(study)) as server:
+        for rater in ("ann", "ben"):
+            open_link(page, server.link(rater))
+            for place in range(10):
+                wait_for_words(page, "#where", f"Answer {place + 1} of 10")
+                rate(page, f"{6 if place % 2 else 1}97⏎")
+            wait_for_words(page, "#finished", "All 10 answers are rated and saved. Thank you.")
+        open_link(page, server.link())
+        wait_for_words(page, "#sum", "20 of 20 ratings done.")
+        assert "ann – ben" in words_in(page, "#pairs")
+        for tab in page.window_handles[1:]:
+            page.switch_to.window(tab)
+            page.close()
+        page.switch_to.window(page.window_handles[0])
+
+    started = max((home / "runs").glob("*/run.sqlite"), key=lambda file: file.stat().st_mtime).parent
+    codes = [
+        subprocess.call([sys.executable, "-m", "evenhand", "gate", started, "--fail-if", limit], cwd=home)
+        for limit in ("coverage < 1", "coverage > 1")
+    ]
+    assert codes == [0, 5]
