@@ -22,8 +22,10 @@ from evenhand import audit
 from evenhand.integrations.inspect import SCORERS_OF_TEXTS, SOLVERS, TASKS
 from evenhand.models.fake import FunctionModel
 
-# Inspect's own use of tenacity and anyio, not ours to mend.
+# Inspect's own use of tenacity and anyio, not ours to mend. It also replaces asyncio.run for the whole process by one
+# that closes no loop, for which later tests would be blamed.
 pytestmark = [
+    pytest.mark.clients,
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
 ]

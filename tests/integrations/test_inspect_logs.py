@@ -18,6 +18,7 @@ from support.shell import Shell
 from support.toy import number_of, right_answer
 
 pytestmark = [
+    pytest.mark.clients,  # see test_inspect.py
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
 ]
