@@ -9,11 +9,14 @@ import click
 
 from evenhand import aio
 from evenhand.cli.groups import Command
+from evenhand.config import read_config
 from evenhand.errors import UsageError
+
+RUNS = "runs"
 
 
 @click.command(cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path), default="runs")
+@click.argument("folder", type=click.Path(path_type=Path), default=RUNS)
 @click.option(
     "--keys",
     "file",
@@ -42,7 +45,11 @@ def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; name the folder of the runs.")
-    folder.mkdir(parents=True, exist_ok=True)
+    if str(folder) == RUNS:
+        folder.mkdir(exist_ok=True)  # nothing was run here yet: runs can be started from the pages
+    elif not folder.exists():
+        raise UsageError(f"There is no folder {folder}; name the folder of the runs, or make it first.")
+    read_config()  # a mistake in evenhand.toml is said now, not on a page
     keys = read_keys(file) if file is not None else {}
 
     async def run() -> None:
