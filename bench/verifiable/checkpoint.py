@@ -14,7 +14,14 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-_KEPT = ("adapter_config.json", "tokenizer*", "special_tokens_map.json", "chat_template.jinja", "vocab.json", "merges.txt")
+_KEPT = (
+    "adapter_config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "vocab.json",
+    "merges.txt",
+)
 
 
 def main(checkpoint: Path, trained: Path, out: Path) -> None:
@@ -31,7 +38,9 @@ def main(checkpoint: Path, trained: Path, out: Path) -> None:
     }
     if weights.keys() != wanted.keys():
         sys.exit(f"{checkpoint} does not belong to {trained}: {sorted(weights)[:1]} instead of {sorted(wanted)[:1]}.")
-    save_file({name: tensor.to(wanted[name].dtype) for name, tensor in weights.items()}, out / "adapter_model.safetensors")
+    save_file(
+        {name: tensor.to(wanted[name].dtype) for name, tensor in weights.items()}, out / "adapter_model.safetensors"
+    )
 
 
 if __name__ == "__main__":
