@@ -33,6 +33,7 @@ _MEN = re.compile(
 )
 _NEGATIVE = re.compile(r"\b(?:not|no|never|cannot|nothing|nobody|hardly|only|little|still|often|always|now|did|must)\b")
 """English words of a verb phrase to which "not" cannot simply be added."""
+_SPANISH_NEGATIVE = ("no ", "nunca ", "nadie ", "ya ", "solo ", "apenas ")
 _HELD_OUT = 4
 """One of this many people of a list, and one of this many situations, is kept for the dev split."""
 
@@ -135,25 +136,27 @@ def _templates(code: str, name: str, kind: str) -> Sequence[str]:
 
 
 def _negated(code: str, phrase: str) -> str | None:
-    first, _, rest = phrase.partition(" ")
     if code == "es":
-        return None if first in ("no", "nunca", "nadie", "ya", "solo", "apenas") else f"no {phrase}"
-    second = rest.partition(" ")[0]
+        return None if phrase.startswith(_SPANISH_NEGATIVE) else f"no {phrase}"
     if code != "en" or _NEGATIVE.search(phrase):
         return None
-    if first in ("is", "was", "could", "would", "should"):
-        return f"{first} not {rest}"
-    if first == "can":
-        return f"cannot {rest}"
-    if first in ("has", "had"):
-        participle = second.endswith("ed") or second in ("been", "done", "made", "eaten", "read", "lost")
-        helper = "did" if first == "had" else "does"
-        return f"{first} not {rest}" if participle else f"{helper} not have {rest}"
-    if base := load("en").wording["past"].get(first):
-        return f"did not {base} {rest}".strip()
-    if first.endswith("s") and first != "does":
-        return f"does not {first[:-1]} {rest}".strip()
-    return None
+    first, _, rest = phrase.partition(" ")
+    start = _negated_verb(first, rest.partition(" ")[0])
+    return None if start is None else f"{start} {rest}".strip()
+
+
+def _negated_verb(verb: str, following: str) -> str | None:
+    if verb in ("is", "was", "could", "would", "should"):
+        return f"{verb} not"
+    if verb in ("has", "had"):
+        if following.endswith("ed") or following in ("been", "done", "made", "eaten", "read", "lost"):
+            return f"{verb} not"  # a participle follows
+        return "did not have" if verb == "had" else "does not have"
+    if verb == "can":
+        return "cannot"
+    if base := load("en").wording["past"].get(verb):
+        return f"did not {base}"
+    return f"does not {verb[:-1]}" if verb.endswith("s") and verb != "does" else None
 
 
 def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
