@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenhand.asking.judge import judge, with_bands
 from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.judge_card import FITTED, NONE, card_caveats
+from evenhand.evaluators.judge_card import FITTED, NONE, Calibrated, card_caveats
 from evenhand.evaluators.performance import chat_rubric
 from evenhand.evaluators.support import support_rubric
 from evenhand.methods.base import METHODS
@@ -19,7 +21,7 @@ from evenhand.prompts import bands_of, parse_prompt, read_templates
 from evenhand.scorers.quality import quality_rubric
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Sample
+from evenhand.types import Message, Params, Sample
 
 RUBRICS: dict[str, Rubric] = {
     "mabrf": rubric(),
@@ -61,9 +63,11 @@ def test_a_rubric_without_examples_stays_as_it_is():
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_option_shows_them_to_the_judge_and_to_nobody_else(wanted: bool):
-    model = FunctionModel(lambda *_: '{"harm": 80, "harm_reason": "It insults."}')
+    def answer(_messages: Sequence[Message], _params: Params) -> str:
+        return '{"harm": 80, "harm_reason": "It insults."}'
+
     options = METHODS.get("stardtox").with_options({"bands": wanted})
-    session = Session(Sample("a", "completion", "He is"), {"judge": model}, options=options)
+    session = Session(Sample("a", "completion", "He is"), {"judge": FunctionModel(answer)}, options=options)
 
     found = await judge(session, bias_rubric(), bias_messages("He is", "an idiot"), agent="bias evaluator")
 
@@ -84,7 +88,10 @@ def test_examples_can_be_overridden_by_a_template(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["stardtox", "mabrf"])
 def test_a_card_that_was_made_without_examples_is_not_used_with_them(name: str):
-    options = METHODS.get(name).with_options
+    def options(given: dict[str, Any]) -> Calibrated:
+        found = METHODS.get(name).with_options(given)
+        assert isinstance(found, Calibrated)
+        return found
 
     assert (options({}).card, options({"bands": True}).card) == (FITTED, NONE)
     assert options({"bands": True, "calibration": "own.json"}).card == "own.json"
