@@ -116,6 +116,16 @@ async def test_a_judge_without_a_card_must_say_yes_more_clearly(p: float, calibr
     assert (await stage.run()).stop == stop
 
 
+async def test_several_judges_are_all_asked_and_their_mean_counts():
+    stage = on_stage(BOY, by=judge({BOY: 0.9}), iterations=0, calibration="none")
+    stage.session.models = {**stage.session.models, "judge_2": judge({BOY: 0.3})}
+
+    outcome = await stage.run()
+
+    assert outcome.snapshots[0].notes["verdicts"][0]["details"].startswith("support 0.60, must be at least 0.50")
+    assert stage.session.readings["judges_disagreed"] == 1
+
+
 class TestCard:
     @pytest.fixture(autouse=True)
     def _cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
