@@ -457,7 +457,7 @@ def pairs(
     Args:
         out: A new folder; by default `pairs` in the first run.
         data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
-        options: `policy` (threshold, max_min or first_last), `threshold` (a score, or "median"), `margin`,
+        options: `policy` (threshold, max_min or first_last), `threshold` (a score, "median" or "topic"), `margin`,
             `length_ratio`, `per_topic`, `test_share`, `seed`.
     """
     from evenhand.training.pairs import PairOptions
