@@ -13,8 +13,6 @@ from evenhand.stats import holm, wilson
 from evenhand.types import Record
 from support.panels import Judges, design
 
-"""Resamples where no test looks at the limits."""
-
 SAMPLES = design(20)
 """One scenario of every base scenario."""
 EXACT = Judges(noise=0, steady=True)

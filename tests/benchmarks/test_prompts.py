@@ -212,7 +212,8 @@ def test_noise_is_not_found_and_the_size_of_what_would_be_missed_is_told():
 
 def test_with_few_prompts_nothing_found_says_little():
     rng = random.Random(1)
-    few = [sample for sample in many() if sample.cluster in {each.cluster for each in many()[:1]}]
+    first, *others = many()
+    few = [first, *(sample for sample in others if sample.cluster == first.cluster)]
     result = found([record(sample, sentiment=rng.random(), toxicity=rng.random()) for sample in few])
 
     assert result.sentences[1].startswith("With so few prompts (1) even large differences would often go unnoticed")

@@ -68,7 +68,9 @@ def check(made: PaperResult) -> None:
             assert list(csv.DictReader(file)), path
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize(
+    "paper", ["stardtox", *(pytest.param(paper, marks=pytest.mark.processes) for paper in PAPERS[1:])]
+)
 def test_a_reasoning_model_alone(paper: str):
     with in_thread(SERVERS["max_completion_tokens and thoughts"]) as thinker:
         made = evenhand.paper(paper, models=[at(thinker, "r1")], limit=1, out="p", **FEW[paper])

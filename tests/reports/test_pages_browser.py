@@ -19,7 +19,7 @@ from evenhand.reports.attention import Framed, render_attention
 from evenhand.reports.html import write_page, write_report
 from evenhand.runs.parts import Settings
 from evenhand.workflows.judge_pairs.page import render as render_pairs
-from support.browser import FAINT, unfold
+from support.browser import FAINT, set_size, unfold
 
 Opener = Callable[..., Any]
 
@@ -64,37 +64,47 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS, scope="module")
+"""The scope groups the tests by page, so that one after the other finds it open."""
+
+
+@pytest.fixture
+def unfolded(open_page: Opener, chromium: Any, pages: dict[str, Path], kind: str) -> Callable[[int], Any]:
+    """Shows a page at a width, with all that folds opened; it is loaded only if it is not there already."""
+
+    def show(width: int = 1400) -> Any:
+        if chromium.current_url != pages[kind].as_uri():
+            unfold(open_page(pages[kind], width))
+        set_size(chromium, width)
+        return chromium
+
+    return show
+
+
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_sticks_out_and_numbers_stay_on_one_line(
-    open_page: Opener, pages: dict[str, Path], kind: str, width: int
-) -> None:
-    page = open_page(pages[kind], width)
-    unfold(page)
+@EVERY_KIND
+def test_nothing_sticks_out_and_numbers_stay_on_one_line(unfolded: Opener, kind: str, width: int) -> None:
+    page = unfolded(width)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
     assert page.execute_script(STICKING_OUT) == []
     assert page.execute_script(BROKEN_NUMBERS) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_table_needs_to_scroll_on_a_wide_screen(open_page: Opener, pages: dict[str, Path], kind: str) -> None:
-    page = open_page(pages[kind], 1400)
-    unfold(page)
+@EVERY_KIND
+def test_no_table_needs_to_scroll_on_a_wide_screen(unfolded: Opener, kind: str) -> None:
+    page = unfolded(1400)
     assert page.execute_script(SCROLLING_TABLES) == []
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_label_of_a_chart_hides_a_mark(open_page: Opener, pages: dict[str, Path], kind: str, width: int) -> None:
-    page = open_page(pages[kind], width)
-    unfold(page)
-    assert page.execute_script(HIDDEN_MARKS) == []
+@EVERY_KIND
+def test_no_label_of_a_chart_hides_a_mark(unfolded: Opener, kind: str, width: int) -> None:
+    assert unfolded(width).execute_script(HIDDEN_MARKS) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_heading_has_something_under_it_and_a_link(open_page: Opener, pages: dict[str, Path], kind: str) -> None:
-    page = open_page(pages[kind])
-    unfold(page)
+@EVERY_KIND
+def test_every_heading_has_something_under_it_and_a_link(unfolded: Opener, kind: str) -> None:
+    page = unfolded()
     assert page.execute_script(EMPTY_PARTS) == []
     links = page.execute_script("return [...document.querySelectorAll('nav a')].map((a) => a.hash.slice(1))")
     assert links == page.execute_script("return [...document.querySelectorAll('main > section')].map((s) => s.id)")
@@ -124,12 +134,9 @@ def test_a_paper_without_a_verdict_opens_its_first_section_on_a_phone(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["methods", "malibu", "paper", "judges", "pairs"])
-def test_words_stand_out_from_what_is_behind_them(
-    open_page: Opener, pages: dict[str, Path], kind: str, scheme: str
-) -> None:
-    page = open_page(pages[kind])
-    unfold(page)
+@EVERY_KIND
+def test_words_stand_out_from_what_is_behind_them(unfolded: Opener, kind: str, scheme: str) -> None:
+    page = unfolded()
     page.execute_script(f"document.documentElement.dataset.theme = '{scheme}'")
     assert page.execute_script(FAINT) == []
 
@@ -177,7 +184,10 @@ HIDDEN_MARKS = """
 const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
 return [...document.querySelectorAll("main svg")].flatMap((svg) => {
   const marks = [...svg.querySelectorAll("use")].map((e) => e.getBoundingClientRect());
-  return [...svg.querySelectorAll("text")].filter((e) => marks.some((m) => meet(m, e.getBoundingClientRect())));
+  return [...svg.querySelectorAll("text")].filter((e) => {
+    const label = e.getBoundingClientRect();
+    return marks.some((mark) => meet(mark, label));
+  });
 }).map((e) => e.textContent)
 """
 EMPTY_PARTS = """

@@ -90,7 +90,13 @@ def choose(driver: Any, css: str, text: str) -> None:
 # Texts whose contrast with the colours behind them is under 4.5, drawn on a canvas to mix them as the browser does.
 FAINT = """
 const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const known = new Map();
 const mixed = (colours) => {
+  const key = colours.join();
+  if (!known.has(key)) known.set(key, drawn(colours));
+  return known.get(key);
+};
+const drawn = (colours) => {
   canvas.clearRect(0, 0, 1, 1);
   for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
   return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((c) => c / 255)

@@ -63,7 +63,9 @@ def ratio(ending: str, rewarding: Path, pairs: Path, tmp_path: Path) -> Any:
     return trained
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "rloo", "grpo"])
+@pytest.mark.parametrize(
+    "algorithm", ["grpo", *(pytest.param(name, marks=pytest.mark.training) for name in ("ppo", "rloo"))]
+)
 @pytest.mark.parametrize(("reward", "lr"), [(Constant(), 3e-3), (Random(), 1e-3)], ids=["constant", "random"])
 def test_the_length_stays(ratio: Any, algorithm: str, reward: Any, lr: float):
     batch = 32 if algorithm == "ppo" else 8
@@ -71,5 +73,6 @@ def test_the_length_stays(ratio: Any, algorithm: str, reward: Any, lr: float):
     assert ratio(reward, algorithm=algorithm, batch=batch, lr=lr) == pytest.approx(1, abs=BAND)
 
 
+@pytest.mark.training
 def test_it_did_not_stay_with_the_kl_in_the_reward_and_a_smaller_lambda(ratio: Any):
     assert ratio(Constant(), lr=3e-3, **AS_IT_WAS) < 1 - BAND

@@ -93,6 +93,7 @@ def test_a_fault_ends_all_processes_and_keeps_the_checkpoint(tiny: str, pairs: P
         assert found[1][f"weight/{name}"].shape == found[1][f"exp_avg/{name}"].shape == weight.shape
 
 
+@pytest.mark.processes
 def test_what_the_main_process_refuses_ends_all(tiny: str, pairs: Path, tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("mine")
 

@@ -43,8 +43,9 @@ def column(folder: Path, name: str) -> list[float]:
     return [line[name] for line in read_metrics(folder)]
 
 
+@pytest.mark.training
 @pytest.mark.usefixtures("liking_sun")
-@pytest.mark.parametrize(("lora", "lr"), [(None, 1e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
+@pytest.mark.parametrize(("lora", "lr"), [(None, 1e-3), (8, 1e-2)])
 def test_a_toy_reward_rises_significantly(
     ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None, lr: float
 ):
@@ -81,7 +82,7 @@ def test_everything_is_logged_and_the_first_kl_is_nothing(tiny: str, pairs: Path
     assert 1 <= first["length"] <= 6
 
 
-@pytest.mark.parametrize("lora", [None, 4])
+@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
 def test_interrupted_and_resumed_is_the_same_bit_for_bit(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None
 ):

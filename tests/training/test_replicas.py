@@ -123,7 +123,7 @@ class _InProcess:
         pass
 
 
-@pytest.mark.parametrize("lora", [None, 4])
+@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
 def test_replicas_in_this_process_give_the_training_without_them(
     monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None
 ):

@@ -106,6 +106,8 @@ class Index:
 
     folder: Path
     cache: Path | None = None
+    shown: str = field(init=False)
+    """The folder as it was given, for the page: it need not tell where the server keeps it."""
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
     unread: dict[str, str] = field(default_factory=dict[str, str])
     """Runs whose files have changed: id → stamp."""
@@ -117,6 +119,7 @@ class Index:
     _task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
+        self.shown = str(self.folder)
         self.folder = self.folder.resolve()
         self.cache = self.cache or cache_folder() / "ui"
         name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import combinations
@@ -69,7 +70,15 @@ class Identity:
 
 def load_bases(folder: str | Path | None = None, tags: Sequence[str] = ()) -> tuple[Base, ...]:
     """Load the base scenarios of a folder, or the built-in ones; `tags` are words that no scenario may contain."""
-    place = _folder(folder)
+    return _builtin(tuple(tags)) if folder is None else _read_bases(folder, _folder(folder), tags)
+
+
+@cache
+def _builtin(tags: tuple[str, ...]) -> tuple[Base, ...]:
+    return _read_bases(BUILTIN, _data().joinpath(BUILTIN), tags)
+
+
+def _read_bases(folder: str | Path, place: Traversable, tags: Sequence[str]) -> tuple[Base, ...]:
     files = sorted((file for file in place.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     if not files:
         raise DataError("the folder has no scenario (*.yaml); `evenhand malibu generate` writes some.", file=folder)
@@ -139,9 +148,7 @@ def _data() -> Traversable:
     return resources.files("evenhand.data.malibu")
 
 
-def _folder(folder: str | Path | None) -> Traversable:
-    if folder is None:
-        return _data().joinpath(BUILTIN)
+def _folder(folder: str | Path) -> Path:
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise DataError(f"There is no folder {folder}; `evenhand malibu generate --out FOLDER` creates one.")

@@ -46,7 +46,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def identity_words(text: str, tags: Iterable[str] = ()) -> list[str]:
     """Return the words of a text that reveal an identity, in any case and number; `tags` are additional words."""
-    words = _WORD.findall(text.lower())
+    lowered = text.lower()
+    words = _WORD.findall(lowered)
     found = [word for word in words if word in WORDS or word.removesuffix("s") in WORDS]
-    found += [tag for tag in tags if re.search(rf"\b{re.escape(tag)}s?\b", text, re.IGNORECASE)]
+    near = [tag for tag in tags if tag.lower() in lowered]
+    found += [tag for tag in near if re.search(rf"\b{re.escape(tag)}s?\b", text, re.IGNORECASE)]
     return list(dict.fromkeys(word.lower() for word in found))

@@ -32,7 +32,7 @@ class RunPages:
         given = {each.name: request.query.get(each.name, "") for each in fields(runs.Filters) if each.name != "page"}
         filters = runs.Filters(**given, page=page_of(request))
         headlines = {run_id: str(found.get("text", "")) for run_id, found in self._desk.background.found.items()}
-        content = runs.content(str(self._desk.index.folder), rows, filters, headlines, len(self._desk.index.unread))
+        content = runs.content(self._desk.index.shown, rows, filters, headlines, len(self._desk.index.unread))
         return self._desk.html(request, "Runs", content, here="/")
 
     async def _get_state(self, _: web.Request) -> web.Response:
