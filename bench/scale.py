@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,8 @@ def drive(count: int) -> dict[str, Any]:
     from evenhand.models.ray import RayModel
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import make_plan
-    from evenhand.runs.runner import Progress, Runner
+    from evenhand.runs.progress import Progress
+    from evenhand.runs.runner import Runner
     from evenhand.types import Completion, Generation, Usage
 
     processes = min(ACTORS, count)
@@ -169,7 +170,7 @@ def reading(size: int, benchmark: str = "realtoxicity_builtin") -> None:
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[Path]:
+def _place() -> Generator[Path]:
     print(f"{'step':>8} {'seconds':>8} {'CPU s':>8} {'peak MB':>8}")
     place = Path(tempfile.mkdtemp(prefix="evenhand-scale-", dir=os.environ.get("TMPDIR")))
     try:
