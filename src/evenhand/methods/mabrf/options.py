@@ -50,6 +50,7 @@ class MabrfOptions(MabrfFirstOptions):
         "paper": {
             **MabrfFirstOptions.presets["paper"],
             "iterations": 5,
+            "patience": 0,
             "keep": "last",
             "terminator": "always",
             "search": "",
@@ -59,6 +60,9 @@ class MabrfOptions(MabrfFirstOptions):
     }
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
+    patience: int = Field(
+        default=2, ge=0, le=100, description="Stop after so many rewrites in a row that are no better; 0: never."
+    )
     keep: Literal["best", "last"] = Field(
         default="best", description="Answer from the least biased or from the last reasoning."
     )
