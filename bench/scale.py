@@ -49,9 +49,7 @@ def replicas(counts: list[int]) -> None:
     the ideal throughput does.
     """
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, windows of {WINDOW:g} s")
-    print(
-        f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'windows':>11} {'driver ms CPU/call':>18} {'driver busy':>11}"
-    )
+    print(f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'windows':>11} {'driver ms CPU/call':>18} {'busy':>6}")
     found: list[tuple[int, float, float]] = []
     for count in counts:
         ideal = count * SLOTS / SECONDS
