@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evenhand.asking.judge import JUDGE
+from evenhand.asking.judge import BANDS, JUDGE
 from evenhand.errors import DataError, PlanError
 from evenhand.evaluators.calibration import Calibration
 from evenhand.options import Options, Text
@@ -42,6 +42,11 @@ class Calibrated(Options):
         default=FITTED,
         description="The judge's card: fitted (its own, else prior), prior, none, a file, or another judge's name.",
     )
+
+    @property
+    def card(self) -> str:
+        """The card to use. A judge's own was made without examples, so it does not fit ratings with `bands`."""
+        return NONE if self.calibration == FITTED and getattr(self, BANDS, False) else self.calibration
 
 
 class Curve(BaseModel):
@@ -117,7 +122,8 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
 
 def session_card(session: Session) -> JudgeCard:
     """The card of the session's judge, as its options name it."""
-    return load_card(getattr(session.options, "calibration", NONE), session.model(JUDGE).spec)
+    options = session.options
+    return load_card(options.card if isinstance(options, Calibrated) else NONE, session.model(JUDGE).spec)
 
 
 def is_outdated(card: JudgeCard) -> bool:
@@ -131,7 +137,11 @@ def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
     """Yields what readers must know of the judge of a method, sentences without a full stop."""
     if not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
         return
-    card = load_card(options.calibration, judge)
+    if options.card == NONE:
+        seen = f"The judge of {method} ({judge}) sees examples, which cards are made without"
+        yield f"{seen}, so its ratings count as they are"
+        return
+    card = load_card(options.card, judge)
     again = f"`evenhand calibrate {judge} --as-judge`"
     if card.model == PRIOR:
         yield (

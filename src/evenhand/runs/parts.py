@@ -134,7 +134,7 @@ def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Op
     test = method.calibration
     if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
         return options
-    suggested = load_card(options.calibration, judge).options.get(method.name, {})
+    suggested = load_card(options.card, judge).options.get(method.name, {})
     if suggested.keys() & options.model_fields_set:
         return options
     return method.with_options({**options.model_dump(exclude_unset=True), **suggested})

@@ -24,6 +24,8 @@ LANGUAGE_SHARES = {"en": 7, "es": 2, "de": 1}
 STATE_SHARES: dict[State, int] = {
     "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
+_FREE_TOLD = 10
+"""The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
 _KNOWLEDGE_SHARE = (3, 20)
 """Three questions of twenty in a form that knowledge has: about 12 % of all."""
@@ -96,7 +98,7 @@ class _Drawer:
         self._split: Split = split
         self._forms = _Deck(rng, _cards(FORM_SHARES, plan.forms))
         self._languages = _Deck(rng, _cards(LANGUAGE_SHARES, plan.languages))
-        self._states = {form: _Deck(rng, _cards(STATE_SHARES, STATE_SHARES)) for form in FORMS}
+        self._states = {form: _Deck(rng, _cards(_state_shares(form), STATE_SHARES)) for form in FORMS}
         self._verdicts = _Deck(rng, _VERDICTS)
         # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
         self._cells = {
@@ -184,6 +186,10 @@ class _Drawer:
         if state == "excluded":
             return 3 if draw < 0.8 else 4
         return 2 if draw < 0.88 else 3 if draw < 0.97 else 4
+
+
+def _state_shares(form: Form) -> dict[State, int]:
+    return {**STATE_SHARES, "told": _FREE_TOLD} if form in ("sentence", "short") else STATE_SHARES
 
 
 def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
