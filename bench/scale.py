@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,7 @@ def replicas(counts: list[int]) -> None:
     the ideal throughput does.
     """
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, windows of {WINDOW:g} s")
-    print(
-        f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'windows':>11} {'driver ms CPU/call':>18} {'driver busy':>11}"
-    )
+    print(f"{'replicas':>8} {'calls/s':>8} {'of ideal':>8} {'windows':>11} {'driver ms CPU/call':>18} {'busy':>6}")
     found: list[tuple[int, float, float]] = []
     for count in counts:
         ideal = count * SLOTS / SECONDS
@@ -80,7 +78,8 @@ def drive(count: int) -> dict[str, Any]:
     from evenhand.models.ray import RayModel
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import make_plan
-    from evenhand.runs.runner import Progress, Runner
+    from evenhand.runs.progress import Progress
+    from evenhand.runs.runner import Runner
     from evenhand.types import Completion, Generation, Usage
 
     processes = min(ACTORS, count)
@@ -169,7 +168,7 @@ def reading(size: int, benchmark: str = "realtoxicity_builtin") -> None:
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[Path]:
+def _place() -> Generator[Path]:
     print(f"{'step':>8} {'seconds':>8} {'CPU s':>8} {'peak MB':>8}")
     place = Path(tempfile.mkdtemp(prefix="evenhand-scale-", dir=os.environ.get("TMPDIR")))
     try:

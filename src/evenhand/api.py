@@ -16,7 +16,7 @@ from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, default_folder, make_plan
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study

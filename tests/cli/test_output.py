@@ -14,7 +14,7 @@ from aiohttp import web
 from evenhand.cli.progress import describe
 from evenhand.events import Activity
 from evenhand.http import RetryPolicy
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.types import Usage
 from support.server import Body, ChatServer, Reply, chat, raw, refuse
 

@@ -16,7 +16,7 @@ import evenhand
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.guards.types import Check, Guarded
 from evenhand.reports.notebook import Study, study_of
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.studies.export import TABLES
 from evenhand.types import Usage
 from evenhand.workflows.paper import PaperResult

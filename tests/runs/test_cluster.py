@@ -16,7 +16,7 @@ from evenhand.runs import cluster
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.runs.store import Store
 from evenhand.types import Completion, Generation, Usage
 from support.local_ray import LocalRay

@@ -11,7 +11,8 @@ from evenhand.errors import BadResponseError
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.progress import Progress
+from evenhand.runs.runner import Runner
 from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Unscored, Usage

@@ -11,7 +11,8 @@ from evenhand.errors import BadResponseError, EndpointError, PlanError, UsageErr
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import HOPELESS, Progress, Runner
+from evenhand.runs.progress import Progress
+from evenhand.runs.runner import HOPELESS, Runner
 from evenhand.session import Session
 from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, Unscored
 from support.runs import Workshop

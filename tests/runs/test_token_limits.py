@@ -8,7 +8,7 @@ import pytest
 from evenhand.errors import PlanError
 from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.runs.store import Store
 from evenhand.studies.show import find_sample
 from evenhand.studies.study import study

@@ -13,7 +13,8 @@ from evenhand.models.base import PROVIDERS, Model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.progress import Progress
+from evenhand.runs.runner import Runner
 from evenhand.studies.export import export
 from evenhand.types import Message, Outcome, Params, Sample
 from support.toy import Toy

@@ -9,7 +9,7 @@ import pytest
 import evenhand
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.runner import Observer, Progress
+from evenhand.runs.progress import Observer, Progress
 
 Plug = Callable[..., dict[str, FunctionModel]]
 

@@ -13,8 +13,9 @@ from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
 from evenhand.cli.ending import STOPPED, exit_code, resumable, resume_command
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, check_resume, default_out, plan_options_without, read_request
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.progress import shown_progress
+from evenhand.cli.request import RunRequest, check_resume, default_out, read_request
 from evenhand.cli.run import print_forecast
 from evenhand.errors import PlanError
 from evenhand.runs.plan import default_folder

@@ -14,13 +14,14 @@ from evenhand import aio
 from evenhand.cli.ending import STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import RunRequest, plan_options_without, read_request
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import output_options
+from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate

@@ -15,7 +15,7 @@ from evenhand.models.budget import Limits
 from evenhand.models.endpoints import call_among
 from evenhand.reports.markup import clean
 from evenhand.runs.parts import Settings
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded, read_summary
 

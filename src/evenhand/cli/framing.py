@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without, read_out, read_request
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import output_options
 from evenhand.cli.report import print_stored, report_path
+from evenhand.cli.request import read_out, read_request
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
 from evenhand.workflows.own_texts import write_own_texts

@@ -14,9 +14,10 @@ from click.core import ParameterSource
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, plan_options_without, read_request
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.report import report_path, study_and_report
+from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_examples, print_forecast, run_request
 from evenhand.errors import UnknownNameError, UsageError
 from evenhand.reports.gate import annotation, junit, line, summary

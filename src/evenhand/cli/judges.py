@@ -12,8 +12,9 @@ import orjson
 from evenhand import aio, api
 from evenhand.cli.ending import STOPPED
 from evenhand.cli.groups import Group
-from evenhand.cli.options import call_options, check_file, check_prices, read_models, read_settings
+from evenhand.cli.options import call_options
 from evenhand.cli.progress import shown_count
+from evenhand.cli.request import check_file, check_prices, read_models, read_settings
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.specs import key_values
 

@@ -8,8 +8,9 @@ import click
 
 from evenhand.cli.groups import Group
 from evenhand.cli.malibu_generate import generate
-from evenhand.cli.options import correction_option, plan_options_without, read_request
+from evenhand.cli.options import correction_option, plan_options_without
 from evenhand.cli.output import output_options
+from evenhand.cli.request import read_request
 from evenhand.cli.run import execute
 
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")

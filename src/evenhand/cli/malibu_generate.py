@@ -11,8 +11,9 @@ import click
 from evenhand import aio
 from evenhand.cli.ending import STOPPED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_prices, plan_options_without, read_models, read_settings
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.progress import shown_count
+from evenhand.cli.request import check_prices, read_models, read_settings
 from evenhand.cli.run import usage_sentence
 from evenhand.errors import BudgetExhausted
 from evenhand.prompts import read_templates

@@ -18,20 +18,19 @@ from evenhand import aio
 from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import (
+from evenhand.cli.options import plan_options_without, with_options
+from evenhand.cli.output import current_output, output_options
+from evenhand.cli.paper_options import CHOICES, COMMON
+from evenhand.cli.request import (
     RunRequest,
     check_prices,
     check_resume,
     default_out,
-    plan_options_without,
     read_models,
     read_out,
     read_settings,
     with_judge,
-    with_options,
 )
-from evenhand.cli.output import current_output, output_options
-from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 import click
 
 from evenhand.cli.output import current_output
-from evenhand.runs.runner import Observer, Progress
+from evenhand.runs.progress import Observer, Progress
 
 _FIRST = 1.0
 """Seconds until the first line where there is no terminal."""

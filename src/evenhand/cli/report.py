@@ -11,8 +11,9 @@ import click
 
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import check_file, correction_option, log_to_option, skip_damaged_option
+from evenhand.cli.options import correction_option, log_to_option, skip_damaged_option
 from evenhand.cli.output import current_output
+from evenhand.cli.request import check_file
 from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.errors import PlanError, StoreError
 from evenhand.runs.store import Store

@@ -13,8 +13,9 @@ import click
 from evenhand import api
 from evenhand.cli.ending import FAILED, STOPPED
 from evenhand.cli.groups import Command
-from evenhand.cli.options import allow_call_option, call_options, read_settings
+from evenhand.cli.options import allow_call_option, call_options
 from evenhand.cli.progress import shown_share
+from evenhand.cli.request import read_settings
 from evenhand.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
 from evenhand.runs.scores import means

@@ -14,8 +14,9 @@ from evenhand import aio
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import RunRequest, allow_call_option, check_resume, skip_damaged_option
+from evenhand.cli.options import allow_call_option, skip_damaged_option
 from evenhand.cli.output import output_options
+from evenhand.cli.request import RunRequest, check_resume
 from evenhand.cli.run import execute
 from evenhand.errors import UsageError
 from evenhand.models.budget import Limits

@@ -13,16 +13,17 @@ from evenhand import aio
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
-from evenhand.cli.options import RunRequest, correction_option, plan_options, read_out, read_request
+from evenhand.cli.options import correction_option, plan_options
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
+from evenhand.cli.request import RunRequest, read_out, read_request
 from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.errors import UsageError
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import not_fitted
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
 from evenhand.types import Usage

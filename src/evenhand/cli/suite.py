@@ -9,18 +9,10 @@ import click
 
 from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
-from evenhand.cli.options import (
-    RunRequest,
-    check_prices,
-    default_out,
-    plan_options_without,
-    read_models,
-    read_out,
-    read_settings,
-    with_judge,
-)
+from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.paper import kept_command
+from evenhand.cli.request import RunRequest, check_prices, default_out, read_models, read_out, read_settings, with_judge
 from evenhand.cli.run import print_forecast
 from evenhand.errors import UsageError
 from evenhand.runs.store import FILE_NAME

@@ -7,7 +7,8 @@ from pathlib import Path
 from evenhand.errors import UsageError
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
-from evenhand.runs.runner import Observer, Progress, Runner
+from evenhand.runs.progress import Observer, Progress
+from evenhand.runs.runner import Runner
 
 
 async def run_plan(plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> Progress:

@@ -12,9 +12,8 @@ import gc
 import logging
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,13 @@ from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.errors import BudgetExhausted, ModelError, StoreError, UsageError
 from evenhand.evaluators.judge_card import card_caveats
-from evenhand.events import Activity, counted_activity, event, log, set_place
+from evenhand.events import counted_activity, event, set_place
 from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
-from evenhand.notebook import clean, escaped
 from evenhand.options import Options
 from evenhand.runs.opening import opened
 from evenhand.runs.parts import (
@@ -44,6 +42,7 @@ from evenhand.runs.parts import (
     side_by_side,
 )
 from evenhand.runs.plan import Arm, Plan, identity
+from evenhand.runs.progress import Observer, Progress, log_call, log_sample
 from evenhand.runs.rows import Finished, Scored
 from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.searching import SearchPool
@@ -59,7 +58,6 @@ from evenhand.types import (
     Outcome,
     Params,
     Sample,
-    Status,
     Turn,
     Usage,
 )
@@ -67,37 +65,6 @@ from evenhand.version import versions
 
 HOPELESS = 20
 """Failures by the endpoint, without one success, after which the run stops."""
-
-
-@dataclass(slots=True, repr=False)
-class Progress:
-    """The progress of a run, for observers."""
-
-    total: int = 0
-    done: int = 0
-    already: int = 0
-    """Samples that were done before this session."""
-    statuses: Counter[Status] = field(default_factory=Counter[Status])
-    spent: Usage = Usage()
-    stopped: str | None = None
-    """Why the run ended early."""
-    stage: str = "starting"
-    """What happens before the first sample: `loading MODEL`, `reading BENCHMARK`; empty from then on."""
-    activity: Activity = field(default_factory=Activity)
-    """Calls in flight and retries, at any moment."""
-
-    def __repr__(self) -> str:
-        parts = [f"{self.done:,} of {self.total:,} samples", *(f"{n:,} {name}" for name, n in self.statuses.items())]
-        money = "price unknown" if self.spent.cost is None else f"${self.spent.cost:,.2f}"
-        parts += [f"{self.spent.calls:,} calls", f"{self.spent.tokens:,} tokens", money]
-        return clean(f"Progress({', '.join(parts)}{f'; stopped: {self.stopped}' if self.stopped else ''})")
-
-    def _repr_html_(self) -> str:
-        bar = f'<progress value="{self.done}" max="{max(1, self.total)}"></progress>'
-        return f"<p>{bar} {escaped(repr(self).removeprefix('Progress(')[:-1])}</p>"
-
-
-Observer = Callable[[Progress], None]
 
 
 class Runner:
@@ -327,7 +294,7 @@ class Runner:
                 raise
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
-        _log_sample(status, reason, seconds)
+        log_sample(status, reason, seconds)
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores, session.readings)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
@@ -357,7 +324,7 @@ class Runner:
             if turn.role == JUDGE:
                 self._judged.add(arm.arm.number)
             self.progress.spent = self._budget.spent
-            _log_call(turn)
+            log_call(turn)
             key = key_of(turn.role, turn.messages, turn.params)
             await store.record_turn(number, arm.arm.number, key, turn)
 
@@ -419,32 +386,6 @@ class Runner:
 
 def _specs(plan: Plan) -> list[str]:
     return list(dict.fromkeys(model.spec for assignment in plan.models for model in assignment.values()))
-
-
-_UNGRADED: Mapping[Status, str] = {"failed": "failure", "unscored": "unscored", "cut": "cut"}
-"""The names of the events of samples that are neither graded nor refused."""
-
-
-def _log_sample(status: Status, reason: str | None, seconds: float) -> None:
-    name = _UNGRADED.get(status, "sample")
-    level = logging.INFO if status in _UNGRADED else logging.DEBUG
-    event(name, f"{status}: {reason}" if reason else status, level=level, status=status, seconds=round(seconds, 3))
-
-
-def _log_call(turn: Turn) -> None:
-    if not log.isEnabledFor(logging.DEBUG):  # the texts of every call cost as much as storing it
-        return
-    generation = turn.generation
-    fields: dict[str, Any] = {"agent": turn.agent, "role": turn.role, "prompt": turn.prompt_id, "error": turn.error}
-    if generation is not None:
-        fields |= {
-            "model": generation.model,
-            "tokens": generation.usage.tokens,
-            "seconds": round(generation.latency, 3),
-        }
-        fields["cached"] = generation.cached
-    texts = {"messages": [asdict(each) for each in turn.messages], "reply": generation.text if generation else None}
-    event("call", turn.error or "answered", level=logging.DEBUG, texts=texts, **fields)
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:

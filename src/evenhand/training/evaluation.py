@@ -21,7 +21,7 @@ from evenhand.paths import cache_folder
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.training.loop import Observer
 from evenhand.training.parallel import launched_processes
 

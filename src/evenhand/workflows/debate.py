@@ -19,7 +19,7 @@ from evenhand.runs.dry import requested
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.runs.runner import Progress
+from evenhand.runs.progress import Progress
 from evenhand.types import Message, Params, Usage
 from evenhand.version import versions
 from evenhand.workflows.listener import Listener

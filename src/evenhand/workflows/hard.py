@@ -17,7 +17,7 @@ from evenhand.methods.base import METHODS
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, model_key
 from evenhand.runs.plan import Plan
-from evenhand.runs.runner import Observer, Progress
+from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.stored import StoredRun, prompts_used
 
 METHOD = "mabrf_first"

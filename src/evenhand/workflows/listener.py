@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from evenhand.runs.runner import Observer, Progress
+from evenhand.runs.progress import Observer, Progress
 
 Count = Callable[[int, int], None]
 """Called with how many are done, and of how many."""

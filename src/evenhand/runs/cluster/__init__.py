@@ -27,7 +27,7 @@ from evenhand.runs.cluster.worker import News, Worker
 from evenhand.runs.opening import check_directory, opened
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan
-from evenhand.runs.runner import Observer, Progress
+from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.shards import code_hash, dealt
 from evenhand.runs.store import FILE_NAME, Rows, Store
 from evenhand.types import Sample, Usage

@@ -21,7 +21,8 @@ from evenhand.models.ray.connect import enter
 from evenhand.models.ray.replica import Failure
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.runner import Progress, Runner
+from evenhand.runs.progress import Progress
+from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Rows, Store
 
 _SHARED = ("learned", "caveats", "notes", "scoring")
