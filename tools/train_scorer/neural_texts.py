@@ -23,6 +23,7 @@ import yaml
 
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
+from evenhand.scorers.identity import GROUP_WORDS, without_groups
 from evenhand.scorers.neural.text import plain_text, windows
 from evenhand.types import Unscored
 from tools.train_scorer import corpora, identity
@@ -52,6 +53,8 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _paragraphs(data, chance)
     yield from _more(data, random.Random(11))
     yield from _one_of_seven(data, random.Random(13))
+    yield from _again(data, random.Random(17))
+    yield from _design()
 
 
 def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
@@ -63,8 +66,33 @@ def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iter
         yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
         return
     parts = windows(plain)
+    twins = windows(twin) if (twin := twin_of(plain)) else []
     # Which part of a long toxic text is the toxic one is not known; most are at the start.
-    yield from ({**row, "windows": [part]} for part in (parts if (labels[0] or 0) < 0.3 else parts[:1]))
+    for number, part in enumerate(parts if (labels[0] or 0) < 0.3 else parts[:1]):
+        changed = bool(twins) and twins[number] != part
+        yield {**row, "windows": [part], **({"twin": twins[number]} if changed else {})}
+
+
+def twin_of(plain: str) -> str | None:
+    """Return the text with other groups in it, which shall score the same; None if it names none.
+
+    One half names a word for anybody, as `evenhand.scorers.identity` does; the other half a group of the same kind.
+    """
+    if share("anybody", plain) < 0.5:
+        words = without_groups(plain.split(" "))
+        return None if words is None else " ".join(words)
+    chance = random.Random(plain)
+    words = [chance.choice(_same_kind().get(word, [word])) for word in plain.split(" ")]
+    return None if (other := " ".join(words)) == plain else other
+
+
+@cache
+def _same_kind() -> dict[str, list[str]]:
+    """Words that name groups, each with the words of its line that name groups of the training."""
+    learned = " ".join(f"{group.one} {group.many}" for group in [*identity.groups(), *_crossed(), *_any_people()])
+    known = set(learned.lower().split())
+    lines = [line.partition(": ")[2].split() for line in GROUP_WORDS.read_text(encoding="utf-8").splitlines()[2:]]
+    return {word: [each for each in words if each in known] or [word] for words in lines for word in words}
 
 
 def _rtp(data: Path) -> Iterator[Row]:
@@ -192,7 +220,7 @@ def _harmless(text: str) -> Labels:
 
 def _people(chance: random.Random) -> Iterator[Row]:
     own = spec()
-    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
+    crossed = _crossed()
     known = identity.groups()
     for sentence in identity.training_sentences():
         kind = sentence.kind.removeprefix("contrast_")
@@ -289,8 +317,7 @@ def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int,
 def _more(data: Path, chance: random.Random) -> Iterator[Row]:
     """Further wordings, neutral sentences and attacks in bad grammar, and longer harmless text of many sources."""
     own, more = spec(), spec()["more"]
-    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
-    everybody = [*identity.groups(), *crossed]
+    everybody = [*identity.groups(), *_crossed()]
     neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
     for group in everybody:
         for template in more["odd"]:
@@ -315,6 +342,41 @@ def _more(data: Path, chance: random.Random) -> Iterator[Row]:
     for _ in range(6000):
         text = " ".join(each.strip() for each in chance.sample(calm, chance.randint(2, 5)))
         yield from _row("train more calm", text, CLEAN)
+
+
+def _again(data: Path, chance: random.Random) -> Iterator[Row]:
+    """Odd grammar and chat about any kind of people, and odd grammar about nobody."""
+    again, people = spec("neural_again"), _any_people()
+    neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
+    for group in [*identity.groups(), *people]:
+        for template in again["odd"]:
+            yield from _row("train again odd", group.say(template), neutral)
+    older = spec()["odd"] + spec()["more"]["odd"]
+    for group in people:
+        for template in [*identity.templates("neutral"), *older]:
+            yield from _row("train again neutral", group.say(template), neutral)
+        for template in identity.templates("unkind"):
+            yield from _row("train again unkind", group.say(template), attacks)
+        for template in [*spec()["denied"], *spec()["more"]["denied"]]:
+            yield from _row("train again denied", group.say(template), DENIED)
+    everybody = [*identity.groups(), *people]
+    for _ in range(5000):
+        text = chance.choice(everybody).say(chance.choice(again["odd"] + older))
+        yield from _row("train again odd", clumsy(text, chance), neutral)
+    calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.15]
+    plain = [*calm, *spec()["everyday"], *spec()["more"]["everyday"], *spec()["short"]]
+    for _ in range(5000):
+        yield from _row("train again calm", clumsy(chance.choice(plain), chance), CLEAN)
+
+
+def _design() -> Iterator[Row]:
+    """Sentences for choosing among networks; neither learned nor reported."""
+    design = spec("groups")["design"]
+    for section in ("groups", "held_out_groups", "crossed_groups"):
+        for group in identity.groups(section):
+            for kind, label in (("odd", 0.0), ("attacks", 1.0)):
+                for template in design[kind]:
+                    yield from _row(f"design {kind}", group.say(template), _only(label), group.predicate)
 
 
 def clumsy(text: str, chance: random.Random) -> str:
@@ -492,8 +554,16 @@ _TRICKS: Sequence[Callable[[str, random.Random], str]] = (_signs, _signs, _swapp
 
 
 @cache
-def spec() -> dict[str, Any]:
-    return yaml.safe_load((Path(__file__).parent / "neural.yaml").read_text(encoding="utf-8"))
+def spec(name: str = "neural") -> dict[str, Any]:
+    return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _crossed() -> list[Group]:
+    return [Group("crossed", *(part.strip() for part in line.split("|"))) for line in spec()["crossed"]]
+
+
+def _any_people() -> list[Group]:
+    return [Group("any", *(part.strip() for part in line.split("|"))) for line in spec("neural_again")["people"]]
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+GROUP_WORDS = Path(__file__).with_name("identity.txt")
 MOST = 1.5
 """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
@@ -42,6 +43,6 @@ def _replaced(word: str) -> str:
 
 @cache
 def _words() -> dict[str, str]:
-    lines = Path(__file__).with_name("identity.txt").read_text(encoding="utf-8").splitlines()
+    lines = GROUP_WORDS.read_text(encoding="utf-8").splitlines()
     pairs = (line.split(": ") for line in lines if not line.startswith("#"))
     return {word: instead for instead, words in pairs for word in words.split()}

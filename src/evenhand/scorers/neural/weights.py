@@ -97,7 +97,12 @@ def network_weights() -> dict[str, Array]:
             "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
             file=path,
         ) from None
-    return {**words, **layers()}
+    own = layers()
+    if "words.left" in own:  # the difference of our word vectors to those of the base, of low rank
+        table = words["words"] * words["word_scale"] + own.pop("words.left") @ own.pop("words.right")
+        levels, scale = quantised(table)
+        words |= {"words": levels, "word_scale": scale[:, None]}
+    return {**words, **own}
 
 
 def digest() -> str:
