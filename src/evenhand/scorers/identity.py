@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 GROUP_WORDS = Path(__file__).with_name("identity.txt")
-MOST = 1.5
-"""How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
 
 def without_groups(words: Sequence[str]) -> list[str] | None:
@@ -27,13 +25,13 @@ def without_groups(words: Sequence[str]) -> list[str] | None:
     return None if instead == list(words) else instead
 
 
-def bounded(logits: Floats, anybody: Floats) -> Floats:
-    """Return the logits of a text, lowered where its groups raise its toxicity by more than MOST.
+def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
+    """Return the logits of a text, lowered where its groups raise its toxicity by more than `most`.
 
     `anybody` are the logits of the text without its groups, and the first of each is the toxicity. All attributes are
     lowered alike, since an attack on nobody's group is no identity attack, however hostile it is.
     """
-    return logits - max(float(logits[0] - anybody[0]) - MOST, 0.0)
+    return logits - max(float(logits[0] - anybody[0]) - most, 0.0)
 
 
 def _replaced(word: str) -> str:

@@ -32,9 +32,11 @@ WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
 LOW, SHORT = -2.2, 40
 """The sentences of a text of fewer than SHORT words are not read if every logit of the whole is under LOW, and names of
 groups are not examined if its toxicity is."""
+MOST = 1.5
+"""How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "2"
+READING = "3"
 """Raised when parts of a text or their pooling change, since scores change too."""
 
 
@@ -84,7 +86,7 @@ def _scored(network: Network, texts: Sequence[str | Unscored]) -> Iterator[Score
     logits = dict(zip(plain, _read(network, plain), strict=True))
     named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
     for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
-        logits[text] = bounded(logits[text], anybody)
+        logits[text] = bounded(logits[text], anybody, MOST)
     for text in texts:
         if isinstance(text, Unscored):
             yield text
