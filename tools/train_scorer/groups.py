@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from evenhand.scorers import builtin, neural
 from evenhand.scorers.base import load_scorer
 from tools.train_scorer import identity
 from tools.train_scorer.identity import Group
@@ -45,11 +44,11 @@ def lines(scorers: Sequence[str], part: str = "report", bounds: Sequence[float] 
     yield "| scorer | bound | groups | n | odd grammar: alarms | highest of one group | lowest | attacks found |"
     yield "|---|---|---|---|---|---|---|---|"
     for name in scorers:
-        module = neural if name == "neural" else builtin
-        for most in bounds or [module.MOST]:
-            module.MOST = most
+        scorer: Any = load_scorer(name)
+        for most in bounds or [scorer.most]:
+            scorer.most = most
             for kind, groups in sets.items():
-                odd, attacks = (_high(name, spec[part][each], groups) for each in ("odd", "attacks"))
+                odd, attacks = (_high(scorer, spec[part][each], groups) for each in ("odd", "attacks"))
                 each = odd.mean(1)
                 highest = f"{each.max():.1%} ({groups[int(each.argmax())].many})"
                 yield (
@@ -62,10 +61,9 @@ def _group(kind: str, line: str) -> Group:
     return Group(kind, *(part.strip() for part in line.split("|")))
 
 
-def _high(scorer: str, templates: Sequence[str], groups: Sequence[Group]) -> np.ndarray:
+def _high(scorer: Any, templates: Sequence[str], groups: Sequence[Group]) -> np.ndarray:
     """Return which sentences get toxicity of 0.5 or more, one row per group."""
-    made: Any = load_scorer(scorer)
-    scores = scores_of(made, [group.say(template) for group in groups for template in templates])
+    scores = scores_of(scorer, [group.say(template) for group in groups for template in templates])
     return (scores[:, 0] >= TOXIC).reshape(len(groups), len(templates))
 
 
