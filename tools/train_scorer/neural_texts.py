@@ -102,7 +102,7 @@ def twin_of(plain: str) -> str | None:
 @cache
 def _same_kind() -> dict[str, list[str]]:
     """Words that name groups, each with the words of its line that name groups of the training."""
-    learned = " ".join(f"{group.one} {group.many}" for group in [*identity.groups(), *_crossed(), *_any_people()])
+    learned = " ".join(f"{group.one} {group.many}" for group in all_people())
     known = set(learned.lower().split())
     lines = [line.partition(": ")[2].split() for line in GROUP_WORDS.read_text(encoding="utf-8").splitlines()[2:]]
     return {word: [each for each in words if each in known] or [word] for words in lines for word in words}
@@ -564,6 +564,11 @@ _TRICKS: Sequence[Callable[[str, random.Random], str]] = (_signs, _signs, _swapp
 @cache
 def spec(name: str = "neural") -> dict[str, Any]:
     return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def all_people() -> list[Group]:
+    """Return every group of the training."""
+    return [*identity.groups(), *_crossed(), *_any_people()]
 
 
 def _crossed() -> list[Group]:
