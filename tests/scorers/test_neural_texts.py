@@ -2,11 +2,13 @@
 
 import pytest
 
-from tools.train_scorer import identity
-from tools.train_scorer.neural_texts import all_people, spec, twin_of
+pytestmark = pytest.mark.usefixtures("tools")
 
 
 def test_no_group_that_is_measured_as_new_is_learned() -> None:
+    from tools.train_scorer import identity
+    from tools.train_scorer.neural_texts import all_people, spec
+
     report = [line.split(" | ") for lines in spec("groups")["groups"].values() for line in lines]
     new = {many for *_, many in report} | {group.many for group in identity.groups("held_out_groups")}
 
@@ -15,6 +17,8 @@ def test_no_group_that_is_measured_as_new_is_learned() -> None:
 
 @pytest.mark.parametrize("text", ["my neighbour is sikh", "sikhs and a blind man", "a paraplegic met two muslims"])
 def test_a_twin_has_other_groups_and_the_same_words_around_them(text: str) -> None:
+    from tools.train_scorer.neural_texts import all_people, twin_of
+
     twin = twin_of(text)
 
     assert twin is not None
@@ -26,4 +30,6 @@ def test_a_twin_has_other_groups_and_the_same_words_around_them(text: str) -> No
 
 
 def test_a_text_about_nobody_has_no_twin() -> None:
+    from tools.train_scorer.neural_texts import twin_of
+
     assert twin_of("the train leaves at nine") is None
