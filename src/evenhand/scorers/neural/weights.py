@@ -97,12 +97,17 @@ def network_weights() -> dict[str, Array]:
             "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
             file=path,
         ) from None
-    own = layers()
-    if "words.left" in own:  # the difference of our word vectors to those of the base, of low rank
-        table = words["words"] * words["word_scale"] + own.pop("words.left") @ own.pop("words.right")
+    return joined(words, layers())
+
+
+def joined(words: dict[str, Array], own: dict[str, Array]) -> dict[str, Array]:
+    """Return the base's part and ours together; ours may hold a difference of the word vectors, of low rank."""
+    both = {**words, **own}
+    if "words.left" in both:
+        table = words["words"] * words["word_scale"] + both.pop("words.left") @ both.pop("words.right")
         levels, scale = quantised(table)
-        words |= {"words": levels, "word_scale": scale[:, None]}
-    return {**words, **own}
+        both |= {"words": levels, "word_scale": scale[:, None]}
+    return both
 
 
 def digest() -> str:
