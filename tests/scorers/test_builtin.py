@@ -61,12 +61,6 @@ def data() -> Path:
     return place
 
 
-@pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes `tools` of the repository importable."""
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
 def toxicity(scorer: BuiltinScorer, *texts: str) -> list[float]:
     return [scores["toxicity"] for scores in scorer.score_texts(texts) if not isinstance(scores, Unscored)]
 
