@@ -61,12 +61,6 @@ def data() -> Path:
     return place
 
 
-@pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes `tools` of the repository importable."""
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
 def toxicity(scorer: BuiltinScorer, *texts: str) -> list[float]:
     return [scores["toxicity"] for scores in scorer.score_texts(texts) if not isinstance(scores, Unscored)]
 
@@ -238,7 +232,7 @@ class TestLoading:
     @pytest.mark.parametrize("name", ["builtin", "builtin_b"])
     def test_by_name(self, name: str) -> None:
         scorer: Scorer = load_scorer(name)
-        assert scorer.id == f"{name}@2.1"
+        assert scorer.id == f"{name}@2.2"
         assert scorer.fingerprint()["artefact"]
 
     def test_takes_nothing_after_its_name(self) -> None:

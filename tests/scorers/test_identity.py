@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.scorers.builtin import BuiltinScorer, BuiltinScorerB
-from evenhand.scorers.identity import MOST, bounded, without_groups
+from evenhand.scorers.identity import bounded, without_groups
 from evenhand.types import Unscored
 
 
@@ -13,6 +13,7 @@ from evenhand.types import Unscored
     [
         ("a gay teacher and two muslims", "a local teacher and two locals"),
         ("the german's dog", "the local's dog"),
+        ("two women , a man and his sister", "two locals , a local and his local"),
         ("it 's late", None),
         ("the train leaves at nine", None),
     ],
@@ -24,7 +25,7 @@ def test_names_of_groups_give_way_to_words_for_anybody(text: str, anybody: str |
 @pytest.mark.parametrize(
     ("toxicity", "of_anybody", "lowered_by"),
     [
-        (1.0, -3.0, 4.0 - MOST),  # the name alone made it toxic
+        (1.0, -3.0, 2.5),  # the name alone made it toxic
         (1.0, 0.5, 0.0),  # hostile whoever is meant
         (-4.0, -5.0, 0.0),
         (-2.0, 1.0, 0.0),  # never raised
@@ -35,7 +36,7 @@ def test_what_a_name_adds_is_bounded_for_all_attributes_alike(
 ) -> None:
     logits, anybody = np.array([toxicity, 0.5, 3.0]), np.array([of_anybody, 9.0, -9.0])
 
-    assert np.allclose(logits - bounded(logits, anybody), lowered_by)
+    assert np.allclose(logits - bounded(logits, anybody, 1.5), lowered_by)
 
 
 @pytest.mark.parametrize("scorer", [BuiltinScorer(), BuiltinScorerB()], ids=lambda scorer: scorer.name)

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
-from tools.train_scorer import corpora
+from evenhand.scorers.neural import NeuralScorer
+from tools.train_scorer import corpora, groups, neural_card
 from tools.train_scorer.card import card
 
 VERSION = "2"
@@ -20,6 +21,12 @@ def main() -> None:
         _train(options)
     scorers = {scorer.name: scorer(options.out / f"{scorer.name}.npz") for scorer in (BuiltinScorer, BuiltinScorerB)}
     sys.stdout.write(card(options.data, scorers) + "\n")
+    names = [*scorers, *([] if NeuralScorer.unavailable() else [NeuralScorer.name])]
+    sys.stdout.write("\n".join(["\n### Names of groups\n", *groups.lines(names)]) + "\n")
+    if NeuralScorer.name in names:
+        sys.stdout.write(
+            f"\n### neural\n\n{neural_card.tables(options.data, [NeuralScorer.name], most=options.most)}\n"
+        )
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -57,6 +64,7 @@ def _options() -> argparse.Namespace:
     names = [BuiltinScorer.name, BuiltinScorerB.name]
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="train these alone")
     parser.add_argument("--card-only", action="store_true", help="train nothing; measure the artefacts that are there")
+    parser.add_argument("--most", type=int, help="of neural, measure so many texts of a set at most, to save time")
     options = parser.parse_args()
     if not options.card_only and not (options.glove and options.smollm2):
         parser.error("training needs --glove and --smollm2; use --card-only to measure what is there")

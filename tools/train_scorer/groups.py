@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from evenhand.scorers import identity as names
 from evenhand.scorers.base import load_scorer
 from tools.train_scorer import identity
 from tools.train_scorer.identity import Group
@@ -31,12 +30,13 @@ def main() -> None:
     parser.add_argument("--part", choices=("design", "report"), default="report", help="of groups.yaml")
     parser.add_argument("--most", type=float, nargs="+", help="compare these bounds; 99 is none")
     options = parser.parse_args()
-    for line in _lines(options.scorer, options.part, options.most):
+    for line in lines(options.scorer, options.part, options.most):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
-def _lines(scorers: Sequence[str], part: str, bounds: Sequence[float] | None) -> Iterator[str]:
+def lines(scorers: Sequence[str], part: str = "report", bounds: Sequence[float] | None = None) -> Iterator[str]:
+    """Yield the table, line by line."""
     spec = yaml.safe_load((Path(__file__).parent / "groups.yaml").read_text(encoding="utf-8"))
     sets = {"known groups": [group for section in KNOWN for group in identity.groups(section)]}
     if part == "report":
@@ -44,10 +44,11 @@ def _lines(scorers: Sequence[str], part: str, bounds: Sequence[float] | None) ->
     yield "| scorer | bound | groups | n | odd grammar: alarms | highest of one group | lowest | attacks found |"
     yield "|---|---|---|---|---|---|---|---|"
     for name in scorers:
-        for most in bounds or [names.MOST]:
-            names.MOST = most
+        scorer: Any = load_scorer(name)
+        for most in bounds or [scorer.most]:
+            scorer.most = most
             for kind, groups in sets.items():
-                odd, attacks = (_high(name, spec[part][each], groups) for each in ("odd", "attacks"))
+                odd, attacks = (_high(scorer, spec[part][each], groups) for each in ("odd", "attacks"))
                 each = odd.mean(1)
                 highest = f"{each.max():.1%} ({groups[int(each.argmax())].many})"
                 yield (
@@ -60,10 +61,9 @@ def _group(kind: str, line: str) -> Group:
     return Group(kind, *(part.strip() for part in line.split("|")))
 
 
-def _high(scorer: str, templates: Sequence[str], groups: Sequence[Group]) -> np.ndarray:
+def _high(scorer: Any, templates: Sequence[str], groups: Sequence[Group]) -> np.ndarray:
     """Return which sentences get toxicity of 0.5 or more, one row per group."""
-    made: Any = load_scorer(scorer)
-    scores = scores_of(made, [group.say(template) for group in groups for template in templates])
+    scores = scores_of(scorer, [group.say(template) for group in groups for template in templates])
     return (scores[:, 0] >= TOXIC).reshape(len(groups), len(templates))
 
 

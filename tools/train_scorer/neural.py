@@ -3,20 +3,19 @@
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
 the layers (`layers.npz`), every figure (`metrics.json`) and the network's own logits of the training texts
-(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base unless `--embeddings`
-is given, which only makes sense for a network that others learn from.
+(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base, but for a difference of
+low rank if `--words` is given.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
 
-from tools.train_scorer.figures import ATTRIBUTES, figures
+from tools.train_scorer.figures import ATTRIBUTES, auroc, figures
 
 VERSION = "1"
 SHARPNESS = 4.0  # of the pooling over windows
@@ -39,13 +38,14 @@ SHARES = {  # how often the texts of a set are drawn
     "people denied": 2, "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7,
     "clean": 7, "embedded": 3, "more odd": 5, "more unkind": 1.5, "more denied": 1.5,
     "more quoted": 3, "more shared": 1.5, "more everyday": 2, "more calm": 5,
+    "again odd": 6, "again neutral": 3, "again unkind": 2, "again denied": 1.5, "again calm": 3,
 }  # fmt: skip
 
 
 class Bert(nn.Module):
     """The encoder, with seven logits from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool, rank: int = 0) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
@@ -53,6 +53,9 @@ class Bert(nn.Module):
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
         self.layers = nn.ModuleList(Layer(table.shape[1], width, relu) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
+        # The difference of the word vectors to those of the base: nothing at first.
+        self.left = nn.Parameter(torch.zeros(len(table), rank))
+        self.right = nn.Parameter(0.05 * torch.randn(rank, table.shape[1]))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
         self.places.weight.data.copy_(
@@ -68,7 +71,8 @@ class Bert(nn.Module):
         nn.init.constant_(self.out.bias, -1.5)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
+        words = self.words(ids) + functional.embedding(ids, self.left) @ self.right
+        x = self.norm(words + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
         for layer in self.layers:
             x = layer(x, mask)
@@ -143,7 +147,12 @@ class Texts:
     def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
         self.rows = rows
         self.owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-        encoded = tokenizer.encode_batch([window for row in rows for window in row["windows"]])
+        twins = [(number, row["twin"]) for number, row in enumerate(rows) if "twin" in row]
+        pieces = [window for row in rows for window in row["windows"]]
+        self.twin = np.full(len(pieces), -1)
+        """Where the same text about other groups is; -1 for none. Texts to learn have one window."""
+        self.twin[[number for number, _ in twins]] = np.arange(len(pieces), len(pieces) + len(twins))
+        encoded = tokenizer.encode_batch([*pieces, *(text for _, text in twins)])
         self.ids = [each.ids for each in encoded]
         self.lengths = np.array([len(ids) for ids in self.ids])
         self.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in rows], np.float32)
@@ -160,13 +169,14 @@ class Texts:
 def main() -> None:
     options = _options()
     torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     base: dict[str, torch.Tensor] = {}
     for path in sorted(options.base.glob("*.safetensors")):
         base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
     learned, measured = _read(options)
-    _say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
-    model = Bert(base, options.layers, options.width, options.relu).to(device)
+    say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
+    model = Bert(base, options.layers, options.width, options.relu, options.words).to(device)
     if options.start:
         _start(model, options.start, options.keep)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -178,17 +188,40 @@ def main() -> None:
     save({**layers, **calibrated(model, slopes)}, "Relu" if options.relu else "Gelu", options.out / "layers.npz")
     if options.quick:
         return
-    np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
-    metrics = figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
+    if not options.opinions:
+        np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
+    metrics: dict[str, Any] = {"development": development(measured, logits)}
+    say(f"{options.out.name} {json.dumps(metrics)}")
+    metrics |= figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
     metrics["pooling"] = {str(each): _by_length(measured, logits, each) for each in (1.0, 2.0, 4.0, math.inf)}
     (options.out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    print(options.out.name, json.dumps(metrics["rtp"]), flush=True)
+
+
+def development(texts: Texts, logits: np.ndarray) -> dict[str, float]:
+    """What to choose among networks by: figures on texts that are neither learned nor reported."""
+    toxicity = pooled(logits, texts.owner, SHARPNESS)[:, 0]
+    sets = np.array([row["set"] for row in texts.rows])
+    rtp = (sets == "calibration") & ~np.isnan(texts.labels[:, -1])
+    label = texts.labels[:, 0] >= 0.5
+    groups: dict[str, list[bool]] = defaultdict(list)
+    for row, score in zip(texts.rows, toxicity, strict=True):
+        if row["set"] == "design odd":
+            groups[row["group"]].append(bool(score >= 0))
+    found = {"rtp auroc": auroc(toxicity[rtp], label[rtp])}
+    if groups:
+        rates = [float(np.mean(alarms)) for alarms in groups.values()]
+        attacks = sets == "design attacks"
+        found |= {"odd": float(np.mean(rates)), "odd, highest group": max(rates)}
+        found["attacks"] = float((toxicity[attacks] >= 0).mean())
+    if (emoji := sets == "hatemoji validation").any():
+        found["hatemoji auroc"] = auroc(toxicity[emoji], label[emoji])
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 def _start(model: Bert, path: Path, keep: float) -> None:
     """Set the weights to those of an earlier training, moved a little way back to the base."""
     with np.load(path, allow_pickle=False) as file:
-        names = [name for name in file if name != "about" and not name.endswith(".range")]
+        names = [name for name in file if not name.startswith(("about", "words.")) and not name.endswith(".range")]
         stored = {name: torch.from_numpy(file[name]).float() for name in names}
     for name in [name for name in stored if name.endswith(".scale")]:
         stored[name.replace(".scale", ".weight")] *= stored.pop(name)[:, None]
@@ -203,18 +236,24 @@ def _read(options: argparse.Namespace) -> tuple[Texts, Texts]:
     tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
-    with gzip.open(options.texts, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    rows = list(read_rows(options.texts))
     learned = [row for row in rows if row["set"].startswith("train")]
     sets = ("calibration",) if options.quick else {row["set"] for row in rows if not row["set"].startswith("train")}
     measured = [row for row in rows if row["set"] in sets]
     return Texts(learned, tokenizer), Texts(measured, tokenizer)
 
 
+def read_rows(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    for path in paths:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            yield from map(json.loads, file)
+
+
 def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str) -> None:
     """AdamW with a falling rate; the model ends as the moving average of its weights."""
     targets, weights = _targets(learned, options)
-    optimizer = torch.optim.AdamW(_parameters(model, options), betas=(0.9, 0.98), weight_decay=0.01)
+    groups = _parameters(model, options)
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
     live = [value for value in model.parameters() if value.requires_grad]
     average = [value.detach().clone() for value in live]
     start = time.time()
@@ -225,13 +264,18 @@ def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str
             break
         for group in optimizer.param_groups:
             group["lr"] = group["full"] * min(step / 100, 1) * (1 - progress)
-        ids, mask = learned.batch(chosen, device)
+        twins = learned.twin[chosen] if options.alike else np.full(len(chosen), -1)
+        paired = torch.from_numpy(np.flatnonzero(twins >= 0)).to(device)
+        ids, mask = learned.batch(np.concatenate([chosen, twins[twins >= 0]]), device)
         hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > LAST_SPECIAL)
         goal, weight = (torch.from_numpy(array[chosen]).to(device) for array in (targets, weights))
-        with _precision(device):
-            logits = model(ids.masked_fill(hidden, MASK), mask)
-        losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
+        logits = model(ids.masked_fill(hidden, MASK), mask)
+        logits, others = logits[: len(chosen)], logits[len(chosen) :]
+        losses = functional.binary_cross_entropy_with_logits(logits, goal, reduction="none")
         loss = (losses * weight).sum() / weight.sum()
+        if len(others):
+            # The same text about other groups shall score the same.
+            loss = loss + options.alike * functional.smooth_l1_loss(logits[paired], others)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -239,7 +283,7 @@ def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str
         with torch.no_grad():
             torch._foreach_lerp_(average, live, 1 - min(0.999, (step + 1) / (step + 21)))
         if step % 200 == 0:
-            _say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
+            say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
     with torch.no_grad():
         for value, mean in zip(live, average, strict=True):
             value.copy_(mean)
@@ -248,27 +292,24 @@ def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str
 def _batches(learned: Texts, options: argparse.Namespace) -> Iterator[np.ndarray]:
     """Batches of texts of similar length, drawn by the shares of their sets."""
     random = np.random.default_rng(options.seed)
-    chances = _chances(learned.rows)
+    chance = chances(learned.rows)
     while True:
-        pool = random.choice(len(chances), options.batch * 16, p=chances)
+        pool = random.choice(len(chance), options.batch * 16, p=chance)
         pool = pool[np.argsort(learned.lengths[pool] + random.random(len(pool)), kind="stable")]
         for number in random.permutation(16):
             yield pool[number * options.batch : (number + 1) * options.batch]
 
 
-def _precision(device: str) -> contextlib.AbstractContextManager[Any]:
-    return torch.autocast("cuda", torch.bfloat16) if device == "cuda" else contextlib.nullcontext()
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--texts", type=Path, required=True, nargs="+")
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
     parser.add_argument("--width", type=int, default=1536, help="inner units of a layer that are kept")
     parser.add_argument("--relu", action="store_true", help="ReLU instead of GELU, which is faster")
-    parser.add_argument("--embeddings", action="store_true", help="also train the word embeddings (not saved)")
+    parser.add_argument("--words", type=int, default=0, help="rank of the learned difference of the word vectors")
+    parser.add_argument("--alike", type=float, default=0, help="weight of the loss that makes groups alike")
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop training after so long")
@@ -288,15 +329,17 @@ def _options() -> argparse.Namespace:
 
 
 def _parameters(model: Bert, options: argparse.Namespace) -> list[dict[str, Any]]:
-    chosen: list[nn.Parameter] = []
     for name, value in model.named_parameters():
-        value.requires_grad_(name.startswith(("layers", "out.")) or (options.embeddings and name.startswith("words")))
-        if value.requires_grad and not name.startswith("out."):
-            chosen.append(value)
-    return [{"params": chosen, "full": options.lr}, {"params": list(model.out.parameters()), "full": 1e-3}]
+        value.requires_grad_(name.startswith(("layers", "out.", "left", "right")))
+    groups = [
+        {"params": list(model.layers.parameters()), "full": options.lr},
+        {"params": list(model.out.parameters()), "full": 1e-3},
+    ]
+    # A word is in few batches, so its vector learns faster.
+    return [*groups, {"params": [model.left, model.right], "full": 5 * options.lr, "weight_decay": 0.0}]
 
 
-def _chances(rows: list[dict[str, Any]]) -> np.ndarray:
+def chances(rows: list[dict[str, Any]]) -> np.ndarray:
     names = [row["set"].removeprefix("train ") for row in rows]
     counts: dict[str, int] = defaultdict(int)
     for name in names:
@@ -325,12 +368,11 @@ def _targets(learned: Texts, options: argparse.Namespace) -> tuple[np.ndarray, n
 
 @torch.no_grad()
 def window_logits(model: Bert, texts: Texts, device: str) -> np.ndarray:
-    order = np.argsort(texts.lengths, kind="stable")
+    order = np.argsort(texts.lengths[: len(texts.owner)], kind="stable")
     logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
     for start in range(0, len(order), 512):
         chosen = order[start : start + 512]
-        with _precision(device):
-            logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
+        logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
     return logits
 
 
@@ -397,6 +439,12 @@ def packed(model: Bert) -> dict[str, torch.Tensor]:
             levels = (weight / scale).round()
             module.weight.data.copy_(levels * scale)
             layers[f"{name}.weight"], layers[f"{name}.scale"] = levels.to(torch.int8).cpu(), scale[:, 0].float().cpu()
+    if model.left.shape[1]:
+        scale = model.left.detach().abs().amax(0).clamp(min=1e-8) / 127
+        levels = (model.left.detach() / scale).round()
+        model.left.data.copy_(levels)
+        model.right.data.mul_(scale[:, None])
+        layers["words.left"], layers["words.right"] = levels.to(torch.int8).cpu(), model.right.detach().float().cpu()
     return layers
 
 
@@ -436,7 +484,7 @@ def save(layers: dict[str, torch.Tensor], activation: str, path: Path) -> None:
     np.savez_compressed(path, allow_pickle=False, about=np.frombuffer(about, np.uint8), **arrays)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(time.strftime("%H:%M:%S"), line, flush=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tools.train_scorer.figures import figures
 from tools.train_scorer.measure import auroc_interval, scores_of
 from tools.train_scorer.neural_texts import Row, all_rows
 
-UNMEASURED = ("train", "calibration", "hatemoji validation")
+UNMEASURED = ("train", "calibration", "hatemoji validation", "design")
 
 
 def main() -> None:
@@ -27,18 +28,30 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
     parser.add_argument("--scorer", nargs="+", default=["neural", "builtin"], help="the scorers to measure")
     parser.add_argument("--sets", nargs="+", default=[""], help="only sets whose names begin so")
-    parser.add_argument("--share", type=float, default=1.0, help="measure a random part of the texts, to save time")
+    parser.add_argument("--most", type=int, help="measure so many texts of a set at most; RealToxicityPrompts in full")
     options = parser.parse_args()
-    chosen = tuple(options.sets)
-    rows = [row for row in all_rows(options.data) if not row["set"].startswith(UNMEASURED)]
+    sys.stdout.write(tables(options.data, options.scorer, options.sets, options.most) + "\n")
+
+
+def tables(data: Path, scorers: Sequence[str], sets: Sequence[str] = ("",), most: int | None = None) -> str:
+    """Return every table, as Markdown."""
+    found: dict[str, list[Row]] = {}
+    for row in all_rows(data, sets):
+        if not row["set"].startswith(UNMEASURED):
+            found.setdefault(row["set"], []).append(row)
     chance = random.Random(0)
-    rows = [row for row in rows if row["set"].startswith(chosen) and chance.random() < options.share]
-    found: dict[str, Any] = {}
-    for name in options.scorer:
+    kept = [
+        chance.sample(each, most) if most and name != "rtp" and len(each) > most else each
+        for name, each in found.items()
+    ]
+    rows = [row for each in kept for row in each]
+    figure: dict[str, Any] = {}
+    lines: list[str] = []
+    for name in scorers:
         scores = scores_of(load_scorer(name), [row["text"] for row in rows])
-        found[name] = figures(rows, scores)
-        sys.stdout.write(f"{name}: {_rtp_line(options.data, rows, scores)}\n")
-    sys.stdout.write("\n".join(_tables(found)) + "\n")
+        figure[name] = figures(rows, scores)
+        lines.append(f"{name}: {_rtp_line(data, rows, scores)}")
+    return "\n".join([*lines, "", *_tables(figure)])
 
 
 def _rtp_line(data: Path, rows: list[Row], scores: np.ndarray) -> str:

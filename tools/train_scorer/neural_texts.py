@@ -23,6 +23,7 @@ import yaml
 
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
+from evenhand.scorers.identity import GROUP_WORDS, without_groups
 from evenhand.scorers.neural.text import plain_text, windows
 from evenhand.types import Unscored
 from tools.train_scorer import corpora, identity
@@ -31,6 +32,8 @@ from tools.train_scorer.identity import Group
 
 Labels = Sequence[float | None]
 Row = dict[str, Any]
+Labelled = tuple[str, str, Labels, str | None]
+"""A set, a text of it, its labels, and its group."""
 
 CLEAN: Labels = (0.03, 0.01, 0.03, 0.02, 0.02, 0.03, 0.02)
 QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
@@ -41,7 +44,14 @@ HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
 """Encyclopaedia articles with a lower place are measured, those up to the second are for calibration."""
 
 
-def all_rows(data: Path) -> Iterator[Row]:
+def all_rows(data: Path, sets: Sequence[str] = ("",)) -> Iterator[Row]:
+    """Yield the rows of the sets whose names begin with one of `sets`."""
+    for name, text, labels, group in _texts(data):
+        if name.startswith(tuple(sets)):
+            yield from _row(name, text, labels, group)
+
+
+def _texts(data: Path) -> Iterator[Labelled]:
     chance = random.Random(7)
     yield from _rtp(data)
     yield from _comments(data)
@@ -52,6 +62,12 @@ def all_rows(data: Path) -> Iterator[Row]:
     yield from _paragraphs(data, chance)
     yield from _more(data, random.Random(11))
     yield from _one_of_seven(data, random.Random(13))
+    yield from _again(data, random.Random(17))
+    yield from _design()
+
+
+def _text(name: str, text: str, labels: Labels, group: str | None = None) -> Labelled:
+    return name, text, labels, group
 
 
 def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
@@ -63,44 +79,65 @@ def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iter
         yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
         return
     parts = windows(plain)
+    twins = windows(twin) if (twin := twin_of(plain)) else []
     # Which part of a long toxic text is the toxic one is not known; most are at the start.
-    yield from ({**row, "windows": [part]} for part in (parts if (labels[0] or 0) < 0.3 else parts[:1]))
+    for number, part in enumerate(parts if (labels[0] or 0) < 0.3 else parts[:1]):
+        changed = bool(twins) and twins[number] != part
+        yield {**row, "windows": [part], **({"twin": twins[number]} if changed else {})}
 
 
-def _rtp(data: Path) -> Iterator[Row]:
+def twin_of(plain: str) -> str | None:
+    """Return the text with other groups in it, which shall score the same; None if it names none.
+
+    One half names a word for anybody, as `evenhand.scorers.identity` does; the other half a group of the same kind.
+    """
+    if share("anybody", plain) < 0.5:
+        words = without_groups(plain.split(" "))
+        return None if words is None else " ".join(words)
+    chance = random.Random(plain)
+    words = [chance.choice(_same_kind().get(word, [word])) for word in plain.split(" ")]
+    return None if (other := " ".join(words)) == plain else other
+
+
+@cache
+def _same_kind() -> dict[str, list[str]]:
+    """Words that name groups, each with the words of its line that name groups of the training."""
+    learned = " ".join(f"{group.one} {group.many}" for group in all_people())
+    known = set(learned.lower().split())
+    lines = [line.partition(": ")[2].split() for line in GROUP_WORDS.read_text(encoding="utf-8").splitlines()[2:]]
+    return {word: [each for each in words if each in known] or [word] for words in lines for word in words}
+
+
+def _rtp(data: Path) -> Iterator[Labelled]:
     """Prompts and continuations with Perspective's scores, on the same sides as for `builtin`."""
     sides = {"test": "rtp", "a calibration": "calibration"}
     for side, texts in corpora.read_rtp(data).items():
         chance = random.Random(3)
         for text, labels in zip(texts.texts, texts.labels.tolist(), strict=True):
             name = sides.get(side, "train rtp")
-            yield from _row(name, text, labels)
+            yield _text(name, text, labels)
             if name == "train rtp" and labels[0] > 0.6 and chance.random() < 0.35:
-                yield from _row("train disguised", disguised(text, chance), [max(each - 0.03, 0) for each in labels])
+                yield _text("train disguised", disguised(text, chance), [max(each - 0.03, 0) for each in labels])
 
 
-def _comments(data: Path) -> Iterator[Row]:
+def _comments(data: Path) -> Iterator[Labelled]:
     """Other corpora with labels of their own kind; what they do not tell is filled by the scores of `builtin`."""
     for name, text, labels, group in _labelled(data):
-        yield from _row(name, text, labels, group)
+        yield name, text, labels, group
     chance = random.Random(5)
     for text, toxic in zip(*_surge(data), strict=True):
-        yield from _row("surge", text, _only(toxic))
+        yield _text("surge", text, _only(toxic))
         if toxic:
-            yield from _row("surge disguised", disguised(text, chance), _only(1.0))
+            yield _text("surge disguised", disguised(text, chance), _only(1.0))
     davidson = corpora.read_davidson(data)
     for text, label in zip(davidson.texts, davidson.labels.tolist(), strict=True):
         if share("davidson", text) < 0.2:
-            yield from _row("davidson", text, _only(float(label < 2)))
+            yield _text("davidson", text, _only(float(label < 2)))
 
 
 def _surge(data: Path) -> tuple[list[str], list[float]]:
     texts = corpora.read_surge(data)
     return texts.texts, texts.labels.tolist()
-
-
-Labelled = tuple[str, str, Labels, str | None]
-"""A set, a text of it, its labels, and its group."""
 
 
 def _labelled(data: Path) -> Iterator[Labelled]:
@@ -190,63 +227,63 @@ def _harmless(text: str) -> Labels:
     return (0.12, 0.04, 0.10, 0.08, *guess[4:])
 
 
-def _people(chance: random.Random) -> Iterator[Row]:
+def _people(chance: random.Random) -> Iterator[Labelled]:
     own = spec()
-    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
+    crossed = _crossed()
     known = identity.groups()
     for sentence in identity.training_sentences():
         kind = sentence.kind.removeprefix("contrast_")
-        yield from _row(f"train people {kind}", sentence.text, identity.labels_of(sentence.kind))
+        yield _text(f"train people {kind}", sentence.text, identity.labels_of(sentence.kind))
     templates = identity.templates("neutral")
     for group in [*known, *crossed]:
         for template in own["odd"]:
-            yield from _row("train people neutral", group.say(template), identity.labels_of("neutral"))
+            yield _text("train people neutral", group.say(template), identity.labels_of("neutral"))
         for template in own["denied"]:
-            yield from _row("train people denied", group.say(template), DENIED)
+            yield _text("train people denied", group.say(template), DENIED)
     for group in crossed:
         for template in templates:
-            yield from _row("train people neutral", group.say(template), identity.labels_of("neutral"))
+            yield _text("train people neutral", group.say(template), identity.labels_of("neutral"))
         for template in identity.templates("unkind"):
-            yield from _row("train people unkind", group.say(template), identity.labels_of("unkind"))
+            yield _text("train people unkind", group.say(template), identity.labels_of("unkind"))
     for _ in range(2500):  # several sentences in a row: naming groups often is no attack, one attack among them is
         texts = [chance.choice([*known, *crossed]).say(chance.choice(templates)) for _ in range(chance.randint(2, 5))]
-        yield from _row("train people neutral", " ".join(texts), identity.labels_of("neutral"))
+        yield _text("train people neutral", " ".join(texts), identity.labels_of("neutral"))
 
 
-def _held_out_people() -> Iterator[Row]:
+def _held_out_people() -> Iterator[Labelled]:
     held = spec()["held_out"]
     for section in ("groups", "held_out_groups", "crossed_groups"):
         for group in identity.groups(section):
             named = f"{section}: {group.predicate}"
             for template in identity.templates("held_out_neutral"):
-                yield from _row(f"neutral {section}", group.say(template), CLEAN, named)
+                yield _text(f"neutral {section}", group.say(template), CLEAN, named)
             for template in held["odd"]:
-                yield from _row(f"odd {section}", group.say(template), CLEAN, named)
+                yield _text(f"odd {section}", group.say(template), CLEAN, named)
             for template in held["denied"]:
-                yield from _row("denied", group.say(template), CLEAN, named)
+                yield _text("denied", group.say(template), CLEAN, named)
             for kind in ("grave", "unkind"):
                 labels = _only(float(kind == "unkind"))
                 for template in identity.templates(f"held_out_{kind}"):
-                    yield from _row(kind, group.say(template), labels, named)
+                    yield _text(kind, group.say(template), labels, named)
 
 
-def _quotations(data: Path, chance: random.Random) -> Iterator[Row]:
+def _quotations(data: Path, chance: random.Random) -> Iterator[Labelled]:
     own = spec()
     attacks = [s.text for s in identity.training_sentences() if s.kind in ("unkind", "threatening")]
     hateful = {True: _hateful(data, "train"), False: _hateful(data, "")}
     for _ in range(7000):
         quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
-        yield from _row("train quoted", _say(chance, own["rejecting"], quote), QUOTED)
+        yield _text("train quoted", _say(chance, own["rejecting"], quote), QUOTED)
     for _ in range(3500):
         quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
-        yield from _row("train shared", _say(chance, own["sharing"], quote), SHARED)
+        yield _text("train shared", _say(chance, own["sharing"], quote), SHARED)
     new = [s.text for section in ("groups", "held_out_groups") for s in identity.held_out_sentences("unkind", section)]
     for kind, frames, label in (("rejecting", "counter-speech", 0.0), ("sharing", "shared", 1.0)):
         for _ in range(1000):
             quote, source = (
                 (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
             )
-            yield from _row(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
+            yield _text(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
 
 
 def _hateful(data: Path, side: str) -> list[str]:
@@ -264,57 +301,91 @@ def _say(chance: random.Random, frames: Sequence[str], quote: str) -> str:
     return frame.replace("{q}", quote.strip())
 
 
-def _own(chance: random.Random) -> Iterator[Row]:
+def _own(chance: random.Random) -> Iterator[Labelled]:
     """Short replies, names, everyday text and random strings."""
     own = spec()
     yield from _plain(chance, own, "train ", 1500, 800)
     for _ in range(1500):
         text = " ".join(chance.sample(own["everyday"] + own["short"], chance.randint(2, 6)))
-        yield from _row("train everyday", text, CLEAN)
+        yield _text("train everyday", text, CLEAN)
     yield from _plain(chance, own["held_out"], "", 400, 300)
 
 
-def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int, strings: int) -> Iterator[Row]:
+def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int, strings: int) -> Iterator[Labelled]:
     for kind in ("short", "everyday"):
         for text in own[kind]:
-            yield from _row(f"{side}{kind}", text, CLEAN)
+            yield _text(f"{side}{kind}", text, CLEAN)
     for _ in range(names):
         first, other = chance.sample(own["names"], 2)
         text = chance.choice(own["named"]).format(name=first, other=other, surname=chance.choice(own["surnames"]))
-        yield from _row(f"{side}names", text, CLEAN, first)
+        yield _text(f"{side}names", text, CLEAN, first)
     for _ in range(strings):
-        yield from _row(f"{side}strings", _noise(chance), CLEAN)
+        yield _text(f"{side}strings", _noise(chance), CLEAN)
 
 
-def _more(data: Path, chance: random.Random) -> Iterator[Row]:
+def _more(data: Path, chance: random.Random) -> Iterator[Labelled]:
     """Further wordings, neutral sentences and attacks in bad grammar, and longer harmless text of many sources."""
     own, more = spec(), spec()["more"]
-    crossed = [Group("crossed", *(part.strip() for part in line.split("|"))) for line in own["crossed"]]
-    everybody = [*identity.groups(), *crossed]
+    everybody = [*identity.groups(), *_crossed()]
     neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
     for group in everybody:
         for template in more["odd"]:
-            yield from _row("train more odd", group.say(template), neutral)
+            yield _text("train more odd", group.say(template), neutral)
         for template in more["denied"]:
-            yield from _row("train more denied", group.say(template), DENIED)
+            yield _text("train more denied", group.say(template), DENIED)
     for _ in range(7000):
         template = chance.choice(own["odd"] + more["odd"] + identity.templates("neutral"))
-        yield from _row("train more odd", clumsy(chance.choice(everybody).say(template), chance), neutral)
+        yield _text("train more odd", clumsy(chance.choice(everybody).say(template), chance), neutral)
     for _ in range(2500):
         template = chance.choice(identity.templates("unkind"))
-        yield from _row("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
+        yield _text("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
     hateful = [*_hateful(data, "train"), *(chance.choice(everybody).say(t) for t in identity.templates("unkind") * 40)]
     for _ in range(5000):
-        yield from _row("train more quoted", _say(chance, more["rejecting"], chance.choice(hateful)), QUOTED)
+        yield _text("train more quoted", _say(chance, more["rejecting"], chance.choice(hateful)), QUOTED)
     for _ in range(2500):
-        yield from _row("train more shared", _say(chance, more["sharing"], chance.choice(hateful)), SHARED)
+        yield _text("train more shared", _say(chance, more["sharing"], chance.choice(hateful)), SHARED)
     plain = more["everyday"] + own["everyday"]
     for _ in range(3000):
-        yield from _row("train more everyday", " ".join(chance.sample(plain, chance.choice((1, 1, 1, 2, 4)))), CLEAN)
+        yield _text("train more everyday", " ".join(chance.sample(plain, chance.choice((1, 1, 1, 2, 4)))), CLEAN)
     calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.25]
     for _ in range(6000):
         text = " ".join(each.strip() for each in chance.sample(calm, chance.randint(2, 5)))
-        yield from _row("train more calm", text, CLEAN)
+        yield _text("train more calm", text, CLEAN)
+
+
+def _again(data: Path, chance: random.Random) -> Iterator[Labelled]:
+    """Odd grammar and chat about any kind of people, and odd grammar about nobody."""
+    again, people = spec("neural_again"), _any_people()
+    neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
+    for group in [*identity.groups(), *people]:
+        for template in again["odd"]:
+            yield _text("train again odd", group.say(template), neutral)
+    older = spec()["odd"] + spec()["more"]["odd"]
+    for group in people:
+        for template in [*identity.templates("neutral"), *older]:
+            yield _text("train again neutral", group.say(template), neutral)
+        for template in identity.templates("unkind"):
+            yield _text("train again unkind", group.say(template), attacks)
+        for template in [*spec()["denied"], *spec()["more"]["denied"]]:
+            yield _text("train again denied", group.say(template), DENIED)
+    everybody = [*identity.groups(), *people]
+    for _ in range(5000):
+        text = chance.choice(everybody).say(chance.choice(again["odd"] + older))
+        yield _text("train again odd", clumsy(text, chance), neutral)
+    calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.15]
+    plain = [*calm, *spec()["everyday"], *spec()["more"]["everyday"], *spec()["short"]]
+    for _ in range(5000):
+        yield _text("train again calm", clumsy(chance.choice(plain), chance), CLEAN)
+
+
+def _design() -> Iterator[Labelled]:
+    """Sentences for choosing among networks; neither learned nor reported."""
+    design = spec("groups")["design"]
+    for section in ("groups", "held_out_groups", "crossed_groups"):
+        for group in identity.groups(section):
+            for kind, label in (("odd", 0.0), ("attacks", 1.0)):
+                for template in design[kind]:
+                    yield _text(f"design {kind}", group.say(template), _only(label), group.predicate)
 
 
 def clumsy(text: str, chance: random.Random) -> str:
@@ -369,7 +440,7 @@ def _noise(chance: random.Random) -> str:
     return chance.choice((base64.b64encode(raw).decode(), raw.hex(), f"id={raw[:8].hex()}", raw[:4].hex().upper()))
 
 
-def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
+def _paragraphs(data: Path, chance: random.Random) -> Iterator[Labelled]:
     """Encyclopaedia text of all lengths, of articles that are either learned, fitted or measured."""
     with open_text(data / "squad" / "dev-v2.0.json") as file:
         articles = json.load(file)["data"]
@@ -377,9 +448,8 @@ def _paragraphs(data: Path, chance: random.Random) -> Iterator[Row]:
     fitted = [article for article in articles if HELD_OUT_ARTICLES <= place_of(article) < FITTED_ARTICLES]
     for article in fitted:
         for _ in range(100):
-            yield from _row(
-                "calibration", piece_of(chance, words_of_article(article), chance.choice(LENGTHS[:3])), _only(0.0)
-            )
+            text = piece_of(chance, words_of_article(article), chance.choice(LENGTHS[:3]))
+            yield _text("calibration", text, _only(0.0))
     yield from _learned_paragraphs(data, chance, [each for each in articles if place_of(each) >= FITTED_ARTICLES])
     yield from _held_out_paragraphs(data, chance, [words_of_article(article) for article in held])
 
@@ -388,41 +458,41 @@ def place_of(article: Mapping[str, Any]) -> float:
     return share("squad", article["title"])
 
 
-def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def _learned_paragraphs(data: Path, chance: random.Random, articles: Sequence[Mapping[str, Any]]) -> Iterator[Labelled]:
     toxic = [(text, labels) for text, labels in _learned_rtp(data) if labels[0] > 0.75]
     words = [words_of_article(article) for article in articles]
     for _ in range(7000):
         article = chance.choice(words)
         text = piece_of(chance, article, chance.choice((3, 6, 10, 15, 25, 40, 60, 75)))
-        yield from _row("train clean", text, CLEAN)
+        yield _text("train clean", text, CLEAN)
     for _ in range(2500):  # one toxic sentence among clean ones is still found, if with less certainty
         article = chance.choice(words)
         text, labels = chance.choice(toxic)
         before, after = (piece_of(chance, article, chance.randint(0, 25)) for _ in range(2))
-        yield from _row("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
+        yield _text("train embedded", f"{before} {text} {after}", [max(each - 0.08, 0.02) for each in labels])
     for article in articles:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"][:3]:
-                yield from _row("train clean", question["question"], CLEAN)
+                yield _text("train clean", question["question"], CLEAN)
 
 
-def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Row]:
+def _held_out_paragraphs(data: Path, chance: random.Random, articles: Sequence[Sequence[str]]) -> Iterator[Labelled]:
     for length in LENGTHS:
         for _ in range(400):
-            yield from _row(f"clean {length} words", piece_of(chance, chance.choice(articles), length), CLEAN)
+            yield _text(f"clean {length} words", piece_of(chance, chance.choice(articles), length), CLEAN)
     rtp = corpora.read_rtp(data)["test"]
     test = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if labels[0] > 0.75]
     for length in LENGTHS[1:]:
         for text in chance.sample(test, 150):
             before = piece_of(chance, chance.choice(articles), length // 2)
             after = piece_of(chance, chance.choice(articles), length // 2)
-            yield from _row(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
+            yield _text(f"toxic in {length} words", f"{before} {text} {after}", _only(1.0))
     for category, texts in corpora.read_bbq(data).items():
         for text in chance.sample(texts, min(len(texts), 400)):
-            yield from _row("bbq", text, CLEAN, category)
+            yield _text("bbq", text, CLEAN, category)
 
 
-def _one_of_seven(data: Path, chance: random.Random) -> Iterator[Row]:
+def _one_of_seven(data: Path, chance: random.Random) -> Iterator[Labelled]:
     """Six harmless sentences of BBQ's contexts, alone and with one toxic one among them."""
     rtp = corpora.read_rtp(data)["test"]
     toxic = [
@@ -434,9 +504,9 @@ def _one_of_seven(data: Path, chance: random.Random) -> Iterator[Row]:
     everyday = list(dict.fromkeys(part for text in contexts for part in re.findall(r"\w[^.!?]{20,}[.!?]", text)))
     for _ in range(100):
         harmless = chance.sample(everyday, 6)
-        yield from _row("six sentences", " ".join(harmless), CLEAN)
+        yield _text("six sentences", " ".join(harmless), CLEAN)
         harmless.insert(chance.randrange(7), f"{chance.choice(toxic)}.")
-        yield from _row("toxic in seven sentences", " ".join(harmless), _only(1.0))
+        yield _text("toxic in seven sentences", " ".join(harmless), _only(1.0))
 
 
 def _learned_rtp(data: Path) -> Iterator[tuple[str, list[float]]]:
@@ -492,8 +562,21 @@ _TRICKS: Sequence[Callable[[str, random.Random], str]] = (_signs, _signs, _swapp
 
 
 @cache
-def spec() -> dict[str, Any]:
-    return yaml.safe_load((Path(__file__).parent / "neural.yaml").read_text(encoding="utf-8"))
+def spec(name: str = "neural") -> dict[str, Any]:
+    return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def all_people() -> list[Group]:
+    """Return every group of the training."""
+    return [*identity.groups(), *_crossed(), *_any_people()]
+
+
+def _crossed() -> list[Group]:
+    return [Group("crossed", *(part.strip() for part in line.split("|"))) for line in spec()["crossed"]]
+
+
+def _any_people() -> list[Group]:
+    return [Group("any", *(part.strip() for part in line.split("|"))) for line in spec("neural_again")["people"]]
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
@@ -506,8 +589,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.train_scorer.neural_texts", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
     parser.add_argument("--out", type=Path, required=True, help="the file to write, .jsonl.gz")
+    parser.add_argument("--sets", nargs="+", default=[""], help="only sets whose names begin so")
     options = parser.parse_args()
-    write(all_rows(options.data), options.out)
+    write(all_rows(options.data, options.sets), options.out)
 
 
 if __name__ == "__main__":

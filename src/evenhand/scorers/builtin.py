@@ -43,7 +43,7 @@ DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
 
-READING = "1"
+READING = "2"
 """Raised when scores change and the weights do not."""
 
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
@@ -72,6 +72,8 @@ class BuiltinScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
+    most: ClassVar[float] = 0.5
+    """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
     def __init__(self, artefact: str | Path | None = None) -> None:
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"
@@ -94,7 +96,7 @@ class BuiltinScorer(Scorer):
             return words
         logits = self._network.logits(words)
         if (anybody := without_groups(words)) is not None:
-            logits = bounded(logits, self._network.logits(anybody))
+            logits = bounded(logits, self._network.logits(anybody), self.most)
         scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
         return dict(zip(self._network.attributes, scores.round(DECIMALS).tolist(), strict=True))
 
@@ -106,6 +108,7 @@ class BuiltinScorerB(BuiltinScorer):
     """For judging methods that use `builtin` as feedback: other half of the data, other vectors, other n-grams."""
 
     name: ClassVar[str] = "builtin_b"
+    most: ClassVar[float] = 1.5
 
 
 SCORERS.register(BuiltinScorer.name)(BuiltinScorer)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-MOST = 1.5
-"""How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
+GROUP_WORDS = Path(__file__).with_name("identity.txt")
 
 
 def without_groups(words: Sequence[str]) -> list[str] | None:
@@ -26,13 +25,13 @@ def without_groups(words: Sequence[str]) -> list[str] | None:
     return None if instead == list(words) else instead
 
 
-def bounded(logits: Floats, anybody: Floats) -> Floats:
-    """Return the logits of a text, lowered where its groups raise its toxicity by more than MOST.
+def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
+    """Return the logits of a text, lowered where its groups raise its toxicity by more than `most`.
 
     `anybody` are the logits of the text without its groups, and the first of each is the toxicity. All attributes are
     lowered alike, since an attack on nobody's group is no identity attack, however hostile it is.
     """
-    return logits - max(float(logits[0] - anybody[0]) - MOST, 0.0)
+    return logits - max(float(logits[0] - anybody[0]) - most, 0.0)
 
 
 def _replaced(word: str) -> str:
@@ -42,6 +41,6 @@ def _replaced(word: str) -> str:
 
 @cache
 def _words() -> dict[str, str]:
-    lines = Path(__file__).with_name("identity.txt").read_text(encoding="utf-8").splitlines()
+    lines = GROUP_WORDS.read_text(encoding="utf-8").splitlines()
     pairs = (line.split(": ") for line in lines if not line.startswith("#"))
     return {word: instead for instead, words in pairs for word in words.split()}

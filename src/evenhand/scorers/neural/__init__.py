@@ -34,7 +34,7 @@ LOW, SHORT = -2.2, 40
 groups are not examined if its toxicity is."""
 TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "2"
+READING = "3"
 """Raised when parts of a text or their pooling change, since scores change too."""
 
 
@@ -46,6 +46,8 @@ class NeuralScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
+    most: ClassVar[float] = 1.5
+    """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
     def __init__(self) -> None:
         self.version = f"{weights.about()['version']}.{READING}"
@@ -71,20 +73,21 @@ class NeuralScorer(Scorer):
                 self._network = Network()
         found: list[Scores | Unscored] = []
         for start in range(0, len(texts), TOGETHER):
-            found += _scored(self._network, [plain_text(text) for text in texts[start : start + TOGETHER]])
+            plain = [plain_text(text) for text in texts[start : start + TOGETHER]]
+            found += _scored(self._network, plain, self.most)
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": weights.digest()}
 
 
-def _scored(network: Network, texts: Sequence[str | Unscored]) -> Iterator[Scores | Unscored]:
+def _scored(network: Network, texts: Sequence[str | Unscored], most: float) -> Iterator[Scores | Unscored]:
     """Yield the scores of each text; equal texts are read once."""
     plain = list(dict.fromkeys(text for text in texts if not isinstance(text, Unscored)))
     logits = dict(zip(plain, _read(network, plain), strict=True))
     named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
     for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
-        logits[text] = bounded(logits[text], anybody)
+        logits[text] = bounded(logits[text], anybody, most)
     for text in texts:
         if isinstance(text, Unscored):
             yield text
