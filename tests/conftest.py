@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Test processes run side by side. Numerical libraries read these when they are imported, here and in subprocesses.
 for _pool in ("OMP", "OPENBLAS", "MKL", "RAYON"):
@@ -20,7 +21,13 @@ CPU_SECONDS, WALL_SECONDS = 120, 1800
 WEIGHTS_CPU_SECONDS = 600
 """Real weights are read from memory for every token, which takes several times as long where others read as well."""
 
-pytest_plugins = ["support.fixtures", "support.runs"]
+# No example is too slow on a busy machine; the same ones are tried each time.
+settings.register_profile(
+    "tests", max_examples=50, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("tests")
+
+pytest_plugins = ["support.browser", "support.fixtures", "support.runs"]
 
 
 @pytest.fixture(autouse=True)

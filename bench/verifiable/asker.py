@@ -14,6 +14,8 @@ from evenhand.types import Message, Params
 LETTERS = "ABCDE"
 _TOKENS = 1 << 15
 """Prompt tokens, padding included, in one forward pass."""
+_SCORED_TOKENS = 1 << 12
+"""Tokens whose likelihood is computed at once: each takes the whole vocabulary in float32."""
 _LONGEST = 512
 """Tokens of a text whose likelihood is measured."""
 
@@ -61,13 +63,14 @@ class Asker:
 
         return asyncio.run(ask())
 
-    def likelihoods(self, texts: Sequence[str], batch: int = 32) -> list[tuple[float, int]]:
+    def likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
         """Return the sum of the token log probabilities and the number of tokens of each text, without a template."""
         torch: Any = importlib.import_module("torch")
         tokenizer, device = self.model.tokenizer, self.model.device
         start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         encoded = [[start, *tokenizer(text, add_special_tokens=False)["input_ids"][:_LONGEST]] for text in texts]
         found: list[tuple[float, int]] = []
+        batch = max(1, _SCORED_TOKENS // max(map(len, encoded)))
         for at in range(0, len(encoded), batch):
             rows = encoded[at : at + batch]
             width = max(map(len, rows))
@@ -75,7 +78,7 @@ class Asker:
             mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
             with torch.inference_mode():
                 logits = self.model.model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1].float()
-            chosen = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0] * mask[:, 1:]
+            chosen = (logits.gather(-1, ids[:, 1:, None])[..., 0] - logits.logsumexp(-1)) * mask[:, 1:]
             found += [(total.item(), len(row) - 1) for total, row in zip(chosen.sum(1), rows, strict=True)]
         return found
 

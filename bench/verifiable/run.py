@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,7 +95,15 @@ def letters(asker: Asker, questions: Sequence[Question], seed: int) -> Found:
             lambda row: f"{row[0].category}/{row[0].condition}", rows, lambda row: row[2] == row[0].right
         ),
         "abstained": by(lambda row: row[0].condition, rows, lambda row: row[2] == row[0].unknown),
+        "negated": by(
+            lambda row: f"{_negated(row[0].question)}/{row[0].condition}", rows, lambda row: row[2] == row[0].right
+        ),
+        "answers": [{**_facts(question), "one order": first, "three orders": mean} for question, first, mean in rows],
     }
+
+
+def _negated(question: str) -> str:
+    return "negated" if re.search(r"\bnot\b|n't\b|\bnever\b", question) else "plain"
 
 
 def free(asker: Asker, questions: Sequence[Question]) -> Found:
@@ -119,7 +128,7 @@ def free(asker: Asker, questions: Sequence[Question]) -> Found:
 
 def _verdict(question: Question, text: str) -> str:
     """right, wrong, abstained (where it should not), or unread: the reply names both people or nobody."""
-    if abstains(text, question.language):
+    if abstains(text, question.language, question.question):
         return "right" if question.right == question.unknown else "abstained"
     who = names(text, aliases(question.options, question.unknown), question.language)
     if who is None:
@@ -253,7 +262,7 @@ def measure(
                 {
                     key: value
                     for key, value in found[name].items()
-                    if key not in ("replies", "by category", "by kind", "by suite")
+                    if key not in ("replies", "answers", "by category", "by kind", "by suite")
                 }
             ),
             flush=True,

@@ -265,6 +265,7 @@ def paper(
     trained: Mapping[str, str] | None = None,
     pairs: str | Path | None = None,
     bias: Sequence[str] = (),
+    compared: int | None = None,
     preset: str = "both",
     methods: Mapping[str, Mapping[str, Any]] | None = None,
     steer: str | None = None,
@@ -304,6 +305,7 @@ def paper(
         trained: Trained models by arm, for example `{"sft": "hf/FOLDER"}` (rldf).
         pairs: The pairs that they were trained on (rldf).
         bias: The types of bias (rldf).
+        compared: Pairs of identities compared side by side in each scenario, drawn by the seed (malibu).
         preset: `paper` (its method as it is), `evenhand` (ours) or `both`, side by side.
         methods: Options of methods, in place of the preset's, e.g. `{"stardtox": {"iterations": 3}}`.
         steer: The scorer that steers revisions, e.g. `perspective` (stardtox).
@@ -343,6 +345,7 @@ def paper(
         trained=trained or {},
         pairs=None if pairs is None else str(pairs),
         bias=tuple(bias),
+        compared=compared,
         presets=read_presets(preset),
         methods=methods or {},
         steer=steer,
@@ -454,7 +457,7 @@ def pairs(
     Args:
         out: A new folder; by default `pairs` in the first run.
         data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
-        options: `policy` (threshold, max_min or first_last), `threshold` (a score, or "median"), `margin`,
+        options: `policy` (threshold, max_min or first_last), `threshold` (a score, "median" or "topic"), `margin`,
             `length_ratio`, `per_topic`, `test_share`, `seed`.
     """
     from evenhand.training.pairs import PairOptions

@@ -84,6 +84,14 @@ def prompt_text(beside: str, name: str) -> str:
     return _read(path) if override is None else override
 
 
+def bands_of(prompt: Prompt) -> str:
+    """The text of the file `NAME_bands.md` beside a prompt's own, or the template for it; empty if there is none."""
+    prompt_id = f"{prompt.id}_bands"
+    path = _PACKAGE / f"{prompt_id}.md"
+    override = _templates.get().texts.get(prompt_id)
+    return (override if override is not None else _read(path) if path.is_file() else "").strip()
+
+
 @cache
 def _file(beside: str, name: str) -> tuple[Path, str]:
     path = Path(beside).with_name(f"{name}.md")

@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 
 from support.axe import serious_findings
-from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
+from support.browser import FAINT, every, one, set_size, wait_until, words_in
 from support.rating_page import open_link, press, wait_for_words
 from support.rating_study import MARKUP, NASTY, StudyServer, copy_study, make_study
 
 STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
   !e.closest(".scroll, svg, .skip") && e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1
 ).map((e) => e.tagName + "." + e.className)"""
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = start_chromium(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

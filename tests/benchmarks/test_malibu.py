@@ -163,6 +163,41 @@ def test_the_seed_draws_and_a_smaller_limit_is_a_part_of_a_larger():
         ids(0)
 
 
+def compared(limit: int, pairs: int, seed: int = 0) -> list[list[tuple[str, str]]]:
+    """The pairs of each scenario."""
+    samples = Malibu(phase=2, texts="two", pairs=pairs).samples(Selection(limit, seed))
+    by_scenario = groupby(samples, key=lambda sample: sample.metadata["scenario"])
+    return [[tuple(sample.metadata["identities"]) for sample in found] for _, found in by_scenario]
+
+
+def test_a_scenario_may_compare_some_pairs_in_all_orders_with_the_characteristics_in_turn():
+    found = compared(limit=20, pairs=2)
+
+    assert [list(Counter(pairs).values()) for pairs in found] == [[4, 4]] * 20
+    drawn = Counter(pair for pairs in found for pair in set(pairs))
+    assert drawn["female", "male"] == 14 and drawn.total() == 40
+    races = [count for (one, _), count in drawn.items() if one in ("black", "white", "asian", "hispanic")]
+    assert (sum(races), max(races) - min(races)) == (13, 1) and len(races) == 6
+
+
+def test_drawn_pairs_are_of_the_seed_and_those_of_more_scenarios_begin_with_those_of_fewer():
+    assert compared(5, 2) == compared(9, 2)[:5]
+    assert compared(5, 2, seed=1) != compared(5, 2)
+    assert [len(set(pairs)) for pairs in compared(3, 13)] == [13] * 3
+    assert compared(1, 99) == compared(1, 13)
+
+
+def test_what_was_not_compared_is_no_gap_of_that_pair():
+    samples = Malibu(pairs=1).samples(Selection(limit=1))
+    records = [graded(sample, lambda _sample, each, _place: 5.0 + (each.identity == "female")) for sample in samples]
+
+    found = BENCHMARK.audit(records)
+
+    assert {(gap.x, gap.y) for gap in found.gaps if gap.measure == "score_2"} == {("female", "male")}
+    assert len([gap for gap in found.gaps if gap.measure == "score_1"]) == 13
+    assert found.coverage.samples == 11 + 2
+
+
 def test_samples_of_a_base_stand_together_when_sorted():
     ordered = sorted(BENCHMARK.samples(Selection()), key=lambda sample: sample.id)
 

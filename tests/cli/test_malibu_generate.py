@@ -180,7 +180,7 @@ def test_a_model_that_writes_nothing_usable_leaves_no_folder(cli: Any, tmp_path:
     ("arguments", "told"),
     [
         (("--model", "nonsense", "--out", "x"), "is not a model spec"),
-        (("--model", "nobody/x", "--out", "x"), "There is no model named 'nobody'"),
+        (("--model", "nobody/x", "--out", "x"), "There is no model provider named 'nobody'"),
         (("--out", "x"), "Missing option '--model'"),
         (("--model", "fake/x"), "Missing option '--out'"),
         (("--model", "fake/x", "--out", "x", "--bases", "0"), "Invalid value for '--bases'"),

@@ -47,6 +47,7 @@ def test_a_dry_run_shows_examples_and_calls_nothing(cli, prompts: str, tmp_path:
     ("arguments", "message"),
     [
         (["--prompts", "nothing.csv"], "There is no such file"),
+        (["--prompts", "."], "This is a folder without a saved data set; name a .txt"),
         (["--prompts", "p.csv", "--attribute", "rase"], "did you mean race"),
         (["--prompts", "p.csv", "--benchmark", "bbq"], "remove --benchmark"),
         (["--attribute", "race"], "are for --prompts"),

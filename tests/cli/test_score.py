@@ -202,7 +202,7 @@ FILES = {
 }
 CASES = {
     "missing file": (("none.txt",), "none.txt: There is no such file"),
-    "a folder": ((".",), "There is no such file"),
+    "a folder": ((".",), "This is a folder without a saved data set; name a .txt, .jsonl, .csv,"),
     "other ending": (("t.docx",), ".txt, .jsonl, .csv, .xlsx or .parquet"),
     "not UTF-8": (("latin.txt",), "latin.txt, line 2: This is not UTF-8"),
     "no texts": (("empty.txt",), "holds no texts"),

@@ -1,21 +1,26 @@
 """The Python blocks of the documentation run as they stand; its YAML and JSON blocks can be parsed."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from support.docs import DOCS, Block, blocks
+from support.fresh import Fresh
 
 PYTHON = blocks("python")
 
 
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Fresh]:
+    with Fresh("evenhand.api", "evenhand.guards.guard", "evenhand.reports.html") as fresh:
+        yield fresh
+
+
 @pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_a_python_block_runs(block: Block, tmp_path: Path):
+def test_a_python_block_runs(block: Block, fresh: Fresh, tmp_path: Path):
     """In a process of its own, so that what it registers is not there for other tests; a fake answers at once."""
     compile(block.text, str(block), "exec")
     first = block.text.partition("\n")[0]
@@ -23,13 +28,11 @@ def test_a_python_block_runs(block: Block, tmp_path: Path):
         pytest.skip(first.removeprefix("# "))
     script = tmp_path / "block.py"
     script.write_text(block.text.replace('"local/builtin"', '"fake/A"'), encoding="utf-8")
-    environment = os.environ | {"EVENHAND_CACHE": str(tmp_path / "cache")}
 
-    call = [sys.executable, "-W", "error", script]
-    ended = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ended = fresh(script, EVENHAND_CACHE=str(tmp_path / "cache"))
 
-    assert ended.returncode == 0, ended.stderr
-    assert bool(ended.stdout.strip()) is ("print(" in block.text)
+    assert ended.code == 0, ended.err
+    assert bool(ended.out.strip()) is ("print(" in block.text)
 
 
 def test_pages_that_teach_python_have_examples():

@@ -69,7 +69,7 @@ def test_a_question_mark_alone_is_part_of_the_name(spec: str):
         ("openai/x?retries=1.5", "must be a whole number"),
         ("openai/x?price=cheap", "must be INPUT/OUTPUT"),
         ("openai/x?timeout=3&retries", "'retries' has no value"),
-        ("opnai/x?timeout=3", "no model named 'opnai'; did you mean openai"),
+        ("opnai/x?timeout=3", "no model provider named 'opnai'; did you mean openai"),
         ("gpt", "'gpt' is not a model spec"),
     ],
 )
@@ -173,7 +173,10 @@ def test_prices_come_from_the_spec_then_the_table_then_the_provider(user: Path):
     [
         ('base_url = "http://a/v1"\ntimeot = 3', "line 3: There is no option of the provider a named 'timeot'; did"),
         ('base_url = "http://a/v1"\nkey = "sk-secret-1"', "line 3: The option key of the provider a must be the name"),
-        ('type = "opena"\nbase_url = "http://a/v1"', "line 2: There is no model named 'opena'; did you mean openai"),
+        (
+            'type = "opena"\nbase_url = "http://a/v1"',
+            "line 2: There is no model provider named 'opena'; did you mean openai",
+        ),
         ('base_url = "http://a/v1"\nbase_urls = ["http://b/v1"]', "line 3: the provider a has base_url and base_urls"),
         ("timeout = 3", "line 1: the provider a has no base_url"),
     ],

@@ -69,6 +69,22 @@ async def test_more_requests_than_a_batch_holds_are_all_answered(model: HFModel)
     assert len({generation.text for generation in answers}) <= 3
 
 
+async def test_a_batch_prefers_requests_with_the_same_token_limit(
+    model: HFModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[list[int]] = []
+    compute = model._compute
+
+    def observed(rows: list[Any]) -> None:
+        batches.append([row.params.max_tokens for row in rows])
+        compute(rows)
+
+    monkeypatch.setattr(model, "_compute", observed)
+    limits = [2, 5, 2, 5, 2, 5, 2, 7]
+    await asyncio.gather(*(model.generate(QUESTIONS[0], Params(max_tokens=limit)) for limit in limits))
+    assert batches == [[2, 2, 2, 2], [5, 5, 5, 7]]
+
+
 async def test_a_seed_fixes_the_text_and_n_counts_it_up(model: HFModel) -> None:
     many = await model.generate(QUESTIONS[0], Params(temperature=1.5, seed=3, max_tokens=8, n=3))
     single = [

@@ -78,6 +78,12 @@ def test_a_limit_is_of_each_profession():
     assert MALIBU().runs(options_of("openai/x", limit=2))[0].plan.limit == 40
 
 
+def test_fewer_pairs_are_compared_in_all_runs():
+    runs = MALIBU().runs(options_of("openai/x", compared=3))
+
+    assert [run.plan.benchmark_options["pairs"] for run in runs] == [3, 3, 3]
+
+
 # --- tables ---
 
 ARMS = [

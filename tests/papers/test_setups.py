@@ -21,6 +21,7 @@ FEW: dict[str, dict[str, Any]] = {
     "mabrf": {"builtin": True},
     "malibu": {
         "data": "scenarios",
+        "compared": 2,
         "methods": {"panel": {"judges": 2, "rounds": 1}, "fair_panel": {"judges": 2, "rounds": 1}},
     },
     "rldf": {"builtin": True},
@@ -74,7 +75,10 @@ def test_a_reasoning_model_alone(paper: str):
         check(made)
 
     if paper == "malibu":
-        assert made.page.lead.startswith("1 scenario of 1 profession, seed 0. The paper’s settings: ")
+        assert made.page.lead.startswith(
+            "1 scenario of 1 profession, seed 0. Each scenario compares 2 pairs of identities side by side, drawn by "
+            "the seed, instead of all. The paper’s settings: "
+        )
         assert "winner=false" in made.page.lead
     assert any("max_completion_tokens" in body for body in thinker.bodies)
 

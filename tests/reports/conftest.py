@@ -9,24 +9,17 @@ from typing import Any
 
 import pytest
 
-from support.browser import set_size, start_chromium
+from support.browser import set_size
 
 # The helper modules beside the tests; pytest imports by file and leaves the path alone.
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = start_chromium(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="session")
-def chromium_without_scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = start_chromium(tmp_path_factory.mktemp("profile"), "--blink-settings=scriptEnabled=false")
-    yield driver
-    driver.quit()
+@pytest.fixture
+def chromium_without_scripts(chromium: Any) -> Iterator[Any]:
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    yield chromium
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ BAD_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"benchmark": "toyy"}, "no benchmark named 'toyy'; did you mean toy"),
     ({"benchmark_options": {"sise": 3}}, "no option of the benchmark toy named 'sise'; did you mean size"),
     ({"benchmark_options": {"size": 0}}, "selected no sample"),
-    ({"models": ["nowhere/x"]}, "no model named 'nowhere'"),
+    ({"models": ["nowhere/x"]}, "no model provider named 'nowhere'"),
     ({"models": [{"base": "stub/one", "judge": "stub/one"}]}, "No method of this plan uses a model for .*'judge'"),
 ]
 

@@ -68,7 +68,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, words: 
     ("route", "words"),
     [
         ({"model": "nothing"}, "not a model spec"),
-        ({"model": "opena/x"}, "no model named 'opena'"),
+        ({"model": "opena/x"}, "no model provider named 'opena'"),
         ({"model": "fake/x", "method": "stardtoxx"}, "did you mean stardtox?"),
         ({"model": "fake/x", "method": "stardtox:toxicity=2"}, "toxicity"),
         ({"model": "fake/x", "method": "stardtox:nothing=2"}, "nothing"),

@@ -18,7 +18,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from support.guard_server import CLEAN, RUDE, Served, route
@@ -275,14 +275,7 @@ def check(world: World, request: tuple[str, str, bytes, dict[str, str]], reply: 
         assert error["message"]
 
 
-FEW = settings(
-    max_examples=300,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
-)
+FEW = settings(max_examples=100, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 
 
 @FEW

@@ -11,7 +11,7 @@ import pytest
 from evenhand.guards.types import Check
 from evenhand.server.access.auth import new_key
 from evenhand.types import Usage
-from support.browser import FAINT, choose, every, one, set_size, start_chromium, wait_until
+from support.browser import FAINT, choose, every, one, set_size, wait_until
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.live_page import FIRST, TEXT, LivePage, event, revised
@@ -25,13 +25,6 @@ RUNS = """return [...document.querySelector(".diff pre").childNodes].map((node) 
 STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
   !e.closest("pre, svg, .skip, .unseen") && e.getBoundingClientRect().right > innerWidth + 1
 ).map((e) => e.tagName + "." + e.className)"""
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = start_chromium(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

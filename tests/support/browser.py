@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,14 @@ FLAGS = (
     "--disable-sync",
     "--window-size=1400,1000",
 )
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One browser for all tests of a process; each test leaves it with one tab."""
+    driver = start_chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
 
 
 def start_chromium(profile: Path, *flags: str, wait: str = "normal") -> Any:

@@ -126,6 +126,19 @@ def test_scores_that_are_all_the_same_have_no_half_above_their_median():
         made(debate("a", (5, 5)), debate("b", (5, 5)), threshold="median")
 
 
+def test_a_topic_of_its_own_scale_has_pairs_at_its_own_median():
+    mild, harsh = debate("a", (1, 3)), debate("b", (6, 9))
+    with pytest.raises(UsageError, match="No topic has a low and a high statement"):
+        made(mild, harsh, threshold="median", margin=1, length_ratio=0)
+    pairs = made(mild, harsh, threshold="topic", margin=1, length_ratio=0)
+    assert [(pair.chosen.score, pair.rejected.score) for pair in pairs.pairs] == [(1, 3), (6, 9)]
+
+
+def test_an_unknown_word_for_the_threshold_is_told():
+    with pytest.raises(UsageError, match="median or topic, not mean"):
+        PairOptions(threshold="mean")
+
+
 def test_the_median_of_nothing_is_told_as_nothing_to_train_on():
     with pytest.raises(UsageError, match="no usable statement"):
         made(debate("a", (None,)), threshold="median")

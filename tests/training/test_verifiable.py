@@ -28,7 +28,7 @@ from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
 from evenhand.training.verifiable.comparisons import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.evaluation import Grader, summarized  # noqa: E402
-from evenhand.training.verifiable.questions import prompt_of  # noqa: E402
+from evenhand.training.verifiable.questions import own_questions, prompt_of  # noqa: E402
 from evenhand.types import Message, Params  # noqa: E402
 from support.shell import Shell  # noqa: E402
 from support.tiny import make_byte_model, make_model  # noqa: E402
@@ -193,6 +193,14 @@ def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: 
         assert torch.allclose(reference(ids).logits, expected, atol=1e-4)
     assert not torch.allclose(adapted(ids).logits, expected, atol=1e-4)
     assert not [name for name in models.trainable(adapted) if "reference" in name]
+
+
+def test_rl_asks_the_rows_of_its_own_file(rows: Callable[..., Path], questions: list[Row]):
+    folder = rows(*questions[:12])
+    assert own_questions(folder, count=12, forms=()).rl == questions[:12]
+
+    (folder / "rl.jsonl").write_bytes(b"".join(row.line() for row in questions[8:]))
+    assert own_questions(folder, count=12, forms=()).rl == questions[8:]
 
 
 def test_every_row_counts_the_same(spelling: str, tmp_path: Path):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.axe import serious_findings
-from support.browser import FAINT, every, one, set_size, start_chromium, wait_until, words_in
+from support.browser import FAINT, every, one, set_size, wait_until, words_in
 from support.rating_page import open_link, wait_for_words
 from support.rating_page import press as rate
 from support.rating_study import StudyServer, make_study
@@ -39,13 +39,6 @@ STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
   !e.closest("pre, svg, .skip, .scroll, nav ul, datalist, thead, .many, .panes") && e.checkVisibility() &&
   e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.tagName + "." + e.className)"""
 REQUESTS = "return performance.getEntriesByType('resource').map((e) => e.name)"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    driver = start_chromium(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

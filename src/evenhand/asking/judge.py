@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from itertools import count
 from statistics import fmean, median
 
 from evenhand import aio
+from evenhand.prompts import bands_of
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
 from evenhand.types import Generation, Message, Params, Unscored
@@ -19,6 +21,11 @@ FAR_APART = 0.2
 """Judges whose ratings differ by this much or more, of 1, disagree."""
 AGREED, DISAGREED = "judges_agreed", "judges_disagreed"
 """What is noted in the session's readings where there are several judges."""
+
+BANDS = "bands"
+"""The option with which judges see a rated example of each band of their scales."""
+_FORM = "Reply with one JSON object"
+"""Begins the last paragraph of a rubric; examples stand before it."""
 
 
 def is_judge(role: str) -> bool:
@@ -44,8 +51,11 @@ async def judge(
     """The ratings that the rubric asks for, or why there are none; `adjusted` changes the parameters of the calls.
 
     They are greedy; if the run wants several samples and the model gives no logprobs, they are drawn instead. Several
-    judges are all asked; their ratings are pooled as the run says.
+    judges are all asked; their ratings are pooled as the run says. With the method's option `bands`, judges see an
+    example of low, middle and high ratings.
     """
+    if getattr(session.options, BANDS, False):
+        rubric, messages = with_bands(rubric, messages)
     roles = judges_in(session.models) if role == JUDGE else [role]
     found = await aio.all_of(
         _ratings(
@@ -63,6 +73,21 @@ async def judge(
     if len(roles) == 1 or not rated:
         return found[0]
     return _pooled(session, rated)
+
+
+def with_bands(rubric: Rubric, messages: Sequence[Message]) -> tuple[Rubric, Sequence[Message]]:
+    """Returns rubric and request with the examples of its bands; as they are if the rubric has none."""
+    examples = bands_of(rubric.prompt)
+    if not examples:
+        return rubric, messages
+    *before, last = messages
+    lines = last.content.split("\n")
+    # What is rated is quoted further up, so the last such line is the rubric's own.
+    place = max((number for number, line in enumerate(lines) if _FORM in line), default=len(lines))
+    content = "\n".join([*lines[:place], examples, *lines[place:]])
+    digest = hashlib.sha256(f"{rubric.prompt.hash}\0{examples}".encode()).hexdigest()[:16]
+    prompt = replace(rubric.prompt, id=f"{rubric.prompt.id}_{BANDS}", hash=digest)
+    return replace(rubric, prompt=prompt), (*before, replace(last, content=content))
 
 
 def _pooled(session: Session, rated: Sequence[Ratings]) -> Ratings:

@@ -19,7 +19,7 @@ _FIXED = ("benchmark", "settings", "scorers", "orders", "reading", "judge_model"
 """Options of a plan that the command decides, or that are about other kinds of samples."""
 _OWN = ("methods", "limit", "data")
 """Options of a plan that mean something narrower here."""
-_SETTINGS = ("phase", "texts", "form", "metrics", "winner", "identities")
+_SETTINGS = ("phase", "texts", "form", "metrics", "winner", "pairs", "identities")
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -42,6 +42,9 @@ _SETTINGS = ("phase", "texts", "form", "metrics", "winner", "identities")
     help="What is scored, with commas, or a YAML file (default: creativity,accuracy,efficiency,reliability).",
 )
 @click.option("--no-winner", "winner", flag_value="false", help="Judges of a pair name no winner; scores decide.")
+@click.option(
+    "--pairs", type=click.IntRange(1), help="Pairs of identities compared in each scenario, drawn (default: all 13)."
+)
 @click.option("--limit", "-n", type=int, help="This many scenarios, spread over the professions (default: all 200).")
 @click.option("--data", metavar="FOLDER", help="Scenarios of your own, e.g. generated ones.")
 @click.option("--identities", metavar="FILE", help="Identities of your own, as YAML.")

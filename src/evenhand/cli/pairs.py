@@ -34,7 +34,7 @@ _UNEQUAL = 0.6
     "--threshold",
     default=str(_DEFAULTS.threshold),
     show_default=True,
-    help="Scores above it are high bias: a number, or median.",
+    help="Scores above it are high bias: a number, median (of all), or topic (each topic's own median).",
 )
 @click.option(
     "--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Minimum score difference of a pair."

@@ -301,6 +301,7 @@ def read_options(given: Mapping[str, Any]) -> PaperOptions:
         look=given.get("look", False),
         domain=given.get("domain", False),
         judge=given.get("judge"),
+        compared=given.get("compared"),
         trained=_trained(given.get("trained", ())),
         pairs=given.get("pairs"),
         presets=read_presets(given.get("preset", BOTH)),

@@ -103,6 +103,14 @@ CHOICES: Mapping[Choice, Sequence[Any]] = {
         click.option("--pairs", metavar="FOLDER", help="The pairs that it was trained on; asks what they hold out."),
     ),
     "bias": (click.option("--bias", metavar="NAMES", help="Types of bias, with commas (default: all)."),),
+    "compared": (
+        click.option(
+            "--compared",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Pairs of identities compared side by side in each scenario, drawn by the seed (default: all 13).",
+        ),
+    ),
     "training": (
         click.option("--train", is_flag=True, help="First make debates, pairs and models, as far as they are missing."),
         click.option(

@@ -21,6 +21,7 @@ from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.errors import UsageError
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
+from evenhand.runs.parts import not_fitted
 from evenhand.runs.runner import Progress
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
@@ -107,6 +108,7 @@ def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, itera
 def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
     """Forecast or run, then the study and its report, `how` their options say; the exit code."""
     print_examples(request)
+    print_not_fitted(request)
     if request.dry_run:
         print_forecast(request)
         return 0
@@ -167,6 +169,15 @@ def print_examples(request: RunRequest) -> None:
         print_table(Console(), table)
     for sentence in left_out:
         click.echo(f"! {sentence}")
+
+
+def print_not_fitted(request: RunRequest) -> None:
+    """Say before anything is paid for what should be fitted to these models first."""
+    if request.settings.resume:
+        return
+    benchmark = load_benchmark(request.plan.benchmark, **request.plan.benchmark_options)
+    for sentence in not_fitted(request.plan, benchmark):
+        click.echo(f"! {sentence}.")
 
 
 def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:

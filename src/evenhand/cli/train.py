@@ -279,7 +279,7 @@ def recipe(
 @click.option("--rows", type=int, help="Questions, held-out ones included (default 6000).")
 @click.option("--forms", metavar="FORM,…", help="Answer forms (default: all).")
 @click.option("--languages", metavar="CODE,…", help="Languages of the questions (default: all).")
-@click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.15).")
+@click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.2).")
 @click.option("--sft-steps", type=int, help="Steps of fine-tuning (default: one pass over the data).")
 @click.option("--rl-steps", type=int, help="Steps of RL (default 60).")
 @click.option("--no-rl", is_flag=True, help="Fine-tune only.")

@@ -17,6 +17,7 @@ import orjson
 from evenhand.errors import DataError, MissingExtraError, UsageError
 
 FORMATS = (".txt", ".jsonl", ".csv", ".xlsx", ".parquet")
+_ENDINGS = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
 DEFAULT_FIELD = "text"
 _ARROW = "data*.arrow"
 
@@ -63,14 +64,13 @@ class TextFile:
     def _format(self) -> str:
         if is_saved(self.path):
             return "folder"
+        if self.path.is_dir():
+            raise DataError(f"This is a folder without a saved data set; name a {_ENDINGS} file.", file=self.path)
         if not self.path.is_file():
             raise DataError("There is no such file.", file=self.path)
         ending = self.path.suffix.lower()
         if ending not in FORMATS:
-            raise UsageError(
-                f"{self.path} should end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, or be a folder that the "
-                "package datasets saved."
-            )
+            raise UsageError(f"{self.path} should end in {_ENDINGS}, or be a folder that the package datasets saved.")
         if ending == ".txt" and (self.field or self.context):
             raise UsageError("A .txt file holds a text per line and has no fields; use .jsonl or .csv.")
         return ending

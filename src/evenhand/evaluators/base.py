@@ -63,6 +63,7 @@ class Thresholds(Calibrated):
         le=100,
         description="An answer that names nobody passes if the question is settled less than this, in percent.",
     )
+    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
 
 
 Evaluate = Callable[[Sample, Answer, Session[Thresholds]], Coroutine[Any, Any, Verdict | Unscored]]

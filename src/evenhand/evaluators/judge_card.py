@@ -3,6 +3,10 @@
 Judges use their scales differently: one rates everything between 60 and 75, another says Yes to half of what is wrong.
 The curves of a card make their ratings comparable: 0.5 is where the two kinds of text that it rated meet. Cards are
 stored per model and used by its name; their hash is part of the plan.
+
+A judge without a card gets the prior one (`prior_card.json`). Small models say Yes too easily, so an answer counts as
+proved from P(Yes) = 0.65 on: where the ratings of a 1.5B model on our own passages part best. The ratings of larger
+models lie near 0 and 1, where this changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evenhand.asking.judge import JUDGE
+from evenhand.asking.judge import BANDS, JUDGE
 from evenhand.errors import DataError, PlanError
 from evenhand.evaluators.calibration import Calibration
 from evenhand.options import Options, Text
@@ -26,7 +30,9 @@ from evenhand.prompts import built_in_prompts, load_prompt
 from evenhand.session import Session
 from evenhand.stats.platt import log_odds, platt, sigmoid
 
-FITTED, NONE = "fitted", "none"
+FITTED, PRIOR, NONE = "fitted", "prior", "none"
+CALLS = 450
+"""About as many calls does it take to make a card."""
 
 
 class Calibrated(Options):
@@ -34,8 +40,13 @@ class Calibrated(Options):
 
     calibration: Text = Field(
         default=FITTED,
-        description="The judge's card: fitted (its own, if it has one), none, a file, or another judge's name.",
+        description="The judge's card: fitted (its own, else prior), prior, none, a file, or another judge's name.",
     )
+
+    @property
+    def card(self) -> str:
+        """The card to use. A judge's own was made without examples, so it does not fit ratings with `bands`."""
+        return NONE if self.calibration == FITTED and getattr(self, BANDS, False) else self.calibration
 
 
 class Curve(BaseModel):
@@ -95,12 +106,14 @@ def card_path(spec: str) -> Path:
 
 
 def load_card(wanted: str, spec: str) -> JudgeCard:
-    """The card named `wanted` for the judge `spec`: `fitted`, `none`, a file, or the judge that it is of."""
+    """The card named `wanted` for the judge `spec`: `fitted`, `prior`, `none`, a file, or the judge that it is of."""
     if wanted == NONE:
         return NO_CARD
+    if wanted == PRIOR:
+        return _read(Path(__file__).with_name("prior_card.json"), 0)
     if wanted == FITTED:
         path = card_path(spec)
-        return _read(path, path.stat().st_mtime_ns) if path.is_file() else NO_CARD
+        return _read(path, path.stat().st_mtime_ns) if path.is_file() else load_card(PRIOR, spec)
     path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
     if not path.is_file():
         raise PlanError(f"There is no card of a judge {wanted!r}; make it with `evenhand calibrate MODEL --as-judge`.")
@@ -109,7 +122,8 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
 
 def session_card(session: Session) -> JudgeCard:
     """The card of the session's judge, as its options name it."""
-    return load_card(getattr(session.options, "calibration", NONE), session.model(JUDGE).spec)
+    options = session.options
+    return load_card(options.card if isinstance(options, Calibrated) else NONE, session.model(JUDGE).spec)
 
 
 def is_outdated(card: JudgeCard) -> bool:
@@ -121,12 +135,19 @@ def is_outdated(card: JudgeCard) -> bool:
 
 def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
     """Yields what readers must know of the judge of a method, sentences without a full stop."""
-    if not isinstance(options, Calibrated) or options.calibration == NONE:
+    if not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
         return
-    card = load_card(options.calibration, judge)
+    if options.card == NONE:
+        seen = f"The judge of {method} ({judge}) sees examples, which cards are made without"
+        yield f"{seen}, so its ratings count as they are"
+        return
+    card = load_card(options.card, judge)
     again = f"`evenhand calibrate {judge} --as-judge`"
-    if not card.hash:
-        yield f"The judge of {method} ({judge}) was not calibrated, so its ratings count as they are; {again} does it"
+    if card.model == PRIOR:
+        yield (
+            f"The judge of {method} ({judge}) was not calibrated, so its thresholds are those of another model; "
+            f"{again} fits them in about {CALLS} short calls"
+        )
     elif is_outdated(card):
         yield f"The card of the judge {judge} was made with other prompts; make it again with {again}"
 

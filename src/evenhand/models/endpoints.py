@@ -118,7 +118,7 @@ def provider_class(name: str) -> type[Model]:
     try:
         return PROVIDERS.get(name)
     except UnknownNameError:
-        raise UnknownNameError("model", name, {*PROVIDERS.names(), *read_config().providers}) from None
+        raise UnknownNameError("model provider", name, {*PROVIDERS.names(), *read_config().providers}) from None
 
 
 def _address(

@@ -62,6 +62,8 @@ class PaperOptions:
     """The file or folder with the topics held out from training."""
     bias: tuple[str, ...] = ()
     """Types of bias; empty for all."""
+    compared: int | None = None
+    """Pairs of identities that each scenario compares side by side, drawn by the seed; None for all."""
     presets: tuple[str, ...] = PRESETS
     """The presets that the paper's methods are run with."""
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -291,6 +293,7 @@ Choice = Literal[
     "trained",
     "pairs",
     "bias",
+    "compared",
     "training",
     "presets",
     "methods",

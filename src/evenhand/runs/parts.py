@@ -11,7 +11,7 @@ from typing import Any
 from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.errors import PlanError
-from evenhand.evaluators.judge_card import Calibrated, load_card
+from evenhand.evaluators.judge_card import Calibrated, card_caveats, load_card
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
@@ -134,10 +134,19 @@ def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Op
     test = method.calibration
     if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
         return options
-    suggested = load_card(options.calibration, judge).options.get(method.name, {})
+    suggested = load_card(options.card, judge).options.get(method.name, {})
     if suggested.keys() & options.model_fields_set:
         return options
     return method.with_options({**options.model_dump(exclude_unset=True), **suggested})
+
+
+def not_fitted(plan: Plan, benchmark: Benchmark) -> list[str]:
+    """What was not fitted to the models of a plan, with the command that does it; sentences without a full stop."""
+    found = [each.caveat for each in plan.fitted() if each.caveat]
+    for arm, method, options in check_plan(plan, benchmark):
+        if method.calibration is not None and benchmark.kind in method.calibration.kinds:
+            found += card_caveats(method.name, options, arm.judge.spec)
+    return list(dict.fromkeys(found))
 
 
 def _check_limits(plan: Plan, methods: Sequence[Method]) -> None:

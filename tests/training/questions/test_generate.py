@@ -194,5 +194,55 @@ def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
 
 
 def test_a_situation_without_questions_is_refused():
-    with pytest.raises(UsageError, match="needs a head, two questions"):
+    with pytest.raises(UsageError, match="needs a head, pairs of questions"):
         parse_situations("x.txt", "walk: went for a walk\n- fell\n+ stood")
+
+
+@pytest.mark.parametrize(
+    ("language", "phrase", "expected"),
+    [
+        ("en", "was rude to the crew", "was not rude to the crew"),
+        ("en", "lost the game", "did not lose the game"),
+        ("en", "keeps promises", "does not keep promises"),
+        ("en", "has plenty of money", "does not have plenty of money"),
+        ("en", "had been invited", "had not been invited"),
+        ("en", "can swim", "cannot swim"),
+        ("en", "never helps others", None),
+        ("en", "did not pay", None),
+        ("es", "fue amable", "no fue amable"),
+        ("es", "no pagó", None),
+        ("de", "war unfreundlich", None),
+    ],
+)
+def test_negated_phrases(language: str, phrase: str, expected: str | None):
+    assert load(language).negated(phrase) == expected
+
+
+def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[Row]):
+    asked = {
+        negated: (situation, polarity)
+        for situation in load("en").situations
+        for pair in situation.asked
+        for polarity, phrase in enumerate(pair)
+        if (negated := load("en").negated(phrase))
+    }
+    for each in load("en").situations:
+        for phrase in (phrase for pair in each.asked for phrase in pair):
+            asked.pop(phrase, None)
+    found = 0
+    for row in train:
+        phrase = row.question.removeprefix("Who ").rstrip("?")
+        if row.language != "en" or row.state != "told" or row.form == "yes_no" or phrase not in asked:
+            continue
+        situation, polarity = asked[phrase]
+        assert row.polarity == ("positive", "negative")[polarity]
+        shown = [any(each in row.context for each in situation.shown[side]) for side in (0, 1)]
+        assert all(shown) or not any(shown), row  # both sides, or a sign about both
+        found += 1
+    assert found > 20
+
+
+def test_a_situation_may_word_its_questions_in_several_ways():
+    text = "a: met\n? was late | was early\n? came last | came first\n- slept\n+ ran"
+
+    assert parse_situations("x", text)[0].asked == (("was late", "was early"), ("came last", "came first"))

@@ -196,3 +196,17 @@ def test_names_in_spanish_and_german():
 )
 def test_people_of_other_sets_are_named_in_several_ways(options: tuple[str, ...], reply: str, expected: int | None):
     assert names(reply, aliases(options, unknown=1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        ("Who cannot be trusted?", "Ben cannot be trusted.", False),
+        ("Which of them did not say thank you?", "It was Ben who did not say thank you.", False),
+        ("Who cannot be trusted?", "The text does not say who cannot be trusted.", True),
+        ("Who is open to meeting people?", "Anna is open to meeting people.", False),
+        ("Who was late?", "That is left open.", True),
+    ],
+)
+def test_words_of_the_question_are_no_abstention(question: str, text: str, expected: bool):
+    assert abstains(text, question=question) is expected

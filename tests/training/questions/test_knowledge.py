@@ -123,7 +123,9 @@ def test_prompts_are_well_formed(train: list[Row]):
         assert not any(odd in content for odd in ("\n\n\n", " \n", "{", "}")) or row.form == "json", content
 
 
-def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[Row]):
+def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[Row], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("EVENHAND_DATA", raising=False)
     row = next(row for row in train if row.form == "letter" and len(row.messages[-1]["content"].split()) > 12)
     line = orjson.dumps({"text": row.messages[-1]["content"]})
     (tmp_path / "set.jsonl").write_bytes(line + b"\n")

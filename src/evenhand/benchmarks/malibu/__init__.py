@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, zip_longest
+from itertools import islice, repeat, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -23,7 +23,7 @@ from evenhand.benchmarks.judgement.audit import audit, over_correction
 from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
-from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts
+from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts, drawn_pairs
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
 from evenhand.errors import DataError, UnknownNameError
 from evenhand.options import AS_TEXT, Names, Options, Text
@@ -57,6 +57,12 @@ class MalibuOptions(Options):
     )
     bands: bool = Field(
         default=True, description="Whether judges see an example of low, middle and high scores on each scale."
+    )
+    pairs: int | None = Field(
+        default=None,
+        ge=1,
+        description="Pairs of identities that each scenario compares side by side, drawn by the seed so that the "
+        "characteristics take turns; all by default.",
     )
     data: Text | None = Field(default=None, description="A folder of scenarios; built-in ones by default.")
     identities: Text | None = Field(
@@ -93,7 +99,8 @@ def read_definitions(path: Path) -> dict[str, str]:
 class Malibu(Benchmark[MalibuOptions]):
     """Scores of responses said to be by people of ten identities: 200 scenarios of 20 professions, or your own.
 
-    A limit counts scenarios, not samples: one is 11 judgements of a single candidate and 26 of a pair.
+    A limit counts scenarios, not samples: one is 11 judgements of a single candidate and 26 of a pair, two for each of
+    13 pairs of identities (four with texts=two). `pairs` takes fewer of these.
     """
 
     name: ClassVar[str] = "malibu"
@@ -129,6 +136,7 @@ class Malibu(Benchmark[MalibuOptions]):
             **({"metrics": dict(self.definitions)} if self.definitions else {}),
             **({} if self.options.winner else {"winner": False}),
             **({"bands": True} if self.options.bands else {}),
+            **({"pairs": self.options.pairs} if self.options.pairs else {}),
             "bases": len(self.bases),
             "scenarios": sum(len(base.derived) for base in self.bases),
             "identities": len(self.identities),
@@ -151,8 +159,10 @@ class Malibu(Benchmark[MalibuOptions]):
             options.winner,
             options.bands,
         )
-        for base, scenario in islice(self._in_turn(selection.seed), selection.limit):
-            yield from design.samples(base, scenario)
+        drawn = drawn_pairs(self.identities, options.pairs, selection.seed) if options.pairs else repeat(None)
+        chosen = islice(self._in_turn(selection.seed), selection.limit)
+        for (base, scenario), pairs in zip(chosen, drawn, strict=False):
+            yield from design.samples(base, scenario, pairs)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         return grade_of(sample, outcome)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, islice, product
 from typing import Any, Literal
 
+from evenhand.benchmarks.base import draw_key
 from evenhand.benchmarks.judgement import ASKED, BANDED, CANDIDATES, UNNAMED, Candidate, Form
 from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
 from evenhand.types import Sample
@@ -16,6 +17,9 @@ Texts = Literal["same", "two"]
 
 ORDERS: dict[Texts, tuple[tuple[int, int], ...]] = {"same": ((0, 0),), "two": ((0, 1), (1, 0))}
 """Indices of the responses shown first and second; each is used with both orders of the identities."""
+
+Compared = tuple[Identity, Identity]
+"""Two identities of one category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +37,17 @@ class Design:
     bands: bool = False
     """Whether judges see an example of each band of a scale."""
 
-    def samples(self, base: Base, scenario: Scenario) -> Iterator[Sample]:
-        """Yields all samples of a scenario; samples with the same prompt prefix are adjacent."""
+    def samples(self, base: Base, scenario: Scenario, pairs: Sequence[Compared] | None = None) -> Iterator[Sample]:
+        """Yields all samples of a scenario; samples with the same prompt prefix are adjacent.
+
+        `pairs` are those to compare side by side; None for all.
+        """
         if 1 in self.phases:
             yield self._alone(base, scenario, None)
             for identity in self.identities:
                 yield self._alone(base, scenario, identity)
         if 2 in self.phases:
-            for one, other in pairs_of(self.identities):
+            for one, other in pairs_of(self.identities) if pairs is None else pairs:
                 for shown, texts in product(((one, other), (other, one)), ORDERS[self.texts]):
                     yield self._pair(base, scenario, (one, other), shown, texts)
 
@@ -97,3 +104,34 @@ class Design:
 def candidate(text: str, identity: Identity | None) -> Candidate:
     """Returns a response labelled with this identity, or without a label."""
     return Candidate(text, identity.name, identity.author, identity.tag) if identity else Candidate(text)
+
+
+def drawn_pairs(identities: Sequence[Identity], count: int, seed: int) -> Iterator[list[Compared]]:
+    """Yields the pairs of one scenario after the other, without end: so many different ones, or all there are.
+
+    Categories take turns, and so do the pairs of each, in an order drawn by the seed. So every category is compared
+    about equally often, and the first scenarios have the same pairs however many follow.
+    """
+    pairs = pairs_of(identities)
+    categories = sorted({one.category for one, _ in pairs})
+    turns = {
+        category: cycle(
+            sorted(
+                (pair for pair in pairs if pair[0].category == category),
+                key=lambda pair: draw_key(seed, f"{pair[0].name}-{pair[1].name}"),
+            )
+        )
+        for category in categories
+    }
+    endless = (next(turns[category]) for category in cycle(categories))
+    while True:
+        yield list(islice(_different(endless), min(count, len(pairs))))
+
+
+def _different(pairs: Iterator[Compared]) -> Iterator[Compared]:
+    """Yields each pair the first time that it comes."""
+    seen: set[tuple[str, str]] = set()
+    for one, other in pairs:
+        if (one.name, other.name) not in seen:
+            seen.add((one.name, other.name))
+            yield one, other

@@ -28,6 +28,9 @@ class RefereeOptions(WritingOptions):
         default="numbers",
         description="The referee's score: a number from 0 to 10, or the probability that it calls a text prejudiced.",
     )
+    bands: bool = Field(
+        default=False, description="Whether the referee sees a rated example of each band of its scale."
+    )
 
 
 class DebateOptions(RefereeOptions):
@@ -39,6 +42,7 @@ class DebateOptions(RefereeOptions):
             "max_tokens": 160,
             "referee_tokens": 0,
             "scoring": "numbers",
+            "bands": False,
             "rounds": 5,
             "words": 80,
         }
@@ -58,7 +62,14 @@ class RlaifOptions(RefereeOptions):
     """Options of `rlaif`."""
 
     presets: ClassVar = {
-        "paper": {"temperature": 1.0, "max_tokens": 160, "referee_tokens": 0, "scoring": "numbers", "answers": 4}
+        "paper": {
+            "temperature": 1.0,
+            "max_tokens": 160,
+            "referee_tokens": 0,
+            "scoring": "numbers",
+            "bands": False,
+            "answers": 4,
+        }
     }
 
     answers: int = Field(default=4, ge=2, le=26, description="Number of answers that are sampled and scored.")

@@ -11,7 +11,8 @@
 Departures and choices:
 * A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
   model gives logprobs. The right threshold depends on the judge; `evenhand calibrate MODEL --as-judge` finds the
-  thresholds, which are used where the plan sets neither `accept` nor `grounded` nor `look`.
+  thresholds, which are used where the plan sets neither `accept` nor `grounded` nor `look`. A judge that was not
+  calibrated is asked with `look`, since small ones find bias in every reasoning and each would be rewritten in vain.
 * Ratings are requested as one digit, 0–9, and reported as 1–10.
 * The paper's judge rates one bias with four kinds in mind; ours rates the kinds apart, and the worst counts. A guess
   about a person need not be any of them, so groundedness is rated apart, and must reach `grounded`.
@@ -22,7 +23,8 @@ Departures and choices:
 * The best reasoning is kept: the lowest fault, then the highest relevancy.
 * The rephraser sees the passage, so that it can separate facts from guesses.
 * Facts from a search may only replace unsupported claims, with title or address of their source.
-* An unchanged reasoning ends the loop, since asking again would give the same.
+* An unchanged reasoning ends the loop, since asking again would give the same. So do `patience` rewrites in a row
+  that the judge finds no better.
 * The last rating is final; nothing is judged twice.
 * If the first rating cannot be parsed, there is no outcome; if a later one cannot, the best reasoning so far is used.
 * The judge runs at temperature 0, the others at 0.2. The final letter is read from probabilities, as in all methods.
@@ -49,6 +51,7 @@ from evenhand.methods.mabrf.agents import (
     SOLVER,
     TERMINATOR,
     Judgement,
+    looks,
     p_passage_answers,
     rate_reasoning,
     rephrase,
@@ -125,7 +128,7 @@ async def _start(sample: Sample, session: Session[MabrfFirstOptions]) -> tuple[R
 
 
 async def _passage_answers(session: Session[MabrfFirstOptions], sample: Sample) -> float | Unscored | None:
-    return await p_passage_answers(session, sample) if session.options.look else None
+    return await p_passage_answers(session, sample) if looks(session, sample) else None
 
 
 def _search_agent(session: Session[MabrfOptions]) -> SearchAgent | None:

@@ -99,6 +99,11 @@ def _read_solution(shown: Sequence[str], completion: Completion) -> tuple[str, i
     return Refusal(text) if looks_like_refusal(text) else Unscored("the solver's answer could not be read", text)
 
 
+def looks(session: Session[MabrfFirstOptions], sample: Sample) -> bool:
+    """Whether the judge is asked first if the passage answers the question; it cannot where there is none."""
+    return session.options.look and sample.has_passage
+
+
 async def p_passage_answers(session: Session, sample: Sample) -> float | Unscored:
     """Returns the judge's P(passage answers the question), asked before it sees any reasoning."""
     prompt = load_prompt(__file__, "look")
@@ -210,7 +215,7 @@ def _rephrasing(
     """Returns the rephraser's request. With `look` it contains the objection only, not the old steps."""
     shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
     facts = _facts(evidence)
-    if session.options.look:
+    if looks(session, sample):
         prompt = load_prompt(__file__, "afresh")
         added = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
         return prompt, prompt.render(**shown, **added, objection=objection)

@@ -101,13 +101,14 @@ def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, Any]:
 
     `look` is suggested if the judge separates passages better than grounded reasonings from others. Groundedness is
     then p or 1−p, with p = P(passage answers), so the threshold is the smaller of the two: in doubt nothing is
-    rewritten. A rating at chance does not count: every reasoning passes it.
+    rewritten, and bias does not count (`accept` is 10). A rating at chance does not count: every reasoning passes it.
     """
     fit = {each.rating: each for each in calibrations if each.threshold is not None}
     grounds = [fit[name] for name in (GROUNDED, LOOK) if name in fit]
     best = max(grounds, key=lambda each: each.auc or 0, default=None)
     if best is not None and best.threshold is not None and best.rating == LOOK:
-        return {"look": True, "grounded": round(to_ten(min(best.threshold, 1 - best.threshold)), 2)}
+        ground = round(to_ten(min(best.threshold, 1 - best.threshold)), 2)
+        return {"look": True, "grounded": ground, "accept": 10}
     bias = fit[BIAS].threshold if BIAS in fit else None
     ground = None if best is None else best.threshold
     if bias is None and ground is None:

@@ -21,6 +21,7 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
         "paper": {
             "accept": 1.5,
             "grounded": 1,
+            "bands": False,
             "look": False,
             "domain": False,
             "temperature": 0.2,
@@ -38,6 +39,7 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
         le=10,
         description="Accept reasoning that is grounded in the passage at least this far, on a scale of 1 to 10.",
     )
+    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
     look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
     domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")
     temperature: float = Field(default=0.2, ge=0, le=2, description="The sampling temperature of solver and rephraser.")
@@ -50,6 +52,7 @@ class MabrfOptions(MabrfFirstOptions):
         "paper": {
             **MabrfFirstOptions.presets["paper"],
             "iterations": 5,
+            "patience": 0,
             "keep": "last",
             "terminator": "always",
             "search": "",
@@ -59,6 +62,9 @@ class MabrfOptions(MabrfFirstOptions):
     }
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
+    patience: int = Field(
+        default=2, ge=0, le=100, description="Stop after so many rewrites in a row that are no better; 0: never."
+    )
     keep: Literal["best", "last"] = Field(
         default="best", description="Answer from the least biased or from the last reasoning."
     )

@@ -67,7 +67,17 @@ async def improve(
         if isinstance(rated, Unscored):
             return "unjudged"
         versions.append(Version(written, rated, evidence))
+        if _stalled(versions, session.options.patience):
+            return "no_better"
     return "debiased"
+
+
+def _stalled(versions: Sequence[Version], patience: int) -> bool:
+    """Whether the last `patience` rewrites are no better than the best version before them."""
+    if not 0 < patience < len(versions) or versions[-1].judgement.accepted:
+        return False
+    least = [round(version.judgement.fault, 2) for version in versions]
+    return min(least[-patience:]) >= min(least[:-patience])
 
 
 def best_of(versions: Sequence[Version]) -> Version:

@@ -31,6 +31,7 @@ class StarDToxOptions(Thresholds):
             "evidence": "rating",
             "support": 80,
             "settled": 50,
+            "bands": False,
             "candidates": 1,
             "memory": True,
             "scores": True,

@@ -60,7 +60,8 @@ class WeighOptions(Calibrated):
 def _fitted(options: WeighOptions, spec: str) -> Fitted:
     weights = load_weights(options.weights, spec, options.calls)
     caveat = (
-        f"The weights of weigh were not fitted to {spec}; `evenhand calibrate {spec}` fits them"
+        f"The weights of weigh were not fitted to {spec}; `evenhand calibrate {spec}` fits them in about 2,900 short "
+        f"calls, or half as many with --calls 6"
         if weights.name == PRIOR and options.weights == FITTED
         else ""
     )

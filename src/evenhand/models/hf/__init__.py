@@ -194,13 +194,18 @@ class HFModel(Model):
                     self._free_memory()
 
     def _next_rows(self) -> list[_Row]:
-        """Take the completions that fit into one batch; one that is larger than a batch is computed alone."""
-        rows = [self._pending.popleft()]
-        free = self.batch - rows[0].sequences
-        while self._pending and self._pending[0].sequences <= free:
-            rows.append(self._pending.popleft())
-            free -= rows[-1].sequences
-        return rows
+        """Take the completions that fit into one batch; one that is larger than a batch is computed alone.
+
+        Those with the oldest one's token limit come first: a batch runs until its longest answer ends.
+        """
+        waiting = [self._pending.popleft() for _ in range(len(self._pending))]
+        limit, free, taken = waiting[0].params.max_tokens, self.batch, set[int]()
+        for i in sorted(range(len(waiting)), key=lambda i: waiting[i].params.max_tokens != limit):
+            if not taken or waiting[i].sequences <= free:
+                taken.add(i)
+                free -= waiting[i].sequences
+        self._pending.extendleft(row for i, row in reversed([*enumerate(waiting)]) if i not in taken)
+        return [waiting[i] for i in sorted(taken)]
 
     def _attempt(self, rows: Sequence[_Row], step: Callable[[], None], *, retry: bool = False) -> bool:
         """Run a step and return whether it succeeded.

@@ -26,6 +26,8 @@ EARLIER = {**SETTINGS, "metrics": "creativity,efficiency,quality", "winner": Fal
 """Settings of the paper's appendix: an earlier prompt, whose preference is read from the scores."""
 VERSIONS = {NAME: "", OURS: "evenhand's settings", APPENDIX: "the appendix's metrics"}
 """Folder → how its arms are told apart in tables."""
+DRAWN = "pairs"
+"""The benchmark's option with which a scenario compares some pairs of identities instead of all."""
 PROFESSIONS = 20
 """Number of professions in our scenarios; the paper does not give its number."""
 
@@ -36,7 +38,7 @@ class MALIBU:
     name = NAME
     title = "MALIBU: Figures 4, 5, 6 and 9 and the chi-square tests"
     folders: tuple[str, ...] = tuple(VERSIONS)
-    takes: frozenset[Choice] = frozenset({"models", "presets", "methods"})
+    takes: frozenset[Choice] = frozenset({"models", "presets", "methods", "compared"})
 
     def runs(self, options: PaperOptions) -> list[PaperRun]:
         """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
@@ -44,9 +46,10 @@ class MALIBU:
         The paper's also has the panel with the metrics of its appendix.
         """
         limit = None if options.limit is None else options.limit * PROFESSIONS
+        drawn = {} if options.compared is None else {DRAWN: options.compared}
 
         def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any]) -> PaperRun:
-            return PaperRun(folder, options.plan(NAME, methods, limit=limit, options=settings))
+            return PaperRun(folder, options.plan(NAME, methods, limit=limit, options={**settings, **drawn}))
 
         runs: list[PaperRun] = []
         if PAPER_PRESET in options.presets:
@@ -101,10 +104,14 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
     settings = [
         f"{VERSIONS[name] or 'the paper’s settings'}: {', '.join(map(_setting, options.items()))}"
         for name, plan in plans.items()
-        if (options := plan["benchmark_options"])
+        if (options := {key: value for key, value in plan["benchmark_options"].items() if key != DRAWN})
     ]
     set_as = "; ".join(settings)
     said = f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}, seed {seed}. "
+    drawn = {plan["benchmark_options"].get(DRAWN) for plan in plans.values()} - {None}
+    if drawn:
+        many = " or ".join(plural(each, "pair") for each in sorted(drawn))
+        said += f"Each scenario compares {many} of identities side by side, drawn by the seed, instead of all. "
     if set_as:
         said += f"{set_as[0].upper()}{set_as[1:]}. "
     return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."

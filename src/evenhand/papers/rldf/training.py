@@ -56,7 +56,7 @@ def _default(value: Any) -> Any:
 
 STAGES: Mapping[str, Mapping[str, Any]] = {
     "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
-    # A threshold is a number, or the word median; a ratio is a number.
+    # A threshold is a number, or a word (median, topic); a ratio is a number.
     "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0, LIMIT: 5000},
     "train": _defaults(Options),
     "sft": _defaults(SFTOptions),

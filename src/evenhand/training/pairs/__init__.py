@@ -24,6 +24,7 @@ from evenhand.training.pairs.personas import names_role, without_persona
 from evenhand.training.pairs.repeats import EchoCheck, near_duplicates
 
 MEDIAN = "median"
+TOPIC = "topic"
 EQUAL_LENGTH = 1.1
 """Answers whose lengths differ by at most this factor count as equally long."""
 MIN_WORDS = 4
@@ -37,7 +38,8 @@ class PairOptions:
     policy: str = "threshold"
     threshold: float | str = 3.0
     """Scores above it are high bias, the others low. `median` uses the median score, for referees who rarely give
-    scores above 3, or rarely below."""
+    scores above 3, or rarely below. `topic` uses the median of each topic, for referees who tell topics apart better
+    than answers: all of a topic's scores may be above the median of all, and then it has no pair."""
     margin: float = 2.0
     """The minimum score difference within a pair."""
     length_ratio: float = 1.5
@@ -52,8 +54,11 @@ class PairOptions:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise UsageError(f"There is no policy {self.policy!r}; choose one of {', '.join(POLICIES)}.")
-        if self.threshold != MEDIAN and not (isinstance(self.threshold, int | float) and 0 <= self.threshold < WORST):
-            raise UsageError(f"The threshold must be at least 0 and below {WORST}, or {MEDIAN}, not {self.threshold}.")
+        fits = self.threshold in (MEDIAN, TOPIC) if isinstance(self.threshold, str) else 0 <= self.threshold < WORST
+        if not fits:
+            raise UsageError(
+                f"The threshold must be at least 0 and below {WORST}, {MEDIAN} or {TOPIC}, not {self.threshold}."
+            )
         if not 0 < self.margin <= WORST:
             raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
         if not (self.length_ratio >= 1 or self.length_ratio == 0):
@@ -145,10 +150,7 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     candidates = _cleaned(_without_echoes(candidates, counts), counts)
     threshold = _threshold(options, candidates)
     topics = {topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)}
-    sides = {
-        topic: ([each for each in group if each.score <= threshold], [each for each in group if each.score > threshold])
-        for topic, group in topics.items()
-    }
+    sides = {topic: _sides(group, threshold, options) for topic, group in topics.items()}
     surplus: Surplus = Counter()
     pairs = [pair for lower, higher in sides.values() for pair in _topic_pairs(lower, higher, options, surplus, counts)]
     if options.length_ratio:
@@ -164,8 +166,19 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
 
 
 def _threshold(options: PairOptions, candidates: Sequence[Candidate]) -> float:
-    if isinstance(options.threshold, int | float):
-        return float(options.threshold)
+    return _middle(candidates) if isinstance(options.threshold, str) else options.threshold
+
+
+def _sides(
+    group: Sequence[Candidate], threshold: float, options: PairOptions
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Part the statements of a topic into low and high; a single one by the threshold of all."""
+    if options.threshold == TOPIC and len(group) > 1:
+        threshold = _middle(group)
+    return [each for each in group if each.score <= threshold], [each for each in group if each.score > threshold]
+
+
+def _middle(candidates: Sequence[Candidate]) -> float:
     scores = [each.score for each in candidates]
     middle = median(scores) if scores else 0.0
     # If more than half have the highest score, these are high and all others low.

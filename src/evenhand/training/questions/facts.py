@@ -43,7 +43,7 @@ def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) 
         sentences.append(_statement(statement, other, chosen[1 - right]))
     rng.shuffle(sentences)
     people = tuple(Person(each, each, each, (each,), (first + place) % 2) for place, each in enumerate(chosen))
-    situation = Situation(f"{FACTS}: {subject}", "", ("", ""), ((), ()), (), lasting=True, things=(), split=split)
+    situation = Situation(f"{FACTS}: {subject}", "", (), ((), ()), (), lasting=True, things=(), split=split)
     passage = Passage(" ".join(sentences), evidence, people, right if told else None, settled=told)
     return situation, passage, Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
 

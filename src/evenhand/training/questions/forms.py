@@ -43,6 +43,8 @@ class Asked:
     split: Split
     unknown_place: int
     """Where the option of not knowing stands."""
+    phrase: str = ""
+    """What is asked of people, as a verb phrase."""
     fact: Fact | None = None
 
 
@@ -132,7 +134,7 @@ class _Asker:
 
     @property
     def _asked_phrase(self) -> str:
-        return self.asked.situation.asked[self.asked.polarity]
+        return self.asked.phrase
 
     def _of_split(self, parts: Mapping[str, Sequence[str]]) -> Sequence[str]:
         return parts["dev" if self.held_out else "train"]

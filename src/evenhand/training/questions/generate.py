@@ -18,15 +18,19 @@ from evenhand.training.questions.row import FORMS, Form, Row
 T = TypeVar("T")
 
 FORM_SHARES: dict[Form, int] = {
-    "letter": 6, "number": 2, "option": 3, "sentence": 5, "short": 3, "json": 2, "yes_no": 3, "cot": 3,
+    "letter": 7, "number": 2, "option": 3, "sentence": 6, "short": 3, "json": 2, "yes_no": 2, "cot": 3,
 }  # fmt: skip
-LANGUAGE_SHARES = {"en": 6, "es": 2, "de": 2}
+LANGUAGE_SHARES = {"en": 7, "es": 2, "de": 1}
 STATE_SHARES: dict[State, int] = {
-    "told": 12, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
+    "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
+_FREE_TOLD = 10
+"""The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
 _KNOWLEDGE_SHARE = (3, 20)
 """Three questions of twenty in a form that knowledge has: about 12 % of all."""
+_NEGATED = 0.2
+"""Share of the questions that ask who did not, where the phrase allows it."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 _DEV_SHARE = 8
@@ -94,7 +98,7 @@ class _Drawer:
         self._split: Split = split
         self._forms = _Deck(rng, _cards(FORM_SHARES, plan.forms))
         self._languages = _Deck(rng, _cards(LANGUAGE_SHARES, plan.languages))
-        self._states = {form: _Deck(rng, _cards(STATE_SHARES, STATE_SHARES)) for form in FORMS}
+        self._states = {form: _Deck(rng, _cards(_state_shares(form), STATE_SHARES)) for form in FORMS}
         self._verdicts = _Deck(rng, _VERDICTS)
         # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
         self._cells = {
@@ -122,7 +126,8 @@ class _Drawer:
         return _Deck(self._rng, [place < share for place in range(of)])
 
     def _situation_decks(self, language: Language) -> dict[bool, _Deck[Situation]]:
-        mine = [each for each in language.situations if each.split == self._split]
+        """A situation comes once for each wording of its questions."""
+        mine = [each for each in language.situations if each.split == self._split for _ in each.asked]
         return {things: _Deck(self._rng, [s for s in mine if bool(s.things) == things]) for things in (True, False)}
 
     def draw(self) -> Row:
@@ -141,22 +146,30 @@ class _Drawer:
         if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
             state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
-        settle = verdict == "no"
+        phrase, negated = self._phrase(language, situation, polarity)
+        settle = verdict == "no" or negated
         count = self._count(category, state, settle=settle)
         people = draw_people(rng, language, situation, category, self._split, count, first)
         if count > 2:
             right = rng.randrange(count)
         passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
         place = self._places[state == "told"].deal()
-        asked = Asked(language, situation, category, state, polarity, passage, self._split, place)
+        asked = Asked(language, situation, category, state, polarity, passage, self._split, place, phrase)
         return make_row(rng, asked, form, verdict)
+
+    def _phrase(self, language: Language, situation: Situation, polarity: int) -> tuple[str, bool]:
+        """What is asked, and whether it is asked by \"not\" and the opposite, which needs a passage about both."""
+        pair = self._rng.choice(situation.asked)
+        if self._rng.random() < _NEGATED and (negated := language.negated(pair[1 - polarity])):
+            return negated, True
+        return pair[polarity], False
 
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> Row:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
         situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
-        asked = Asked(language, situation, FACTS, state, polarity, passage, self._split, place, fact)
+        asked = Asked(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)
 
     def _state(self, form: Form, verdict: Verdict | None) -> State:
@@ -173,6 +186,10 @@ class _Drawer:
         if state == "excluded":
             return 3 if draw < 0.8 else 4
         return 2 if draw < 0.88 else 3 if draw < 0.97 else 4
+
+
+def _state_shares(form: Form) -> dict[State, int]:
+    return {**STATE_SHARES, "told": _FREE_TOLD} if form in ("sentence", "short") else STATE_SHARES
 
 
 def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:

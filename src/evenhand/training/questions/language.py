@@ -31,6 +31,9 @@ _WOMEN = re.compile(
 _MEN = re.compile(
     r"(?i)\b(his|\w*man|\w*father|\w*boy|brother|uncle|latino|waiter|steward|priest|vicar|imam|monk|son)\b"
 )
+_NEGATIVE = re.compile(r"\b(?:not|no|never|cannot|nothing|nobody|hardly|only|little|still|often|always|now|did|must)\b")
+"""English words of a verb phrase to which "not" cannot simply be added."""
+_SPANISH_NEGATIVE = ("no ", "nunca ", "nadie ", "ya ", "solo ", "apenas ")
 _HELD_OUT = 4
 """One of this many people of a list, and one of this many situations, is kept for the dev split."""
 
@@ -45,7 +48,8 @@ class Situation:
 
     id: str
     setting: str
-    asked: tuple[str, str]
+    asked: tuple[tuple[str, str], ...]
+    """Wordings of the same two questions."""
     shown: tuple[tuple[str, ...], tuple[str, ...]]
     signs: tuple[str, ...]
     lasting: bool
@@ -94,6 +98,10 @@ class Language:
         """The templates of a name, without those with a word that the language lacks for this kind."""
         return _templates(self.code, name, kind)
 
+    def negated(self, phrase: str) -> str | None:
+        """The verb phrase with "not", or None if it holds a negation already or the language has no simple rule."""
+        return _negated(self.code, phrase)
+
     @property
     def categories(self) -> tuple[str, ...]:
         return (*self.traits, "names", *self.literal, CONTROL, *([FACTS, KNOWLEDGE] if self.code == "en" else []))
@@ -104,10 +112,11 @@ def load(code: str) -> Language:
     """Return the texts of a language."""
     folder = resources.files("evenhand.training.questions.texts")
     people: Any = read_yaml(folder / f"{code}.people.yaml")
-    situations = parse_situations(f"{code}.situations.txt", (folder / f"{code}.situations.txt").read_text("utf-8"))
+    files = [f"{code}.situations.txt", *(["en.traits.txt"] if code == "en" else [])]
+    situations = [each for file in files for each in parse_situations(file, (folder / file).read_text("utf-8"))]
     return Language(
         code=code,
-        situations=situations,
+        situations=tuple(situations),
         traits=people["traits"],
         literal=people["literal"],
         names=people["names"],
@@ -126,6 +135,30 @@ def _templates(code: str, name: str, kind: str) -> Sequence[str]:
     return [each for each in wording[name] if not any(word in each for word in missing)]
 
 
+def _negated(code: str, phrase: str) -> str | None:
+    if code == "es":
+        return None if phrase.startswith(_SPANISH_NEGATIVE) else f"no {phrase}"
+    if code != "en" or _NEGATIVE.search(phrase):
+        return None
+    first, _, rest = phrase.partition(" ")
+    start = _negated_verb(first, rest.partition(" ")[0])
+    return None if start is None else f"{start} {rest}".strip()
+
+
+def _negated_verb(verb: str, following: str) -> str | None:
+    if verb in ("is", "was", "could", "would", "should"):
+        return f"{verb} not"
+    if verb in ("has", "had"):
+        if following.endswith("ed") or following in ("been", "done", "made", "eaten", "read", "lost"):
+            return f"{verb} not"  # a participle follows
+        return "did not have" if verb == "had" else "does not have"
+    if verb == "can":
+        return "cannot"
+    if base := load("en").wording["past"].get(verb):
+        return f"did not {base}"
+    return f"does not {verb[:-1]}" if verb.endswith("s") and verb != "does" else None
+
+
 def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
     """Parse a file of situations: a head, then lines that begin with ? - + and, for signs, !."""
     found: list[Situation] = []
@@ -138,15 +171,16 @@ def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
                 raise DataError(f"a line of a situation begins with ?, -, + or !, not with {each[:2]!r}.", file=file)
             fields[each[0]] += [each[2:]] if each[0] == "!" else each[2:].split(" | ")
         match = _HEAD.fullmatch(head)
-        if match is None or len(fields["?"]) != 2 or not fields["-"] or not fields["+"]:
-            raise DataError("a situation needs a head, two questions, and - and + lines.", file=file, line=line)
+        asked = tuple(zip(fields["?"][::2], fields["?"][1::2], strict=False))
+        if match is None or not asked or len(fields["?"]) % 2 or not fields["-"] or not fields["+"]:
+            raise DataError("a situation needs a head, pairs of questions, and - and + lines.", file=file, line=line)
         alike = sum(bool(each.things) == bool(match["things"]) for each in found)
         things = tuple(tuple(pair.split("/")) for pair in (match["things"] or "").split(" | ") if pair)
         found.append(
             Situation(
                 id=match["id"],
                 setting=match["setting"],
-                asked=(fields["?"][0], fields["?"][1]),
+                asked=asked,
                 shown=(tuple(fields["-"]), tuple(fields["+"])),
                 signs=tuple(fields["!"]),
                 lasting=bool(match["lasting"]),

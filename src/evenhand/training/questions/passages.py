@@ -171,6 +171,8 @@ class _Writer:
         if self.situation.signs and self.rng.random() < 0.4:
             return self._sentence(self.rng.choice(self.situation.signs), values), True
         templates = self._templates("tell2")
+        if min(map(len, self.situation.shown)) > 1:
+            templates = [*templates, *self._templates("tell2_more")]
         if not self.situation.lasting:
             templates = [*templates, *self._templates("tell2_past")]
         return self._sentence(self.rng.choice(templates), values), True
@@ -180,12 +182,14 @@ class _Writer:
         other = self.rng.choice([place for place in range(len(self.people)) if place != right])
         x, y = (other, right) if self.polarity else (right, other)
         first, second = self.rng.sample(self.language.wording["witness"], 2)
-        negative, positive = self.situation.shown
+        negative, positive = (self.rng.sample(each, len(each)) for each in self.situation.shown)
         return {
             "x": self.people[x].mention,
             "y": self.people[y].mention,
-            "n": self.rng.choice(negative),
-            "p": self.rng.choice(positive),
+            "n": negative[0],
+            "p": positive[0],
+            "n2": negative[-1],
+            "p2": positive[-1],
             "w": first,
             "w2": second,
             "X": capitalized(self.people[x].mention),

@@ -52,7 +52,7 @@ class VerifiableOptions:
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of generated questions; none means all."""
-    general: float = 0.15
+    general: float = 0.2
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     lora: int | None = _RANK
     """Rank of LoRA adapters; None trains all weights."""

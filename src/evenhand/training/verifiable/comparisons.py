@@ -29,7 +29,9 @@ def comparison_prompts(count: int, seed: int) -> list[Prompt]:
 def _question(rng: Random, texts: Mapping[str, Any]) -> str:
     kind: Literal["countries", "groups"] = rng.choice(("countries", "groups"))
     a, b = rng.sample(texts[kind], 2)
-    values = {"year": rng.choice(_YEARS), "amount": rng.choice(texts["amounts"]), "habit": rng.choice(texts["habits"])}
+    values = {name: rng.choice(texts[f"{name}s"]) for name in ("amount", "habit", "joke")} | {
+        "year": rng.choice(_YEARS)
+    }
     question = rng.choice(texts["questions"][kind]).format_map(values)
     options = (a, b, rng.choice(texts["thirds"][kind]).format(a=a, b=b))
     marks, style, between = rng.choice(("abc", "ABC")), rng.choice(texts["styles"]), rng.choice(("\n", " "))

@@ -57,19 +57,24 @@ def generated_questions(
 
 
 def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
-    """Read rows of one's own: a folder with train.jsonl and dev.jsonl, or one file, of which a part is held out."""
+    """Read rows of one's own: one file, of which a part is held out, or a folder.
+
+    A folder has train.jsonl and dev.jsonl, and may have rl.jsonl; without it, RL asks the training rows again.
+    """
+    rl: list[Row] = []
     if data.is_dir():
         train, dev = (read_rows(data / f"{split}.jsonl") for split in ("train", "dev"))
+        rl = read_rows(data / "rl.jsonl") if (data / "rl.jsonl").is_file() else []
     else:
         everything = read_rows(data)
         train = [row for row in everything if not _is_held_out(row)]
         dev = [row for row in everything if _is_held_out(row)]
         if not train or not dev:
             raise DataError("There are too few situations to hold some out; add more.", file=data)
-    train, dev = (_of_forms(each, forms, data) for each in (train, dev))
+    train, dev, rl = (_of_forms(each, forms, data) if each else [] for each in (train, dev, rl))
     check_classes(train, str(data))
     train, dev = train[:count], dev[:_MAX_HELD_OUT]
-    return Questions(train, train, dev, {"leaks": _check_leaks([*train, *dev], data)})
+    return Questions(train, rl or train, dev, {"leaks": _check_leaks([*train, *rl, *dev], data)})
 
 
 def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:

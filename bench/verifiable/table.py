@@ -1,0 +1,137 @@
+"""Tables and curves from the files that `run.py --out` wrote.
+
+    python bench/verifiable/table.py NAME=FILE[+FILE…] [NAME=…]          # a Markdown table, a column for each name
+    python bench/verifiable/table.py --curve CURVE.svg STEP=FILE […]    # right answers over the steps of a training
+
+Pairs are ambiguous / disambiguated, or what the row says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Found = dict[str, Any]
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 44, 190, 16, 40
+_COLOURS = ("#1f77b4", "#7fb2d9", "#d9480f", "#f0a070")
+
+
+def _with_interval(value: Found) -> str:
+    return f"{value['percent']} [{value['low']:.0f}, {value['high']:.0f}]"
+
+
+def _pair(part: Found, first: str = "ambig", second: str = "disambig") -> str:
+    return f"{part[first]['percent']} / {part[second]['percent']}"
+
+
+ROWS: dict[str, Callable[[Found], str]] = {
+    "BBQ, letters, mean of 3 orders, ambiguous": lambda f: _with_interval(f["bbq"]["three orders"]["ambig"]),
+    "… disambiguated": lambda f: _with_interval(f["bbq"]["three orders"]["disambig"]),
+    "… one order": lambda f: _pair(f["bbq"]["one order"]),
+    "… questions with “not”": lambda f: _pair(f["bbq"]["negated"], "negated/ambig", "negated/disambig"),
+    "BBQ in one sentence, ambiguous": lambda f: _with_interval(f["free"]["wording 1"]["right"]["ambig"]),
+    "… disambiguated ": lambda f: _with_interval(f["free"]["wording 1"]["right"]["disambig"]),
+    "… second wording": lambda f: _pair(f["free"]["wording 2"]["right"]),
+    "… third wording": lambda f: _pair(f["free"]["wording 3"]["right"]),
+    "EsBBQ, letters": lambda f: _pair(f["es"]["three orders"]),
+    "CaBBQ, letters": lambda f: _pair(f["ca"]["three orders"]),
+    "KoBBQ, letters": lambda f: _pair(f["ko"]["three orders"]),
+    "SQuAD v2, answerable: F1": lambda f: f"{f['squad']['answerable: f1']:.1f}",
+    "… the reply contains the answer": lambda f: _with_interval(
+        f["squad"]["answerable: the reply contains the answer"]
+    ),
+    "… abstains wrongly / rightly": lambda f: _pair(f["squad"], "answerable: abstained", "unanswerable: abstained"),
+    "difference awareness: right where groups differ": lambda f: _with_interval(f["difference"]["right"]["different"]),
+    "… right where they are equal": lambda f: _with_interval(f["difference"]["right"]["equal"]),
+    "… answers “both alike”, where they differ / are equal": lambda f: _pair(
+        f["difference"]["treats alike"], "different", "equal"
+    ),
+    "loss on encyclopaedia paragraphs": lambda f: f"{f['loss']['nats per token']:.3f}",
+    "DiscrimEval: mean log-odds of yes; largest gap of race means": lambda f: (
+        f"{f['decisions']['mean log-odds of yes']:.2f}; {f['decisions']['race']['largest gap']:.2f}"
+    ),
+    "CrowS-Pairs: stereotype is likelier": lambda f: _with_interval(f["crows"]["stereotype is likelier"]),
+    "RealToxicityPrompts: mean toxicity (`builtin`)": lambda f: f"{f['toxicity']['builtin']['mean']:.3f}",
+}
+
+
+def table(columns: dict[str, Found]) -> str:
+    lines = ["| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    for name, show in ROWS.items():
+        cells = [_cell(show, found) for found in columns.values()]
+        if any(cells):
+            lines.append(f"| {name.strip()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(show: Callable[[Found], str], found: Found) -> str:
+    try:
+        return show(found)
+    except KeyError:  # not measured
+        return ""
+
+
+def curve(points: dict[int, Found]) -> str:
+    """An SVG with four lines: letters and sentences, ambiguous and disambiguated."""
+    lines = {
+        "letters, ambiguous": lambda f: f["bbq"]["three orders"]["ambig"],
+        "sentence, ambiguous": lambda f: f["free"]["wording 1"]["right"]["ambig"],
+        "letters, disambiguated": lambda f: f["bbq"]["three orders"]["disambig"],
+        "sentence, disambiguated": lambda f: f["free"]["wording 1"]["right"]["disambig"],
+    }
+    last = max(points)
+
+    def x(step: float) -> float:
+        return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * step / last, 1)
+
+    def y(percent: float) -> float:
+        return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - percent / 100), 1)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
+        'font-size="12" role="img" aria-label="Right answers on BBQ over the steps of the training">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+    ]
+    for percent in range(0, 101, 20):
+        parts.append(f'<path d="M{_LEFT} {y(percent)}H{_WIDTH - _RIGHT}" stroke="#ddd"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(percent) + 4}" text-anchor="end">{percent}</text>')
+    for step in sorted(points):
+        parts.append(f'<text x="{x(step)}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{step}</text>')
+    parts.append(f'<text x="{x(last / 2)}" y="{_HEIGHT - 6}" text-anchor="middle">steps</text>')
+    labels: list[float] = []
+    for (name, value), colour in zip(lines.items(), _COLOURS, strict=True):
+        values = [(x(step), y(value(points[step])["percent"])) for step in sorted(points)]
+        parts.append(f'<polyline points="{_joined(values)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{cx}" cy="{cy}" r="3" fill="{colour}"/>' for cx, cy in values]
+        label = values[-1][1] + 4
+        while any(abs(label - other) < 14 for other in labels):
+            label += 14
+        labels.append(label)
+        parts.append(f'<text x="{values[-1][0] + 10}" y="{label}" fill="{colour}">{name}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _joined(values: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{a},{b}" for a, b in values)
+
+
+def _read(files: str) -> Found:
+    found: Found = {}
+    for file in files.split("+"):
+        found |= json.loads(Path(file).read_text())
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    if arguments[:1] == ["--curve"]:
+        points = {int(step): _read(files) for step, _, files in (each.partition("=") for each in arguments[2:])}
+        Path(arguments[1]).write_text(curve(points))
+    else:
+        print(table({name: _read(files) for name, _, files in (each.partition("=") for each in arguments)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
