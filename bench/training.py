@@ -28,6 +28,7 @@ import torch
 
 from evenhand.models.hf.decoding import decoder
 from evenhand.training import models, policy_copy
+from evenhand.training import rollout as rollout_module
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.options import PPOOptions
@@ -169,14 +170,9 @@ def alternatives(
     profiled: bool,
 ) -> None:
     """Print how long roll-outs take in different ways, how exact they are, and where the time of each goes."""
-    on_gpu = machine.device.startswith("cuda")
-    for name, is_fused, library in (
-        ("as it is", False, "cublas"),
-        ("fused", True, "cublas"),
-    ):
-        policy_copy.FUSED = is_fused
-        if on_gpu:
-            torch.backends.cuda.preferred_blas_library(library)
+    for name, is_fused in (("as it is", False), ("fused", True)):
+        if is_fused:
+            fuse()
         forget()
 
         def work(tokens: int = answer) -> Rollout:
@@ -198,6 +194,13 @@ def alternatives(
             with torch.no_grad():
                 decoded(policy, rollout, machine)
             profile(lambda work=work: work(33), steps=32)
+
+
+def fuse() -> None:
+    """Have torch compile what is computed between matrix products, and sampling; this takes a C compiler."""
+    for module, names in ((policy_copy, ("rotated_and_stored", "gated")), (rollout_module, ("likeliest",))):
+        for name in names:
+            setattr(module, name, torch.compile(getattr(module, name), fullgraph=True))
 
 
 def decoded(policy: Any, rollout: Rollout, machine: models.Machine) -> None:

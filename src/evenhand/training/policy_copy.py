@@ -8,9 +8,7 @@ policy itself is never changed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,9 +23,6 @@ _FAMILIES = ("llama", "mistral", "qwen2")
 """The values of `model_type` that share this forward pass."""
 KEPT_SHARE = 0.1
 """A copy is kept between roll-outs, with its CUDA graphs, if it takes at most this share of the GPU's memory."""
-
-FUSED = False
-"""Whether decoding fuses operations on single numbers into Triton kernels, which takes a C compiler."""
 
 kept_copies: WeakKeyDictionary[Any, PolicyCopy] = WeakKeyDictionary()
 
@@ -157,7 +152,6 @@ class PolicyCopy:
         cos, sin = self._turns(hidden, position_ids)
         mask = _additive(attention_mask, self._dtype)
         hidden = hidden.view(rows * length, -1)
-        gated = fused(_gated) if length == 1 else _gated
         for number, layer in enumerate(self._layers):
             qkv = functional.linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias)
             qkv = qkv.view(rows, length, -1, self._size)
@@ -173,11 +167,11 @@ class PolicyCopy:
         """Return the queries of new tokens, and all keys and values after theirs were stored."""
         shape = (self._heads, self._kv_heads)
         static = cache.layers[number] if number < len(cache.layers) else None
-        if not FUSED or not isinstance(static, StaticLayer):
+        if not isinstance(static, StaticLayer):
             query, key, value = _rotated(qkv, cos, sin, *shape)
             return query, *cache.update(key, value, number)
         keys, values = static.keys[: len(qkv)], static.values[: len(qkv)]
-        return fused(_rotated_and_stored)(qkv, cos, sin, *shape, keys, values, static.slot), keys, values
+        return rotated_and_stored(qkv, cos, sin, *shape, keys, values, static.slot), keys, values
 
     def _turns(self, hidden: Any, position_ids: Any) -> tuple[Any, Any]:
         """Return the cosines and signed sines of the rotary embedding: turned = x·cos + roll(x)·sin."""
@@ -189,8 +183,9 @@ class PolicyCopy:
         return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, self._epsilon)
 
     def _joined(self, old: Any, *linears: Any) -> Any:
-        if old is None or not FUSED:
-            return self._stored(old, torch.cat([_merged(each).to(self._dtype) for each in linears]))
+        """Return the matrices of some layers as one, in the memory of the old one if there is one."""
+        if old is None:
+            return torch.cat([_merged(each).to(self._dtype) for each in linears])
         for rows, linear in zip(old.split([len(each.weight) for each in linears]), linears, strict=True):
             rows.copy_(_merged(linear))
         return old
@@ -208,16 +203,6 @@ class PolicyCopy:
         return new.to(self._dtype, copy=True) if old is None else old.copy_(new)
 
 
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, fullgraph=True)
-
-
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of tensors as one kernel, where that is wanted."""
-    return _compiled(function) if FUSED else function
-
-
 def _rotated(qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
     """Return queries, keys and values (rows × heads × tokens × size), the first two with the rotary embedding."""
     turned = qkv.roll(qkv.shape[-1] // 2, -1)[:, :, :-kv_heads]
@@ -225,7 +210,7 @@ def _rotated(qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int) -> tuple[A
     return query_key[:, :heads], query_key[:, heads:], qkv[:, :, -kv_heads:].transpose(1, 2)
 
 
-def _rotated_and_stored(
+def rotated_and_stored(
     qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int, keys: Any, values: Any, slot: Any
 ) -> Any:
     """Store the keys and values of one token of each row, and return its queries."""
@@ -235,7 +220,8 @@ def _rotated_and_stored(
     return query
 
 
-def _gated(gate_up: Any, act: Any) -> Any:
+def gated(gate_up: Any, act: Any) -> Any:
+    """Return the activated gates times the other half."""
     gate, up = gate_up.chunk(2, -1)
     return act(gate) * up
 
@@ -267,8 +253,6 @@ def _merged(linear: Any) -> Any:
     if not hasattr(linear, "get_delta_weight") or linear.disable_adapters:
         return linear.weight
     active = [name for name in linear.active_adapters if name in linear.lora_A]
-    if not FUSED:
-        return sum((linear.get_delta_weight(name).float() for name in active), linear.weight.float())
     weight = linear.weight.float()
     for name in active:
         outer, inner = linear.lora_B[name].weight.float(), linear.lora_A[name].weight.float()

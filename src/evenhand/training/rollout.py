@@ -12,7 +12,6 @@ from typing import Any
 
 from evenhand.errors import UsageError
 from evenhand.models.hf.decoding import Decoder, decoder
-from evenhand.training import policy_copy as policy_copies
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import token_entropies, token_logprobs
@@ -142,11 +141,7 @@ class _Sampler:
             # As torch.multinomial draws, which would wait for the device. Random numbers are drawn for all rows, so
             # that they do not depend on the number of processes and on the answers that are finished.
             drawn = logits.new_empty(self._total, logits.shape[1]).exponential_()
-            if policy_copies.FUSED:
-                token = policy_copies.fused(_likeliest)(logits, drawn, self._rows[: self._count], self._temperature)
-            else:
-                probabilities = (logits / self._temperature).softmax(-1)
-                token = (probabilities / drawn[self._rows[: self._count]]).argmax(-1, keepdim=True)
+            token = likeliest(logits, drawn, self._rows[: self._count], self._temperature)
         token = token.masked_fill(~self.running[:, None], self.pad)
         self.running.logical_and_((token != self._eos_ids).all(1))
         return token
@@ -159,7 +154,7 @@ class _Sampler:
         self._running[: self._count] = running
 
 
-def _likeliest(logits: Any, drawn: Any, rows: Any, temperature: float) -> Any:
+def likeliest(logits: Any, drawn: Any, rows: Any, temperature: float) -> Any:
     """Return the token with the highest ratio of probability to random number, which are both as logarithms here."""
     return (logits / temperature - drawn[rows].log()).argmax(-1, keepdim=True)
 
