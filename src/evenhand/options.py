@@ -70,6 +70,8 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    at_most: ClassVar[Mapping[str, Any]] = {}
+    """Options under which the method makes all calls that it can make, for an upper bound of its cost."""
 
     @classmethod
     def parse(cls, owner: str, given: Mapping[str, Any]) -> Self:

@@ -30,11 +30,11 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_the_evidence_of_a_run_replays_it_without_its_corpus(cli, corpus: Path, tmp_path: Path):
-    first = cli(*RUN, "--method", "mabrf:search=corpus:facts.jsonl", "--out", "one")
+    first = cli(*RUN, "--method", "mabrf:calibration=none,search=corpus:facts.jsonl", "--out", "one")
     written = cli("export", "one", "--table", "evidence", "--format", "jsonl", "--out", "evidence.jsonl")
     corpus.unlink()
 
-    again = cli(*RUN, "--method", "mabrf:search=replay:evidence.jsonl", "--out", "two")
+    again = cli(*RUN, "--method", "mabrf:calibration=none,search=replay:evidence.jsonl", "--out", "two")
 
     assert (first.code, written.code, again.code) == (0, 0, 0)
     assert "evidence.jsonl: 2 rows" in written.out
@@ -47,7 +47,7 @@ def test_the_evidence_of_a_run_replays_it_without_its_corpus(cli, corpus: Path, 
 
 
 def test_evidence_can_be_had_as_a_table_of_cells(cli, corpus: Path, tmp_path: Path):
-    cli(*RUN, "--method", f"mabrf:search=corpus:{corpus}", "--out", "one")
+    cli(*RUN, "--method", f"mabrf:calibration=none,search=corpus:{corpus}", "--out", "one")
 
     assert cli("export", "one", "--table", "evidence").code == 0
 
@@ -55,9 +55,10 @@ def test_evidence_can_be_had_as_a_table_of_cells(cli, corpus: Path, tmp_path: Pa
 
 
 MOST = {
-    "mabrf": 13,
+    "mabrf": 14,
+    "mabrf:calibration=none": 13,
     "mabrf:look=true": 14,
-    "mabrf:search=corpus:builtin": 24,
+    "mabrf:calibration=none,search=corpus:builtin": 24,
     "mabrf:search=corpus:builtin,look=true": 25,
     "mabrf_first:look=true": 3,
 }

@@ -23,6 +23,8 @@ BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not 
 def reply(messages: Sequence[Message], params: Params) -> str:
     """Reasons by belief at first and by the passage when asked again; as a judge sees the difference."""
     asked = messages[-1].content
+    if params.schema is not None and "enum" in params.schema:
+        return "No"
     if params.schema is not None:
         values: dict[str, Any] = {
             "answerable": True,

@@ -54,6 +54,10 @@ def test_one_page_names_what_was_found_and_what_is_missing(cli, small: str, tmp_
     page = json.loads((tmp_path / "suite/suite.json").read_text())
     assert [row["benchmark"] for row in page["areas"]] == ["bbq_builtin", "bbq_builtin"]
     assert len(page["not_measured"]) == 3
+    html = (tmp_path / "suite/suite.html").read_text()
+    assert '<a href="stereotypes-in-answers/report.html">Stereotypes in answers</a>' in html
+    assert "no benchmark not_there is installed" in html
+    assert all(row["found"] in html and "fake/A" not in row["found"] for row in page["areas"])
 
 
 def test_a_judge_reads_only_where_one_is_needed(cli, small: str, tmp_path: Path):

@@ -2,7 +2,9 @@
 
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from evenhand.evaluators.calibration import Contrast, JudgeTest
 from evenhand.evaluators.judge_card import card_path, load_card
 from evenhand.methods.base import METHODS
+from evenhand.runs.store import Store
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from evenhand.types import Sample
@@ -19,6 +22,11 @@ BBQ = "bbq_builtin"
 
 def said(result: Any) -> str:
     return " ".join((result.out + result.err).split())
+
+
+def read_options(run: Path) -> Any:
+    with closing(Store(run)) as store:
+        return store.get("options")["1"]
 
 
 @pytest.mark.usefixtures("_judges")
@@ -45,12 +53,34 @@ def test_a_run_with_this_judge_is_another_run_without_its_card(cli: Any):
     after = cli(*plan, "--out", "after")
     resumed = cli(*plan, "--out", "before", "--resume")
 
-    caveat = "was not calibrated, so its ratings count as they are"
+    caveat = "was not calibrated, so its thresholds are those of another model"
     assert (before.code, after.code) == (0, 0)
     assert caveat in said(cli("compare", "before"))
     assert caveat not in said(cli("compare", "after"))
     assert resumed.code == 2
     assert "a run of another plan (or of other data, weights or templates)" in said(resumed)
+
+
+@pytest.mark.usefixtures("_judges")
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_before_anything_is_paid_for_it_says_what_to_calibrate_and_its_price(cli: Any, dry: tuple[str, ...]):
+    plan = ("run", "--model", "fake/A", "--judge", "judging/seeing", "--limit", "2", "--out", "r", *dry)
+
+    text = said(cli(*plan, "--method", "stardtox", "--method", "weigh"))
+
+    assert "`evenhand calibrate judging/seeing --as-judge` fits them in about 450 short calls." in text
+    assert "`evenhand calibrate fake/A` fits them in about 2,900 short calls" in text
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_prior_card_makes_mabrf_look_unless_its_thresholds_are_given(cli: Any):
+    plan = ("run", "--model", "fake/A", "--judge", "judging/seeing", "--limit", "1", "--method")
+    cli(*plan, "mabrf", "--out", "prior")
+    cli(*plan, "mabrf:accept=3", "--out", "own")
+    prior, own = (read_options(Path(name)) for name in ("prior", "own"))
+
+    assert (prior["look"], prior["accept"]) == (True, 10)
+    assert (own["look"], own["accept"]) == (False, 3)
 
 
 @pytest.mark.usefixtures("_judges")

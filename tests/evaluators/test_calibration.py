@@ -128,7 +128,7 @@ async def test_a_judge_that_believes_what_it_reads_is_told_to_look_first():
 
     found = await calibrate(FunctionModel(credulous), mabrf.contrasts())
 
-    assert mabrf.suggested_options(found) == {"look": True, "grounded": 5.5}
+    assert mabrf.suggested_options(found) == {"look": True, "grounded": 5.5, "accept": 10}
 
 
 async def test_a_rating_at_chance_does_not_count():
@@ -145,7 +145,7 @@ async def test_a_rating_at_chance_does_not_count():
 def test_in_doubt_nothing_is_rewritten(tells: float, bound: float):
     found = [Calibration("look", [tells + 0.1], [tells - 0.1], 0)]
 
-    assert mabrf.suggested_options(found) == {"look": True, "grounded": bound}
+    assert mabrf.suggested_options(found) == {"look": True, "grounded": bound, "accept": 10}
 
 
 async def test_a_judge_that_cannot_tell_reasonings_apart_gets_no_bound():

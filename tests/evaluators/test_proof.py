@@ -50,7 +50,7 @@ async def test_an_answer_that_is_proved_costs_one_short_call():
 async def test_an_abstention_needs_that_nobody_is_proved():
     by = judge({MAN: 0.1, BOY: 0.2})
 
-    outcome = await on_stage(NOBODY, by=by).run()
+    outcome = await on_stage(NOBODY, by=by, calibration="none").run()
 
     assert (outcome.stop, len(by.requests)) == ("accepted", 2)
     details = outcome.snapshots[0].notes["verdicts"][0]["details"]
@@ -98,6 +98,32 @@ async def test_a_judge_that_says_neither_is_no_verdict():
 
     assert outcome.stop == "no_evaluation"
     assert "neither yes nor no" in outcome.snapshots[0].notes["verdicts"][0]["unscored"]
+
+
+@pytest.mark.parametrize(
+    ("p", "calibration", "stop"),
+    [
+        (0.6, "fitted", "max_iterations"),
+        (0.7, "fitted", "accepted"),
+        (0.6, "prior", "max_iterations"),
+        (0.6, "none", "accepted"),
+    ],
+)
+async def test_a_judge_without_a_card_must_say_yes_more_clearly(p: float, calibration: str, stop: str):
+    """Small models say Yes to half of what is wrong, so that nothing would ever be revised."""
+    stage = on_stage(BOY, by=judge({BOY: p}, "own/unknown"), iterations=0, calibration=calibration)
+
+    assert (await stage.run()).stop == stop
+
+
+async def test_several_judges_are_all_asked_and_their_mean_counts():
+    stage = on_stage(BOY, by=judge({BOY: 0.9}), iterations=0, calibration="none")
+    stage.session.models = {**stage.session.models, "judge_2": judge({BOY: 0.3})}
+
+    outcome = await stage.run()
+
+    assert outcome.snapshots[0].notes["verdicts"][0]["details"].startswith("support 0.60, must be at least 0.50")
+    assert stage.session.readings["judges_disagreed"] == 1
 
 
 class TestCard:

@@ -45,7 +45,7 @@ async def test_one_rephrasing_costs_five_calls():
 
 @pytest.mark.parametrize("iterations", [0, 1, 5])
 async def test_a_reasoning_that_stays_biased_ends_after_the_last_iteration(iterations: int):
-    stage = Stage(judge=rated(9), rephrase=STEPS, iterations=iterations)
+    stage = Stage(judge=rated(9), rephrase=STEPS, iterations=iterations, patience=0)
 
     outcome = await stage.run()
 
@@ -69,6 +69,22 @@ async def test_by_default_there_are_five_iterations_and_13_calls_at_most():
     await stage.run()
 
     assert len(stage.agents) == 13
+
+
+@pytest.mark.parametrize(
+    ("ratings", "calls", "stop"),
+    [
+        ((9, 9, 9), 6, "no_better"),
+        ((9, 8, 9, 8), 9, "no_better"),
+        ((9, 9, 1), 7, "debiased"),
+    ],
+)
+async def test_rewrites_that_are_no_better_end_the_loop(ratings: tuple[int, ...], calls: int, stop: str):
+    stage = Stage(judge=[rated(bias) for bias in ratings], rephrase=STEPS)
+
+    outcome = await stage.run()
+
+    assert (len(stage.agents), outcome.stop) == (calls, stop)
 
 
 async def test_where_the_solvers_reasoning_stays_the_best_its_answer_stands():

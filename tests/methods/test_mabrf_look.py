@@ -1,10 +1,12 @@
 """MABRF with `look`: the judge sees the passage before any reasoning, and the reasoning is as biased as that says."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.difference_awareness import KNOWLEDGE
 from evenhand.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
 from support.mabrf import (
     BIASED,
@@ -53,6 +55,14 @@ async def test_the_look_shows_passage_and_question_but_neither_reasoning_nor_opt
     assert all(words not in seen for words in (*BIASED.splitlines(), *QUESTION.choices))
 
 
+async def test_nobody_looks_where_there_is_no_passage():
+    stage = Stage(judge=looking("Yes"), sample=replace(QUESTION, context=KNOWLEDGE), look=True)
+
+    outcome = await stage.run()
+
+    assert (looks(stage), outcome.stop) == ([], "debiased")
+
+
 async def test_by_default_nobody_looks():
     stage = Stage(judge=looking("Yes"))
 
@@ -73,7 +83,7 @@ async def test_a_fair_reasoning_costs_one_call_more_than_without_a_look():
 async def test_one_look_serves_all_versions_and_at_most_14_calls_are_made():
     # Named or left open, a passage that tells with a chance of 0.4 leaves all versions alike; relevancy decides.
     ratings = [rated(1, relevancy) for relevancy in range(3, 9)]
-    stage = Stage(judge=doubtful(0.4, *ratings), rephrase=STEPS, look=True)
+    stage = Stage(judge=doubtful(0.4, *ratings), rephrase=STEPS, look=True, patience=0)
 
     outcome = await stage.run()
 

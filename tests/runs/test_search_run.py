@@ -52,7 +52,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> type[Shelf]:
 def plan(search: str = "shelf", **options: Any) -> dict[str, Any]:
     return {
         "benchmark_options": {"size": SIZE},
-        "methods": [{"name": "mabrf", "options": {"search": search, **options}}],
+        "methods": [{"name": "mabrf", "options": {"search": search, "calibration": "none", **options}}],
     }
 
 
@@ -286,7 +286,7 @@ async def test_every_role_of_a_plan_asks_its_own_model(workshop: Workshop, shelf
 
 
 @pytest.mark.parametrize("spec", ["fake/one", "openai/test", "local/builtin"])
-@pytest.mark.parametrize(("options", "calls"), [({}, 13), ({"search": "shelf"}, 24), ({"iterations": 2}, 7)], ids=str)
+@pytest.mark.parametrize(("options", "calls"), [({}, 14), ({"search": "shelf"}, 25), ({"iterations": 2}, 8)], ids=str)
 async def test_the_dry_run_counts_every_iteration(
     workshop: Workshop, shelf: type[Shelf], spec: str, options: dict[str, Any], calls: int
 ):

@@ -10,7 +10,8 @@ from itertools import count
 from statistics import fmean, median
 
 from evenhand import aio
-from evenhand.prompts import bands_of
+from evenhand.asking.yes_no import yes_probability
+from evenhand.prompts import Prompt, bands_of
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
 from evenhand.types import Generation, Message, Params, Unscored
@@ -75,6 +76,20 @@ async def judge(
     return _pooled(session, rated)
 
 
+async def judged_yes(session: Session, prompt: Prompt, messages: Sequence[Message], *, agent: str) -> float | Unscored:
+    """The judge's probability of yes; several judges are all asked, and pooled as the run says."""
+    roles = judges_in(session.models)
+    found = await aio.all_of(
+        yes_probability(session, prompt, messages, agent=agent if each == JUDGE else f"{agent} {each}", role=each)
+        for each in roles
+    )
+    said = [each for each in found if not isinstance(each, Unscored)]
+    if len(roles) == 1 or not said:
+        return found[0]
+    session.readings[DISAGREED if max(said) - min(said) >= FAR_APART else AGREED] += 1
+    return float(_pool(session)(said))
+
+
 def with_bands(rubric: Rubric, messages: Sequence[Message]) -> tuple[Rubric, Sequence[Message]]:
     """Returns rubric and request with the examples of its bands; as they are if the rubric has none."""
     examples = bands_of(rubric.prompt)
@@ -92,13 +107,17 @@ def with_bands(rubric: Rubric, messages: Sequence[Message]) -> tuple[Rubric, Seq
 
 def _pooled(session: Session, rated: Sequence[Ratings]) -> Ratings:
     """The mean of the judges' ratings, or their median, with which the majority decides; the words of the nearest."""
-    pool = median if session.answering.judge_pool == "vote" else fmean
+    pool = _pool(session)
     columns = {name: [each.values[name] for each in rated] for name in rated[0].values}
     values = {name: float(pool(column)) for name, column in columns.items()}
     apart = max(max(column) - min(column) for column in columns.values())
     session.readings[DISAGREED if apart >= FAR_APART else AGREED] += 1
     nearest = min(rated, key=lambda each: sum(abs(each.values[name] - value) for name, value in values.items()))
     return replace(nearest, values=values)
+
+
+def _pool(session: Session) -> Callable[[Sequence[float]], float]:
+    return median if session.answering.judge_pool == "vote" else fmean
 
 
 async def _ratings(

@@ -24,8 +24,8 @@ from evenhand.cli.paper import kept_command
 from evenhand.cli.run import print_forecast
 from evenhand.errors import UsageError
 from evenhand.runs.store import FILE_NAME
-from evenhand.types import Usage
-from evenhand.workflows.suite import PlannedSuite, SuiteResult, plan_suite, run_suite
+from evenhand.workflows.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
+from evenhand.workflows.suite.page import NO_TOTAL, cost, sum_of
 
 _LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data", "log_to")
 _PLAN_FIELDS = ("reading", "temperature", "max_tokens", "judge_samples", "templates")
@@ -83,32 +83,24 @@ def make(name: str, given: Mapping[str, Any]) -> int:
 
 
 def print_page(result: SuiteResult) -> None:
-    """One page: a table of areas, a sentence for each, what is missing, and the sum of the cost."""
+    """One page: each area with what was found, what is missing, and the sum of the cost."""
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.format import duration, interval, money
     from evenhand.reports.tables import safe_text
     from evenhand.reports.tables.fitting import print_table
 
     console = Console()
-    table = Table(title=f"Suite {result.name}", title_justify="left")
+    table = Table(title=f"Suite {result.name}: {result.model}", title_justify="left", show_lines=True)
     for column in ("Area", "Found", "How sure", "Cost"):
         table.add_column(column, overflow="fold")
-    total = Usage()
     for row in result.rows:
-        total += row.usage
-        value = interval(row.estimate.value, row.estimate.low, row.estimate.high) if row.estimate else "–"
-        cost = f"{row.usage.calls:,} calls, {money(row.usage.cost)}, {duration(row.seconds)}"
-        table.add_row(*map(safe_text, (row.area, f"{row.title}: {value}", row.how_sure, cost)))
+        table.add_row(*map(safe_text, (row.area, row.found, row.how_sure, cost(row))))
     print_table(console, table)
-    for row in result.rows:
-        console.print(f"• {row.area}: {row.sentence}", markup=False, highlight=False)
+    click.echo(NO_TOTAL)
     _print_missing(result.missing)
-    click.echo(
-        f"In all: {total.calls:,} calls, {total.tokens:,} tokens, {money(total.cost)}, "
-        f"{duration(sum(row.seconds for row in result.rows))}. Reports: {result.folder}{'/*/report.html'}"
-    )
+    click.echo(f"In all: {sum_of(result)}.")
+    click.echo(f"Page: {result.folder / PAGE}, with more numbers and a report of each area")
     click.echo(f"For auditors: evenhand evidence {result.folder}/*/")
 
 

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evenhand.asking.judge import JUDGE
-from evenhand.asking.yes_no import yes_probability
+from evenhand.asking.judge import judged_yes
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.judge_card import session_card
 from evenhand.prompts import load_prompt
@@ -116,7 +115,7 @@ async def claim_support(session: Session, messages: Sequence[Message], sentence:
     shown = prompt.render(
         told=fenced(stated[-_SHOWN:]), asked=fenced(asked[-_SHOWN:]) or "none", sentence=fenced(sentence)
     )
-    return await yes_probability(session, prompt, shown, agent="claims judge", role=JUDGE)
+    return await judged_yes(session, prompt, shown, agent="claims judge")
 
 
 def told(messages: Sequence[Message]) -> str:

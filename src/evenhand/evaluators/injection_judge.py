@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.asking.judge import JUDGE
-from evenhand.asking.yes_no import yes_probability
+from evenhand.asking.judge import judged_yes
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.prompts import load_prompt
 from evenhand.session import Session
@@ -20,7 +19,7 @@ async def injection_judge(sample: Sample, answer: Answer, session: Session[Thres
     threshold = session.options.injection
     prompt = load_prompt(__file__, "injection_judge")
     messages = prompt.render(text=fenced(answer.text))
-    chance = await yes_probability(session, prompt, messages, agent="injection judge", role=JUDGE)
+    chance = await judged_yes(session, prompt, messages, agent="injection judge")
     if isinstance(chance, Unscored):
         return chance
     return Verdict(

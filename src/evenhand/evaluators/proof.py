@@ -7,8 +7,7 @@ none of the others (`settled`), so an abstention is held to the same evidence as
 
 from __future__ import annotations
 
-from evenhand.asking.judge import JUDGE
-from evenhand.asking.yes_no import yes_probability
+from evenhand.asking.judge import judged_yes
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.judge_card import session_card
 from evenhand.prompts import load_prompt
@@ -62,4 +61,4 @@ async def p_proved(session: Session, sample: Sample, answer: str) -> float | Uns
     """Returns the judge's P(Yes) that the passage shows this answer to be right."""
     prompt = load_prompt(__file__, "proof")
     asked = prompt.render(context=sample.context, question=sample.prompt, answer=answer)
-    return await yes_probability(session, prompt, asked, agent="bias evaluator", role=JUDGE)
+    return await judged_yes(session, prompt, asked, agent="bias evaluator")

@@ -107,7 +107,7 @@ async def _arm(
             sample,
             models,
             arm.seed,
-            options,
+            options.model_copy(update=dict(options.at_most)),
             scorers=_Severe,
             searches=_Fruitful,
             evaluating=_never_passed,

@@ -16,9 +16,8 @@ import yaml
 from evenhand.asking.chat import think
 from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
-from evenhand.asking.judge import JUDGE, judge
+from evenhand.asking.judge import judge, judged_yes
 from evenhand.asking.reply import ask_and_read
-from evenhand.asking.yes_no import yes_probability
 from evenhand.methods.mabrf.options import MabrfFirstOptions
 from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
@@ -108,7 +107,7 @@ async def p_passage_answers(session: Session, sample: Sample) -> float | Unscore
     """Returns the judge's P(passage answers the question), asked before it sees any reasoning."""
     prompt = load_prompt(__file__, "look")
     asked = prompt.render(context=fenced(sample.context), question=fenced(sample.prompt))
-    return await yes_probability(session, prompt, asked, agent="judge", role=JUDGE)
+    return await judged_yes(session, prompt, asked, agent="judge")
 
 
 async def rate_reasoning(

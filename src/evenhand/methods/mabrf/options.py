@@ -48,6 +48,7 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
 class MabrfOptions(MabrfFirstOptions):
     """Options of `mabrf`: the loop with all agents."""
 
+    at_most: ClassVar = {"patience": 0}
     presets: ClassVar = {
         "paper": {
             **MabrfFirstOptions.presets["paper"],

@@ -24,7 +24,7 @@ from evenhand.data.yaml_file import read_yaml
 from evenhand.errors import DataError, EvenhandError, UsageError
 from evenhand.papers.base import PaperRun
 from evenhand.registry import is_file
-from evenhand.reports.html import write_report
+from evenhand.reports.html import write_page, write_report
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
@@ -34,8 +34,11 @@ from evenhand.studies.study import study
 from evenhand.types import Usage
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import check_runs, run_all
+from evenhand.workflows.suite.page import render
 
 SUITES = ("quick", "full")
+PAGE = "suite.html"
+_MANY = 0.05
 
 
 class _Area(BaseModel):
@@ -98,7 +101,10 @@ class Row:
     """The name of the headline metric."""
     estimate: Estimate | None
     how_sure: str
-    sentence: str
+    found: str
+    """What was found, in one sentence."""
+    details: str
+    """More numbers, in sentences."""
     usage: Usage
     seconds: float
 
@@ -113,6 +119,7 @@ class SuiteResult:
     missing: Sequence[Missing]
     stopped: bool = False
     """Whether the budget ended before all runs."""
+    model: str = ""
 
 
 def plan_suite(
@@ -202,10 +209,11 @@ def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult
     """The page from the stored runs, and the report of each; no model is called."""
     rows: list[Row] = []
     missing = list(planned.missing)
+    not_run = f"not run: {'the budget ended before' if stopped else f'evenhand resume {planned.folder}'}"
     for part in planned.parts:
         folder = planned.folder / part.run.folder
         if not (folder / FILE_NAME).is_file():
-            missing.append(Missing(part.area, part.asks, "not run: the budget ended before"))
+            missing.append(Missing(part.area, part.asks, not_run))
             continue
         try:
             result = study([folder])
@@ -214,7 +222,9 @@ def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult
             continue
         write_report(result, shown_samples([folder], 300), folder / "report.html")
         rows.append(_row(part, folder, result))
-    found = SuiteResult(planned.name, planned.folder, rows, missing, stopped)
+    model = planned.parts[0].run.plan.models[0]["base"].spec
+    found = SuiteResult(planned.name, planned.folder, rows, missing, stopped, model)
+    write_page(render(found), planned.folder / PAGE)
     text = orjson.dumps(_plain(found), option=orjson.OPT_INDENT_2, default=str)
     (planned.folder / "suite.json").write_bytes(text)
     return found
@@ -223,6 +233,7 @@ def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult
 def _plain(result: SuiteResult) -> dict[str, Any]:
     return {
         "suite": result.name,
+        "model": result.model,
         "areas": [{**asdict(row), "folder": row.folder.name} for row in result.rows],
         "not_measured": [asdict(each) for each in result.missing],
         "stopped": result.stopped,
@@ -233,7 +244,7 @@ def _row(part: Part, folder: Path, result: StudyResult) -> Row:
     arm = result.arms[0]
     metric = next(each for each in result.metrics if each.name == result.headline)
     estimate = arm.estimate(result.headline)
-    sentence = next(iter(result.verdicts), "").partition(" Cost: ")[0]
+    found, details = _in_words(result)
     used = sum(arm.usage.values(), result.scoring)
     return Row(
         part.area,
@@ -243,10 +254,24 @@ def _row(part: Part, folder: Path, result: StudyResult) -> Row:
         metric.title,
         estimate,
         _how_sure(result, estimate),
-        sentence,
+        found,
+        details,
         used,
         arm.seconds,
     )
+
+
+def _in_words(result: StudyResult) -> tuple[str, str]:
+    """The first sentence of the verdict, without the name of the model, and the others."""
+    verdict = next(iter(result.verdicts), "").partition(" Cost: ")[0]
+    arm = result.arms[0]
+    for name in (*arm.models.values(), arm.label, arm.method):
+        if verdict.startswith(f"{name}: "):
+            verdict = verdict.removeprefix(f"{name}: ")
+        elif verdict.startswith(f"{name} "):
+            verdict = f"It {verdict.removeprefix(f'{name} ')}"
+    first, *others = re.split(r"(?<=[.!?])\s+(?=[A-Z])", verdict)
+    return first[:1].upper() + first[1:], " ".join(others)
 
 
 def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
@@ -264,9 +289,11 @@ def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
             words.append("clearly not 0" if clear else "not told apart from 0")
         if estimate.few_clusters:
             words.append("few clusters: the interval may be too narrow")
-    graded = arm.statuses.get("graded", 0)
-    if done and graded < 0.95 * done:
-        words.append(f"only {100 * graded / done:.0f} % could be read")
+    graded, refused = (arm.statuses.get(status, 0) for status in ("graded", "refused"))
+    if done and refused > _MANY * done:
+        words.append(f"{100 * refused / done:.0f} % were declined")
+    if done and done - graded - refused > _MANY * done:
+        words.append(f"{100 * (done - graded - refused) / done:.0f} % could not be read")
     if arm.pending:
         words.append(f"{arm.pending:,} not run")
     chance = [each for each in result.warnings if "may be guessing" in each]
