@@ -18,6 +18,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 
 from evenhand.models.hf.decoding import decoder
 from evenhand.training import models, policy_copy
+from evenhand.training import rollout as rollout_module
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.options import PPOOptions
@@ -57,6 +59,7 @@ def main() -> None:
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
     parser.add_argument("--profile", action="store_true", help="only list the kernels of a roll-out by their time")
+    parser.add_argument("--alternatives", action="store_true", help="only compare and profile ways to decode")
     chosen = parser.parse_args()
     machine = models.machine()
     policy, chat = load(chosen.model, machine)
@@ -65,6 +68,10 @@ def main() -> None:
         profile(lambda: roll_out(policy, chat, questions[: chosen.rows[0]], machine, max_new_tokens=16))
         return
     multiplies, copies = limits(machine.device)
+    if chosen.alternatives:
+        for rows in chosen.rows:
+            alternatives(policy, chat, questions[:rows], machine, chosen.answer, copies, rows == chosen.rows[0])
+        return
     say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
     before, after = calls(policy, chat, questions[:4], machine)
     say(f"operations for each next token: {before:,} before, {after:,} after")
@@ -151,6 +158,63 @@ def compare(
             f"{name:22} {tokens / seconds:8,.0f} tokens/s, {1000 * seconds / steps:6.2f} ms for each next token; bound "
             f"{1000 * bound / steps:.2f} ms ({seconds / bound:.1f} x); {before / seconds:.1f} x as fast as before"
         )
+
+
+def alternatives(
+    policy: Any,
+    chat: Chat,
+    prompts: Sequence[Prompt],
+    machine: models.Machine,
+    answer: int,
+    copies: float,
+    profiled: bool,
+) -> None:
+    """Print how long roll-outs take in different ways, how exact they are, and where the time of each goes."""
+    for name, is_fused in (("as it is", False), ("fused", True)):
+        if is_fused:
+            fuse()
+        forget()
+
+        def work(tokens: int = answer) -> Rollout:
+            torch.manual_seed(1)
+            return roll_out(policy, chat, prompts, machine, max_new_tokens=tokens)
+
+        try:
+            first, _ = timed(work)
+            seconds, rollout = min((timed(work) for _ in range(3)), key=lambda each: each[0])
+        except Exception as error:
+            say(f"\n{name}: failed: {type(error).__name__}: {str(error)[:400]}")
+            continue
+        steps, bound = rollout.answer.shape[1], read_bytes(policy, rollout, machine) / copies
+        say(
+            f"\n{name}: {len(prompts)} answers, {1000 * seconds / steps:.2f} ms for each next token; bound "
+            f"{1000 * bound / steps:.2f} ms ({seconds / bound:.2f} x); the first roll-out took {first:.1f} s"
+        )
+        if profiled:
+            with torch.no_grad():
+                decoded(policy, rollout, machine)
+            profile(lambda work=work: work(33), steps=32)
+
+
+def fuse() -> None:
+    """Have torch compile what is computed between matrix products, and sampling; this takes a C compiler."""
+    for module, names in ((policy_copy, ("rotated_and_stored", "gated")), (rollout_module, ("likeliest",))):
+        for name in names:
+            setattr(module, name, torch.compile(getattr(module, name), fullgraph=True))
+
+
+def decoded(policy: Any, rollout: Rollout, machine: models.Machine) -> None:
+    """Print how far log probabilities of a decoded token are from those in float32."""
+    values: list[Any] = []
+    for dtype in ("float32", machine.dtype):
+        copy = PolicyCopy(policy, models.Machine(machine.device, dtype))
+        ids, mask = rollout.ids[:, :-8], rollout.mask[:, :-8]
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        found = copy(input_ids=ids, attention_mask=mask, position_ids=positions)
+        limits = {"max_length": 32768, "max_new_tokens": 8}
+        step = decoder(copy, found.past_key_values, mask, positions, **limits, use_graphs=False)
+        values.append(step.next(rollout.ids[:, -8:-7]).log_softmax(-1))
+    say(f"mean error of a decoded log probability: {(values[1] - values[0]).abs().mean():.5f}")
 
 
 def read_bytes(policy: Any, rollout: Rollout, machine: models.Machine) -> float:
@@ -245,7 +309,8 @@ def forget() -> None:
     policy_copy.kept_copies.clear()
 
 
-def profile(work: Callable[[], Any]) -> None:
+def profile(work: Callable[[], Any], steps: int = 16) -> None:
+    """Print the operations of some work by their time and, on a GPU, how long it waits between kernels."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled
 
@@ -253,9 +318,19 @@ def profile(work: Callable[[], Any]) -> None:
     for _ in range(2):
         work()
     with profiled(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
-        work()
+        seconds, _ = timed(work)
     by = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
     say(found.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=90))
+    kernels = sorted((e.time_range.start, e.time_range.end) for e in found.events() if "CUDA" in str(e.device_type))
+    if kernels:
+        busy = sum(end - start for start, end in kernels)
+        gaps = [max(0.0, after[0] - before[1]) for before, after in pairwise(kernels)]
+        short = [gap for gap in gaps if gap < 20]
+        say(
+            f"{len(kernels) / steps:.0f} kernels a step, {busy / steps / 1000:.2f} ms of work in "
+            f"{1000 * seconds / steps:.2f} ms; between kernels {sum(gaps) / steps / 1000:.2f} ms, of which "
+            f"{sum(short) / steps / 1000:.2f} ms in gaps below 20 us (mean {sum(short) / max(1, len(short)):.2f} us)"
+        )
 
 
 def limits(device: str) -> tuple[float, float]:

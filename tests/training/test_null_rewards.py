@@ -14,7 +14,8 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
-from evenhand.training.ppo import PPOTrainer, load_models  # noqa: E402
+from evenhand.training.ppo import PPOTrainer  # noqa: E402
+from evenhand.training.ppo.loaded import load_models  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
@@ -46,7 +47,7 @@ def ratio(ending: str, rewarding: Path, pairs: Path, tmp_path: Path) -> Any:
         loaded = replace(loaded, reward=reward)
         prompts = read_prompts(pairs / "pairs.train.jsonl")
         trainer = PPOTrainer(options, loaded, chat, prompts, HERE)
-        trainer.measure_reference(resume=False)
+        trainer.checks.measure_reference(resume=False)
         for number in range(options.steps or 0):
             torch.manual_seed(number)
             trainer.optimizer.begin(number)

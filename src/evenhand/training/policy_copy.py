@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from evenhand.models.hf.decoding import StaticLayer
 from evenhand.models.hf.tuning import attend
 from evenhand.training.models import Machine, unwrapped
 
@@ -154,17 +155,23 @@ class PolicyCopy:
         for number, layer in enumerate(self._layers):
             qkv = functional.linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias)
             qkv = qkv.view(rows, length, -1, self._size)
-            turned = qkv.roll(self._size // 2, -1)[:, :, : -self._kv_heads]
-            query_key = torch.addcmul(qkv[:, :, : -self._kv_heads] * cos, turned, sin).transpose(1, 2)
-            query, key = query_key[:, : self._heads], query_key[:, self._heads :]
-            value = qkv[:, :, -self._kv_heads :].transpose(1, 2)
-            key, value = cache.update(key, value, number)
+            query, key, value = self._turned(qkv, cos, sin, cache, number)
             attended, _none = attend(self, query, key, value, mask, scaling=self._scaling)
             hidden.addmm_(attended.reshape(rows * length, -1), layer.output.t())
-            gate, up = functional.linear(self._normed(hidden, layer.mlp_norm), layer.gate_up).chunk(2, -1)
-            hidden.addmm_(self._act(gate) * up, layer.down.t())
+            gate_up = functional.linear(self._normed(hidden, layer.mlp_norm), layer.gate_up)
+            hidden.addmm_(gated(gate_up, self._act), layer.down.t())
         last = self._normed(hidden.view(rows, length, -1)[:, -1:], self._norm)
         return SimpleNamespace(logits=functional.linear(last, self._head), past_key_values=cache)
+
+    def _turned(self, qkv: Any, cos: Any, sin: Any, cache: Any, number: int) -> tuple[Any, Any, Any]:
+        """Return the queries of new tokens, and all keys and values after theirs were stored."""
+        shape = (self._heads, self._kv_heads)
+        static = cache.layers[number] if number < len(cache.layers) else None
+        if not isinstance(static, StaticLayer):
+            query, key, value = _rotated(qkv, cos, sin, *shape)
+            return query, *cache.update(key, value, number)
+        keys, values = static.keys[: len(qkv)], static.values[: len(qkv)]
+        return rotated_and_stored(qkv, cos, sin, *shape, keys, values, static.slot), keys, values
 
     def _turns(self, hidden: Any, position_ids: Any) -> tuple[Any, Any]:
         """Return the cosines and signed sines of the rotary embedding: turned = x·cos + roll(x)·sin."""
@@ -176,7 +183,12 @@ class PolicyCopy:
         return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, self._epsilon)
 
     def _joined(self, old: Any, *linears: Any) -> Any:
-        return self._stored(old, torch.cat([_merged(each).to(self._dtype) for each in linears]))
+        """Return the matrices of some layers as one, in the memory of the old one if there is one."""
+        if old is None:
+            return torch.cat([_merged(each).to(self._dtype) for each in linears])
+        for rows, linear in zip(old.split([len(each.weight) for each in linears]), linears, strict=True):
+            rows.copy_(_merged(linear))
+        return old
 
     def _shared(self, old: Any, weight: Any) -> Any:
         """Return a frozen weight itself, and a copy of a trained one."""
@@ -189,6 +201,29 @@ class PolicyCopy:
     def _stored(self, old: Any, new: Any) -> Any:
         """Return the weight, in the memory of the old one if there is one, since CUDA graphs read it there."""
         return new.to(self._dtype, copy=True) if old is None else old.copy_(new)
+
+
+def _rotated(qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
+    """Return queries, keys and values (rows × heads × tokens × size), the first two with the rotary embedding."""
+    turned = qkv.roll(qkv.shape[-1] // 2, -1)[:, :, :-kv_heads]
+    query_key = torch.addcmul(qkv[:, :, :-kv_heads] * cos, turned, sin).transpose(1, 2)
+    return query_key[:, :heads], query_key[:, heads:], qkv[:, :, -kv_heads:].transpose(1, 2)
+
+
+def rotated_and_stored(
+    qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int, keys: Any, values: Any, slot: Any
+) -> Any:
+    """Store the keys and values of one token of each row, and return its queries."""
+    query, key, value = _rotated(qkv, cos, sin, heads, kv_heads)
+    keys.index_copy_(2, slot, key)
+    values.index_copy_(2, slot, value)
+    return query
+
+
+def gated(gate_up: Any, act: Any) -> Any:
+    """Return the activated gates times the other half."""
+    gate, up = gate_up.chunk(2, -1)
+    return act(gate) * up
 
 
 def _inputs(attention: Any) -> tuple[Any, ...]:
@@ -218,7 +253,11 @@ def _merged(linear: Any) -> Any:
     if not hasattr(linear, "get_delta_weight") or linear.disable_adapters:
         return linear.weight
     active = [name for name in linear.active_adapters if name in linear.lora_A]
-    return sum((linear.get_delta_weight(name).float() for name in active), linear.weight.float())
+    weight = linear.weight.float()
+    for name in active:
+        outer, inner = linear.lora_B[name].weight.float(), linear.lora_A[name].weight.float()
+        weight = torch.addmm(weight, outer, inner, alpha=linear.scaling[name])
+    return weight
 
 
 def _additive(mask: Any, dtype: Any) -> Any:

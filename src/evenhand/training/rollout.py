@@ -141,8 +141,7 @@ class _Sampler:
             # As torch.multinomial draws, which would wait for the device. Random numbers are drawn for all rows, so
             # that they do not depend on the number of processes and on the answers that are finished.
             drawn = logits.new_empty(self._total, logits.shape[1]).exponential_()
-            probabilities = (logits / self._temperature).softmax(-1)
-            token = (probabilities / drawn[self._rows[: self._count]]).argmax(-1, keepdim=True)
+            token = likeliest(logits, drawn, self._rows[: self._count], self._temperature)
         token = token.masked_fill(~self.running[:, None], self.pad)
         self.running.logical_and_((token != self._eos_ids).all(1))
         return token
@@ -153,6 +152,11 @@ class _Sampler:
         self._count = len(answers)
         self._rows[: self._count] = rows
         self._running[: self._count] = running
+
+
+def likeliest(logits: Any, drawn: Any, rows: Any, temperature: float) -> Any:
+    """Return the token with the highest ratio of probability to random number, which are both as logarithms here."""
+    return (logits / temperature - drawn[rows].log()).argmax(-1, keepdim=True)
 
 
 def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> Any:

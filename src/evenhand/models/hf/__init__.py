@@ -8,12 +8,9 @@ takes several sequences of the batch: its own, and one for each conversation to 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-import json
-import re
 import threading
 import time
 from collections import deque
@@ -23,15 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
-from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.hf import decoding
 from evenhand.models.hf.likelihood import score_texts
 from evenhand.models.hf.sampling import sample, steered
+from evenhand.models.hf.source import Source, content_sum
 from evenhand.models.hf.tuning import tune
 from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
@@ -41,7 +37,6 @@ _BATCH_DELAY = 0.005
 """Seconds to wait for more requests before a batch starts."""
 _PREFILL_TOKENS = 1 << 16
 """The maximum number of prompt tokens, padding included, in one forward pass."""
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(slots=True, eq=False)
@@ -89,10 +84,10 @@ class HFModel(Model):
         if self.unavailable():
             raise MissingExtraError("hf models", "hf")
         self.spec = f"hf/{name}"
-        self.path = _local_path(name)
+        self._source = Source(name)
+        self.path = self._source.path
         self._concurrency = max(1, options.concurrency)
         self._wanted_batch: int | None = None if "batch" not in options.extra else int(options.extra["batch"])
-        self._name = name
         self._device: str | None = options.extra.get("device")
         self._raw = self.continues_text = options.extra.get("template") == "none"
         self._pool = ThreadPoolExecutor(1, "hf-model")
@@ -120,7 +115,7 @@ class HFModel(Model):
     @cached_property
     def tokenizer(self) -> Any:
         """The transformers tokenizer."""
-        tokenizer = self._load("AutoTokenizer")
+        tokenizer = self._source.load("AutoTokenizer")
         if not tokenizer.chat_template and not self._raw:
             raise UsageError(
                 f"{self.spec} has no chat template, so it is probably a base model: use its instruct version, or set "
@@ -132,24 +127,9 @@ class HFModel(Model):
     def model(self) -> Any:
         """The transformers model, in evaluation mode on its device; loaded on first use."""
         dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
-        model = self._load("AutoModelForCausalLM", dtype=dtype)
-        if self._gguf is not None and self._gguf != self.path:
-            peft: Any = importlib.import_module("peft")
-            model = peft.PeftModel.from_pretrained(model, str(self.path)).merge_and_unload()
-        model = model.to(self.device).eval()
+        model = self._source.load_causal(dtype).to(self.device).eval()
         tune(model)
         return model
-
-    @cached_property
-    def _gguf(self) -> Path | None:
-        """The GGUF file with the weights: the path itself, or that of an adapter's base model."""
-        if self.path is None or self.path.is_file():
-            return self.path
-        adapter = self.path / "adapter_config.json"
-        base = json.loads(adapter.read_bytes())["base_model_name_or_path"] if adapter.is_file() else None
-        if not base or (not base.startswith("local/") and not base.endswith(".gguf")):
-            return None  # transformers loads other bases itself
-        return weights.find(base.removeprefix("local/"))
 
     @cached_property
     def _max_length(self) -> int:
@@ -158,7 +138,7 @@ class HFModel(Model):
 
     def fingerprint(self) -> Mapping[str, Any]:
         if self.path is not None:
-            content = {"sha256": _content_sum(self.path)}
+            content = {"sha256": content_sum(self.path)}
         else:
             content = {"commit": getattr(self.model.config, "_commit_hash", None)}
         versions = " ".join(f"{package} {importlib.metadata.version(package)}" for package in ("transformers", "torch"))
@@ -194,22 +174,6 @@ class HFModel(Model):
             vars(self).pop(name, None)
         if "device" in vars(self):
             self._free_memory()
-
-    def _load(self, kind: str, **settings: Any) -> Any:
-        transformers: Any = importlib.import_module("transformers")
-        transformers.utils.logging.set_verbosity_error()
-        source = self._name
-        if self.path is not None:
-            transformers.utils.logging.disable_progress_bar()
-            source = str(self.path)
-            if self._gguf is not None and (self.path.is_file() or kind != "AutoTokenizer"):
-                source, settings["gguf_file"] = str(self._gguf.parent), self._gguf.name
-        try:
-            return getattr(transformers, kind).from_pretrained(source, **settings)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            where = "" if self.path else "; there is no such folder here, and the hub may not be reachable"
-            raise UsageError(f"transformers cannot load {self._name}{where}: {reason}") from None
 
     def _score(self, texts: Sequence[str]) -> tuple[list[Completion], int]:
         """Score given texts; runs in the worker thread."""
@@ -416,23 +380,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _positions(mask: Any) -> Any:
     return (mask.cumsum(-1) - 1).clamp(min=0)
-
-
-def _local_path(name: str) -> Path | None:
-    """Return the folder or GGUF file of a name; None for a name on the hub."""
-    path = Path(name).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
-        return path
-    if path.suffix == ".gguf" or not _HUB_NAME.fullmatch(name):
-        raise UsageError(f"There is no model folder or GGUF file {path}; a model on the hub is named hf/OWNER/NAME.")
-    return None
-
-
-def _content_sum(path: Path) -> str:
-    """Return one checksum over all files of a model, so that retraining into the same folder makes another model."""
-    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
-    sums = "\n".join(f"{weights.file_sha256(file)}  {file.name}" for file in files)
-    return hashlib.sha256(sums.encode()).hexdigest()
 
 
 def _torch() -> Any:

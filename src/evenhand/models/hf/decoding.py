@@ -143,7 +143,7 @@ class StaticDecoder:
         self._positions = positions[:, -1:].clone()
         self._ids = torch.zeros_like(self._positions)
         self._slot = torch.tensor([self._length], device=mask.device)
-        cache.layers = [_StaticLayer(layer, self._slot) for layer in cache.layers]
+        cache.layers = [StaticLayer(layer, self._slot) for layer in cache.layers]
         self._use_graphs = use_graphs
         self._reserve()
 
@@ -236,19 +236,19 @@ class StaticDecoder:
         self._warm: set[int] = set()
 
 
-class _StaticLayer:
+class StaticLayer:
     """The keys and values of one layer with room for more; replaces a dynamic cache layer."""
 
     def __init__(self, dynamic: Any, slot: Any) -> None:
         self.keys, self.values = dynamic.keys, dynamic.values
         dynamic.keys = dynamic.values = None
-        self._slot = slot
+        self.slot = slot
 
     def update(self, key: Any, value: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
         """Store the new token and return all keys and values; the layer's attention calls this."""
         keys, values = self.keys[: len(key)], self.values[: len(value)]
-        keys.index_copy_(2, self._slot, key.to(keys.dtype))
-        values.index_copy_(2, self._slot, value.to(values.dtype))
+        keys.index_copy_(2, self.slot, key.to(keys.dtype))
+        values.index_copy_(2, self.slot, value.to(values.dtype))
         return keys, values
 
     def restart(self, dynamic: Any, sequences: Any) -> None:

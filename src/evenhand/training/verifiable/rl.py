@@ -12,7 +12,8 @@ from evenhand.training import models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.models import Machine
 from evenhand.training.options import PPOOptions
-from evenhand.training.ppo import PPOModels, PPOTrainer
+from evenhand.training.ppo import PPOTrainer
+from evenhand.training.ppo.loaded import PPOModels
 from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_questions
 from evenhand.training.verifiable.questions import Questions, prompt_of
 

@@ -1,0 +1,135 @@
+"""Measures the reference before the first step of PPO, and the actor before every checkpoint, on the same prompts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from typing import Any
+
+from evenhand.training import drift, stage
+from evenhand.training.choosing import Chooser
+from evenhand.training.data import Prompt
+from evenhand.training.drift import Measures
+from evenhand.training.loop import Check, step_seed
+from evenhand.training.losses import torch
+from evenhand.training.models import Machine
+from evenhand.training.options import PPOOptions
+from evenhand.training.ppo.assessor import Assessor, Baseline
+from evenhand.training.ppo.loaded import PPOModels
+
+REFERENCE = "reference.json"
+_MEASURED = 64
+"""Answers of the reference that give the scale of the rewards, and answers to held-out prompts before a checkpoint."""
+_NO_DEVIATION = 1e-6
+"""Smaller standard deviations are rounding."""
+
+
+class Checks:
+    """The scale of the rewards, and how far the actor has drifted from the reference."""
+
+    def __init__(
+        self,
+        options: PPOOptions,
+        loaded: PPOModels,
+        assessor: Assessor,
+        machine: Machine,
+        prompts: Sequence[Prompt],
+        held_out: Sequence[Prompt],
+        steps: int,
+    ) -> None:
+        """`steps` is the number of all steps of the training."""
+        self._options, self._models, self._assessor, self._machine = options, loaded, assessor, machine
+        self._prompts, self._held_out, self._steps = prompts, held_out, steps
+        self.chooser: Chooser | None = None
+
+    @torch.no_grad()
+    def measure_reference(self, *, resume: bool) -> None:
+        """Measure the reference's answers, or read what was measured when the training began."""
+        o, team = self._options, self._machine.team
+        path = o.out / REFERENCE
+        if resume and path.is_file():
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            checked = Measures(**stored.pop("checked"))
+            self._assessor.baseline = Baseline(**stored, checked=checked)
+            return
+        torch.manual_seed(step_seed(o.seed, self._steps))
+        if o.reward_range:
+            with self._models.as_reference() as reference:
+                mean, deviation = self._reward_scale(reference)
+            self._assessor.baseline = Baseline(mean, deviation)
+        self._assessor.baseline = replace(self._assessor.baseline, checked=self._measured(self._models.as_reference))
+        text = json.dumps(asdict(self._assessor.baseline), indent=2) + "\n"
+        team.on_main(lambda: path.write_text(text, encoding="utf-8"))
+
+    @torch.no_grad()
+    def check(self, done: int) -> Check:
+        """Measure the actor's answers to held-out prompts, for the training loop."""
+        reference = self._assessor.baseline.checked
+        assert reference is not None
+        if done == 0:
+            return Check(score=reference.score)
+        measures = self._measured(lambda: contextlib.nullcontext(self._models.actor))
+        breach = drift.breach(measures, reference, self._options) if self._options.drift_limits else None
+        return Check(measures.as_metrics(), breach, measures.score)
+
+    def _reward_scale(self, reference: Any) -> tuple[float, float]:
+        """Return the mean and the standard deviation of the rewards of the reference's finished answers."""
+        rewards: list[tuple[float, bool]] = []
+        for chunk in self._measuring_chunks(self._prompts):
+            rollout = self._assessor.roll_out(reference, chunk)
+            rewards += zip(self._assessor.rewards(chunk, rollout), rollout.ended, strict=True)
+        finished = [reward for reward, ended in rewards if ended]
+        counted = finished if len(finished) > 1 else [reward for reward, _ in rewards]
+        deviation, mean = torch.std_mean(torch.tensor(counted, dtype=torch.float64))
+        return float(mean), float(deviation) if deviation > _NO_DEVIATION else 1.0
+
+    def _measured(self, as_policy: Callable[[], AbstractContextManager[Any]]) -> Measures:
+        """Measure a policy's answers to held-out prompts, always with the same random numbers."""
+        o = self._options
+        torch.manual_seed(step_seed(o.seed, self._steps))
+        texts: list[str] = []
+        rewards: list[float] = []
+        tokens = entropy = kl = ended = 0.0
+        prompts: list[Prompt] = []
+        for chunk in self._measuring_chunks(self._held_out or self._prompts):
+            with as_policy() as policy:
+                rollout = self._assessor.roll_out(policy, chunk)
+                logprobs, entropies = self._assessor.for_all(
+                    lambda part, p=policy: self._assessor.logprobs(p, part), rollout
+                )
+            with self._models.as_reference() as reference:
+                references, _ = self._assessor.for_all(
+                    lambda part, p=reference: self._assessor.logprobs(p, part), rollout
+                )
+            prompts += chunk
+            texts += rollout.texts
+            rewards += self._assessor.rewards(chunk, rollout)
+            tokens += float(rollout.answer.sum())
+            entropy += float((entropies * rollout.answer).sum())
+            kl += float(((logprobs - references) * rollout.answer).sum())
+            ended += sum(rollout.ended)
+        count = len(texts)
+        return Measures(
+            length=tokens / count,
+            entropy=entropy / tokens,
+            kl=kl / tokens,
+            openings=drift.most_frequent_opening(texts),
+            unfinished=1 - ended / count,
+            reward=sum(rewards) / count,
+            score=self._score(prompts, texts),
+        )
+
+    def _measuring_chunks(self, prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+        """Yield a fixed choice of prompts, as many at once as in a step."""
+        generator = torch.Generator().manual_seed(step_seed(self._options.seed, 0))
+        order: list[int] = torch.randperm(len(prompts), generator=generator).tolist()
+        chosen = [prompts[order[i % len(order)]] for i in range(_MEASURED)]
+        return stage.chunks(chosen, max(16, self._options.batch * self._options.answers_per_prompt))
+
+    def _score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> float | None:
+        """Return what the scorer of `choose_by` says, which only the main process asks."""
+        chooser = self.chooser
+        return self._machine.team.on_main(lambda: None if chooser is None else chooser.rate(prompts, answers))
