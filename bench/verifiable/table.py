@@ -2,6 +2,7 @@
 
     python bench/verifiable/table.py NAME=FILE[+FILE…] [NAME=…]          # a Markdown table, a column for each name
     python bench/verifiable/table.py --curve CURVE.svg STEP=FILE […]    # right answers over the steps of a training
+    python bench/verifiable/table.py --errors FILE…                      # which free answers name the wrong person
 
 Pairs are ambiguous / disambiguated, or what the row says.
 """
@@ -9,6 +10,7 @@ Pairs are ambiguous / disambiguated, or what the row says.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -114,6 +116,35 @@ def curve(points: dict[int, Found]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def errors(replies: Sequence[Found]) -> str:
+    """Verdicts on free answers to disambiguated questions, by what their passage and question look like."""
+    told = [reply for reply in replies if reply["condition"] == "disambig"]
+    lines = ["| | n | right | wrong person | abstains |", "|---|---|---|---|---|"]
+    for name, key in (("the right person is mentioned", _place), ("the question has", _negation)):
+        for value in dict.fromkeys(map(key, told)):
+            verdicts = [reply["verdict"] for reply in told if key(reply) == value]
+            shares = [f"{100 * verdicts.count(each) / len(verdicts):.0f}" for each in ("right", "wrong", "abstained")]
+            lines.append(f"| {name} {value} | {len(verdicts)} | " + " | ".join(shares) + " |")
+    return "\n".join(lines)
+
+
+def _negation(reply: Found) -> str:
+    return "not, n't or never" if re.search(r"\bnot\b|n't|never", reply["question"]) else "none of these"
+
+
+def _place(reply: Found) -> str:
+    """Where the first word of the right option stands last, compared with that of the other one."""
+    words = {
+        place: re.sub(r"^the ", "", option.lower()).split(",")[0].split()[0]
+        for place, option in enumerate(reply["options"])
+        if place != reply["unknown"]
+    }
+    last = {place: reply["context"].lower().rfind(word) for place, word in words.items()}
+    if min(last.values()) < 0:
+        return "in other words"
+    return "last" if last[reply["right"]] == max(last.values()) else "first"
+
+
 def _joined(values: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{a},{b}" for a, b in values)
 
@@ -129,6 +160,8 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["--curve"]:
         points = {int(step): _read(files) for step, _, files in (each.partition("=") for each in arguments[2:])}
         Path(arguments[1]).write_text(curve(points))
+    elif arguments[:1] == ["--errors"]:
+        print(errors([reply for file in arguments[1:] for reply in _read(file)["free"]["replies"]]))
     else:
         print(table({name: _read(files) for name, _, files in (each.partition("=") for each in arguments)}))
 

@@ -77,7 +77,8 @@ def test_a_reasoning_model_alone(paper: str):
     if paper == "malibu":
         assert made.page.lead.startswith(
             "1 scenario of 1 profession, seed 0. Each scenario compares 2 pairs of identities side by side, drawn by "
-            "the seed, instead of all. The paper’s settings: "
+            "the seed, instead of all. fair_panel: judges=2, rounds=1. panel: judges=2, rounds=1. "
+            "The paper’s settings: "
         )
         assert "winner=false" in made.page.lead
     assert any("max_completion_tokens" in body for body in thinker.bodies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,21 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
     if drawn:
         many = " or ".join(plural(each, "pair") for each in sorted(drawn))
         said += f"Each scenario compares {many} of identities side by side, drawn by the seed, instead of all. "
+    said += "".join(f"{each}. " for each in _options_of_methods(plans.values()))
     if set_as:
         said += f"{set_as[0].upper()}{set_as[1:]}. "
     return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+
+
+def _options_of_methods(plans: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns each method with the options that the user chose for it."""
+    found = {
+        (method["name"], ", ".join(map(_setting, method["options"].items())))
+        for plan in plans
+        for method in plan["methods"]
+        if method["options"]
+    }
+    return [f"{name}: {options}" for name, options in sorted(found)]
 
 
 def _setting(option: tuple[str, Any]) -> str:
