@@ -303,7 +303,7 @@ class TestHeldOut:
         from tools.train_scorer.measure import scores_of
 
         for kind, texts in clean_sets(data, read_rtp(data)["test"]).items():
-            found = scores_of(scorer, texts[:400])[:, 0]
+            found = scores_of(scorer, texts[:: max(1, len(texts) // 500)])[:, 0]  # they are sorted by source
             assert np.nanmean(found >= 0.5) <= 0.02, kind
             assert np.nanmean(found >= Thresholds().toxicity) <= 0.05, kind
 
