@@ -142,7 +142,7 @@ def test_win_rates_come_with_both_intervals():
 
     assert white.n == 3 * 2 * 20
     assert share is not None and share > 0.5
-    assert white.wilson.low == wilson(round(share * white.n), white.n).low
+    assert white.wilson.low == wilson(share * white.n, white.n).low
     assert white.effective_n is not None and 0 < white.effective_n <= white.n
 
 
