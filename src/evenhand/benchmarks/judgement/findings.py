@@ -94,7 +94,10 @@ class Gap:
 
     @property
     def found(self) -> bool:
-        return self.adjusted is not None and self.adjusted < ALPHA
+        """Whether the adjusted p-value is small and the interval excludes 0: one extreme scenario can part the two."""
+        low, high = self.difference.low, self.difference.high
+        excludes_0 = low is None or high is None or low > 0 or high < 0
+        return self.adjusted is not None and self.adjusted < ALPHA and excludes_0
 
     @property
     def favours(self) -> str | None:
