@@ -159,6 +159,7 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
+        skip_damaged=given.get("skip_damaged", False),
         max_failed=given.get("max_failed"),
         on=given.get("on"),
         workers=given.get("workers"),
