@@ -140,7 +140,9 @@ def check_file(out: Path | None, what: str) -> None:
 def check_resume(folder: Path) -> None:
     """Refuse to resume where there is no run."""
     if next(folder.rglob(FILE_NAME), None) is None:
-        raise UsageError(f"There is no run in {folder} to resume; remove --resume to begin one.")
+        raise UsageError(
+            f"There is no run in {folder} to resume; begin one with evenhand audit, compare or run, without --resume."
+        )
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
