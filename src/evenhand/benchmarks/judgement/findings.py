@@ -67,6 +67,8 @@ class Difference:
     x: str
     y: str
     interval: Interval
+    n: int
+    """Scenarios in which both identities were judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ class Amplification:
     after: float | None
     change: Interval
     """after − before."""
+    n: int
+    """Scenarios with a gap in both rounds."""
     p_value: float | None
     """Tests that the discussion moves no gap. Unlike `change`, it does not react to a discussion that only makes scores
     less noisy, which also makes absolute gaps smaller."""
@@ -292,13 +296,13 @@ class PanelAudit:
             return title, "–", "too few scenarios to find any"
         return title, f"{len(self.found)} of {tests}", "after correction for their number"
 
-    def difference(self, x: str, y: str) -> Interval | None:
+    def difference(self, x: str, y: str) -> Difference | None:
         """Returns x − y in phase 1; None if the two were never compared."""
         for each in self.matrix:
             if (each.x, each.y) == (x, y):
-                return each.interval
+                return each
             if (each.x, each.y) == (y, x):
-                return negated(each.interval)
+                return Difference(x, y, negated(each.interval), each.n)
         return None
 
 
