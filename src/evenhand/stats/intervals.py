@@ -22,6 +22,8 @@ Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 FEW_CLUSTERS = 8
 """From this many clusters on, 95 % intervals cover about 93 % or more, even of skewed scores."""
+_NORMAL = 2.5
+"""Of the degrees of freedom of a jackknife, see `cluster_jackknife`."""
 _NO_SPREAD = 1e-9
 """Smaller standard errors, as a share of the scale, are rounding."""
 
@@ -212,7 +214,7 @@ def _jackknife(
         if bounds is not None:
             interval = bounded_interval(estimate, 0.0, clusters, bounds, confidence)
         return Jackknife(interval, 0.0)
-    df = min(clusters - 1.0, max(1.0, 2.5 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
+    df = min(clusters - 1.0, max(1.0, _NORMAL * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
     if bounds is not None:
         interval = bounded_interval(estimate, error, clusters, bounds, confidence, df=df, most=most, least=least)
     else:
