@@ -26,7 +26,7 @@ _HEADS = {"people": "locals", "folks": "locals", "persons": "locals", "person": 
 def without_groups(words: Sequence[str]) -> list[str] | None:
     """Return the words (in lower case) with names of groups replaced; None if there are none.
 
-    Several names in a row, with "people" or "person" after them, give way to one word.
+    Several names in a row give way to one word, and so do a name and the "people" or "person" before or after it.
     """
     instead: list[str] = []
     place, after_name, changed = 0, False, False
@@ -36,14 +36,16 @@ def without_groups(words: Sequence[str]) -> list[str] | None:
             length, word = 1, _HEADS[words[place]]
         if not length:
             instead.append(words[place])
-        elif word and after_name:
-            instead[-1] = word
+        elif after_name:
+            instead[-1] = word or instead[-1]
+        elif instead and instead[-1] in _HEADS:
+            instead[-1] = _HEADS[instead[-1]]
         elif word:
             instead.append(word)
-        after_name = bool(word)
+        after_name = bool(length and instead)
         changed |= length > 0
         place += length or 1
-    return instead if changed else None
+    return instead if changed and instead else None
 
 
 def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
