@@ -66,7 +66,7 @@ def lines(
                 yield "| " + " | ".join(map(str, [*cells, f"{attacks.mean():.1%}"])) + " |"
                 if sentences:
                     templates: list[str] = [*spec.get("plain", ()), *spec["odd"]]
-                    yield from (f"  {groups[row].say(templates[place])}" for row, place in np.argwhere(both))
+                    yield from (f"  {groups[row].say(templates[place])}" for row, place in np.argwhere(both).tolist())
 
 
 def _sets(spec: Mapping[str, Any]) -> dict[str, list[Group]]:
