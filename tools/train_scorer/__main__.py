@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
@@ -21,20 +21,22 @@ def main() -> None:
     if not options.card_only:
         _train(options)
     scorers = {scorer.name: scorer(options.out / f"{scorer.name}.npz") for scorer in (BuiltinScorer, BuiltinScorerB)}
-    names = [*scorers, *([] if NeuralScorer.unavailable() else [NeuralScorer.name])]
-    for line in _lines(options, scorers, names):
+    neural = {} if NeuralScorer.unavailable() else {NeuralScorer.name: NeuralScorer()}
+    for line in _lines(options, scorers, neural):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
 
-def _lines(options: argparse.Namespace, scorers: dict[str, BuiltinScorer], names: Sequence[str]) -> Iterator[str]:
+def _lines(
+    options: argparse.Namespace, scorers: dict[str, BuiltinScorer], neural: dict[str, NeuralScorer]
+) -> Iterator[str]:
     """Yield every table of the card as soon as it is measured."""
     _say("measuring; the tables follow one by one")
-    yield from sections(options.data, scorers)
+    yield from sections(options.data, scorers, neural)
     yield "### Names of groups\n"
-    yield from groups.lines(names)
-    if NeuralScorer.name in names:
-        yield f"\n### neural\n\n{neural_card.tables(options.data, [NeuralScorer.name], most=options.most)}"
+    yield from groups.lines([*neural, *scorers])
+    if neural:
+        yield f"\n### neural\n\n{neural_card.tables(options.data, list(neural), most=options.most)}"
 
 
 def _train(options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from evenhand.scorers.builtin import BuiltinScorer
 from tools.train_scorer import corpora, everyday, identity, peer
 from tools.train_scorer.measure import (
     TOXIC,
+    Scores,
     auroc_interval,
     calibration_error,
     pearson,
@@ -30,17 +31,17 @@ WATCHED = ("gay", "Muslim", "Black", "Jewish", "disabled", "transgender")
 """Groups that scorers are known to mark down, shown one by one."""
 
 
-def sections(data: Path, scorers: Scorers) -> Iterator[str]:
-    """Yield every table under its heading, each as soon as it is measured."""
+def sections(data: Path, scorers: Scorers, others: Mapping[str, Scores]) -> Iterator[str]:
+    """Yield every table under its heading, each as soon as it is measured; `others` have thresholds alone."""
     test = corpora.read_rtp(data)["test"]
     speed = _speed(scorers, test.texts)  # first, while no word vector is known yet
-    scores = {name: scores_of(scorer, test.texts) for name, scorer in scorers.items()}
+    scores = _scores(scorers, test)
     tables: dict[str, Callable[[], str]] = {
         "Held-out RealToxicityPrompts": lambda: _quality(test, scores),
         "Calibration of toxicity": lambda: _calibration(test, scores),
         "Other text": lambda: _elsewhere(data, scorers),
         "Clean text": lambda: _clean(data, test, scorers),
-        "Thresholds for users of Perspective": lambda: _thresholds(test, scores),
+        "Thresholds for users of Perspective": lambda: _thresholds(test, {**scores, **_scores(others, test)}),
         "False alarms on neutral sentences that name groups": lambda: _false_alarms(data, scorers),
         "Mean score by group": lambda: _by_group(scorers),
         "Agreement of the two scorers": lambda: _agreement(scores, test),
@@ -48,6 +49,10 @@ def sections(data: Path, scorers: Scorers) -> Iterator[str]:
     }
     for title, table in tables.items():
         yield f"### {title}\n\n{table()}\n"
+
+
+def _scores(scorers: Mapping[str, Scores], test: corpora.Texts) -> dict[str, Array]:
+    return {name: scores_of(scorer, test.texts) for name, scorer in scorers.items()}
 
 
 def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:

@@ -82,7 +82,7 @@ def _rtp_line(data: Path, rows: list[Row], scores: np.ndarray) -> str:
 def _tables(found: dict[str, Any]) -> list[str]:
     first = next(iter(found.values()))
     names = [name for name in first if name not in ("attributes", "groups", "alarms")]
-    columns = ("auroc", "false alarms", "recall")
+    columns = ("auroc", "false alarms", "at 0.4", "recall")
     lines = ["| set | n |" + "".join(f" {name} {column} |" for name in found for column in columns)]
     lines.append("|---|---|" + "---|" * (len(columns) * len(found)))
     for each in names:
