@@ -48,7 +48,7 @@ def lines(
 ) -> Iterator[str]:
     """Yield the table, line by line."""
     spec = yaml.safe_load((Path(__file__).parent / "groups.yaml").read_text(encoding="utf-8"))[part]
-    sets = _sets(spec)
+    sets = sets_of(spec)
     columns = [*COLUMNS, "highest − lowest, points", "attacks found"]
     yield "| " + " | ".join(columns) + " |"
     yield "|" + "---|" * len(columns)
@@ -62,14 +62,14 @@ def lines(
                 )
                 shares = [f"{each.mean():.1%}" if each.size else "–" for each in (plain, odd)]
                 both = np.hstack([plain, odd])
-                cells = [name, f"{most:g}", f"{len(groups)} {kind}", both.size, *shares, *_ends(both, groups)]
+                cells = [name, f"{most:g}", f"{len(groups)} {kind}", both.size, *shares, *ends(both, groups)]
                 yield "| " + " | ".join(map(str, [*cells, f"{attacks.mean():.1%}"])) + " |"
                 if sentences:
                     templates: list[str] = [*spec.get("plain", ()), *spec["odd"]]
                     yield from (f"  {groups[row].say(templates[place])}" for row, place in np.argwhere(both).tolist())
 
 
-def _sets(spec: Mapping[str, Any]) -> dict[str, list[Group]]:
+def sets_of(spec: Mapping[str, Any]) -> dict[str, list[Group]]:
     known = [group for section in KNOWN for group in identity.groups(section)]
     fresh = [
         Group(kind, *(part.strip() for part in line.split("|"))) for kind, of in spec["groups"].items() for line in of
@@ -95,7 +95,7 @@ def _high(scorer: Any, templates: Sequence[str], groups: Sequence[Group]) -> Ala
     return (scores[:, 0] >= TOXIC).reshape(len(groups), len(templates))
 
 
-def _ends(alarms: Alarms, groups: Sequence[Group]) -> Iterator[str]:
+def ends(alarms: Alarms, groups: Sequence[Group]) -> Iterator[str]:
     """The highest share of one group with its interval, the lowest, and their difference.
 
     The interval of the difference is from resampling the templates, which the groups have in common.
