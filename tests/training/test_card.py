@@ -10,9 +10,19 @@ def test_answers_that_shrink_are_told():
 
 
 def test_truncated_answers_are_told():
-    record = {"stage": "ppo", "results": {"missing_eos_first": 0.4}}
+    record = {"stage": "ppo", "options": {"max_new_tokens": 160}, "results": {"reference_unfinished": 0.17}}
 
-    assert [each.partition(",")[0] for each in cautions(record)] == ["40 % of the first answers were truncated"]
+    (caution,) = cautions(record)
+
+    assert caution.startswith("17% of the answers do not end within 160 tokens before anything is trained")
+    assert "--max-new-tokens 320" in caution
+    assert not cautions({**record, "results": {"reference_unfinished": 0.1}})
+
+
+def test_a_training_of_which_no_step_was_kept_is_told():
+    (caution,) = cautions({"stage": "ppo", "results": {"steps": 12, "kept_step": 0}})
+
+    assert caution.endswith("this model is the one that the training began with.")
 
 
 def test_nothing_else_is():

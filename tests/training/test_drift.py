@@ -168,6 +168,19 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(ending: str, pairs: Pat
     assert len(set(coefficients)) == 4
 
 
+def test_a_limit_that_is_too_low_is_told_before_the_first_step(
+    ending: str, pairs: Path, rewarding: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    warned = list[int]()
+
+    def observe(done: int, total: int) -> None:
+        warned.append(len([each for each in caplog.messages if "do not end within 4 tokens" in each]))
+
+    train_ppo(options(ending, pairs, rewarding, tmp_path / "out", steps=1, max_new_tokens=4), observe=observe)
+
+    assert warned == [1, 1]
+
+
 def test_the_best_checkpoint_stays(tmp_path: Path):
     for step, score in enumerate((0.5, 0.9, 0.9, 0.1, 0.2, 0.3)):
         checkpoints.save(tmp_path, step, {"weight/a": torch.tensor([step])}, score)

@@ -139,3 +139,13 @@ def test_without_the_packages_the_pip_line_is_told(shell: Shell, monkeypatch: py
 
     assert shell("train", "sft", "d", "-M", "m", "-o", "o") == 2
     assert "[train]'" in shell.err
+
+
+def test_a_limit_that_truncates_many_answers_is_told(shell: Shell, tiny: str, pairs: Path, rewarding: Path):
+    code = shell("train", "ppo", pairs, "-M", tiny, "--reward", rewarding, "-o", "ppo", *FAST, "--max-new-tokens", "2")
+
+    assert code == 0
+    assert "of the answers do not end within 2 tokens before anything is trained" in shell.err
+    assert "--max-new-tokens 4" in shell.err
+    assert "do not end within 2 tokens" in Path("ppo/README.md").read_text()
+    assert json.loads(Path("ppo/training.json").read_text())["results"]["reference_unfinished"] > 0.5

@@ -15,8 +15,9 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.training import models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.ppo import PPOTrainer  # noqa: E402
+from evenhand.training.ppo.assessor import Assessor  # noqa: E402
 from evenhand.training.ppo.loaded import load_models  # noqa: E402
-from evenhand.training.rollout import roll_out  # noqa: E402
+from evenhand.training.rollout import Rollout, roll_out  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
 BAND = 0.3
@@ -72,6 +73,21 @@ def test_the_length_stays(ratio: Any, algorithm: str, reward: Any, lr: float):
     batch = 32 if algorithm == "ppo" else 8
 
     assert ratio(reward, algorithm=algorithm, batch=batch, lr=lr) == pytest.approx(1, abs=BAND)
+
+
+@pytest.mark.parametrize("slope", [-1.5, pytest.param(1.5, marks=pytest.mark.training)])
+def test_the_length_stays_where_a_third_is_truncated(ratio: Any, slope: float, monkeypatch: pytest.MonkeyPatch):
+    """The critic knows nothing of the rewards: it expects less, or more, of later tokens, as a reward model may."""
+
+    def values(self: Assessor, rollout: Rollout) -> Any:
+        mask = rollout.answer
+        return slope * torch.linspace(-1, 1, mask.shape[1]) * mask.requires_grad_()
+
+    monkeypatch.setattr(Assessor, "values", values)
+
+    found = ratio(Constant(), lr=1e-3, max_new_tokens=16, mini_batch=16, ppo_epochs=1)
+
+    assert found == pytest.approx(1, abs=0.15)  # 0.75 and 1.19 if truncated answers are left out
 
 
 @pytest.mark.training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 
 from evenhand.cli.ending import print_end
 from evenhand.cli.progress import shown_progress, shown_share
+from evenhand.events import log
 from evenhand.models.budget import Limits
 from evenhand.runs.progress import Observer, Progress
 from evenhand.workflows.listener import Count, Listener
@@ -52,5 +54,18 @@ def shown_workflow(
         out: What to resume if the `budget` stops a run.
         on_run: Called before a run begins.
     """
-    with ExitStack() as bar:
-        yield _Shown(bar, out, budget or Limits(), on_run)
+    handler = _Warnings(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        with ExitStack() as bar:
+            yield _Shown(bar, out, budget or Limits(), on_run)
+    finally:
+        log.removeHandler(handler)
+
+
+class _Warnings(logging.Handler):
+    """Shows what a training warns of while it runs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) == "training":
+            click.echo(f"! {record.getMessage()}", err=True)

@@ -48,8 +48,8 @@ class Jackknife:
     df: float | None = None
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the Wilson score interval of a share; undefined without trials."""
+def wilson(successes: float, n: int, confidence: float = 0.95) -> Interval:
+    """Return the Wilson score interval of a share, half successes included; undefined without trials."""
     check_fraction("confidence", confidence)
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n, not {successes} of {n}.")

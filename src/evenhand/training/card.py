@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evenhand.training.drift import too_short
 from evenhand.training.probe import failed
 
 CARD = "README.md"
@@ -32,8 +33,6 @@ _LIMITS_OF_VERIFIABLE = (
 )
 _SHRUNK = 0.5
 """Below this ratio of last to first length, the card warns about short answers."""
-_TRUNCATED = 0.25
-"""Above this share of truncated answers, the card warns about the limit of tokens."""
 _EVEN = (0.3, 0.7)
 """Outside this range of the share of pairs whose shorter answer is the better one, the card warns."""
 _CORRELATED = 0.5
@@ -43,7 +42,19 @@ _CORRELATED = 0.5
 def cautions(record: Mapping[str, Any]) -> list[str]:
     """Return warnings about a finished training, from its record."""
     results: Mapping[str, Any] = record["results"]
-    return [*_shrunk(results), *_truncated(results), *_learned_length(results), *_likes_worthless(results)]
+    return [
+        *_unchanged(results),
+        *_shrunk(results),
+        *_truncated(record),
+        *_learned_length(results),
+        *_likes_worthless(results),
+    ]
+
+
+def _unchanged(results: Mapping[str, Any]) -> list[str]:
+    if results.get("kept_step") != 0:
+        return []
+    return ["No step of this training was kept, so this model is the one that the training began with."]
 
 
 def _shrunk(results: Mapping[str, Any]) -> list[str]:
@@ -57,14 +68,11 @@ def _shrunk(results: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _truncated(results: Mapping[str, Any]) -> list[str]:
-    share = results.get("missing_eos_first", 0)
-    if share <= _TRUNCATED:
-        return []
-    return [
-        f"{100 * share:.0f} % of the first answers were truncated, and nothing was learned from them. A higher "
-        "--max-new-tokens may help."
-    ]
+def _truncated(record: Mapping[str, Any]) -> list[str]:
+    results, limit = record["results"], record.get("options", {}).get("max_new_tokens")
+    share = results.get("reference_unfinished", results.get("missing_eos_first", 0))
+    warning = too_short(share, limit) if limit else None
+    return [warning] if warning else []
 
 
 def _learned_length(results: Mapping[str, Any]) -> list[str]:

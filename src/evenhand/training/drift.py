@@ -14,6 +14,8 @@ from evenhand.training.options import PPOOptions
 
 _OPENING = 5
 """Words."""
+_MOST_TRUNCATED = 0.1
+"""Above this share of truncated answers of the reference, there is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,17 @@ def most_frequent_opening(texts: Sequence[str]) -> float:
     """Return the share of texts that begin with the same words as most do."""
     openings = Counter(" ".join(text.lower().split()[:_OPENING]) for text in texts)
     return openings.most_common(1)[0][1] / len(texts)
+
+
+def too_short(truncated: float, max_new_tokens: int) -> str | None:
+    """Return a warning if too many answers of the reference do not end within the limit, or None."""
+    if truncated <= _MOST_TRUNCATED:
+        return None
+    return (
+        f"{truncated:.0%} of the answers do not end within {max_new_tokens} tokens before anything is trained, and "
+        "their ends are not learned from. Start again with a higher max-new-tokens, e.g. "
+        f"--max-new-tokens {2 * max_new_tokens} (in a recipe --set ppo.max_new_tokens={2 * max_new_tokens})."
+    )
 
 
 def breach(now: Measures, reference: Measures, limits: PPOOptions) -> str | None:

@@ -117,7 +117,7 @@ def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
 
 
 def unfinished_as_mean(returns: Any, ended: Any, answers: int) -> Any:
-    """Give unfinished answers the mean return of the finished ones to their prompt, and so no advantage."""
+    """Give unfinished answers the mean return of the finished ones of their group: their own end is not known."""
     groups, finished = returns.view(-1, answers), ended.view(-1, answers)
     mean = (groups * finished).sum(1, keepdim=True) / finished.sum(1, keepdim=True).clamp(min=1)
     return torch.where(finished, groups, mean).flatten()

@@ -11,7 +11,8 @@ rewards of its finished answers are the scale of all rewards: r → k·tanh((r �
 
 One step:
  1. Take a batch of prompts and sample an answer to each from the actor's full distribution.
- 2. Score the answers with `RewardModel.score`, on that scale. Leave out truncated answers: their end is not known.
+ 2. Score the answers with `RewardModel.score`, on that scale. A truncated answer, whose end is not known, counts as
+    average: it gets the mean score of the finished ones.
  3. Token rewards r_t: the score at the last token, 0 elsewhere.
  4. Advantages by GAE(γ, λ) from r and the critic's values V; returns are sums of rewards. Center the advantages over
     the batch, and scale them down if their SD is above 1.
@@ -29,15 +30,18 @@ are these choices, without which a constant reward shortens the answers (tests/t
  - λ is 1. Below 1, a critic that expects less than the reward gives the last token the largest advantage.
  - The KL is counted per token in the loss. Summed in the reward (`kl_in`), it makes short answers cheap.
  - Advantages are not scaled up to an SD of 1, since that turns the noise of equal rewards into learning.
- - Truncated answers are left out. A penalty would teach to be short wherever the limit is too low.
+ - Truncated answers count as average. A penalty would teach to be short wherever the limit is too low. Leaving them out
+   would teach to be long: among the answers that end, ends are more frequent than the policy makes them, and a critic
+   that starts as the reward model expects more of late tokens than of early ones, which gives ends a low advantage.
 
 Variants (`algorithm`) differ in step 4. They have no critic: the return R of an answer is the sum of its r_t, and all
 its tokens share one advantage, which is neither centered nor scaled (see `losses`):
  - `rloo`: R minus the mean R of the other answers to the prompt.
  - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
-Answers without an advantage, for example because all answers to the prompt earn the same, are left out of the update,
-like truncated ones; the metric `informative` is the share of the others.
+Answers without an advantage, for example because all answers to the prompt earn the same, are left out of the update;
+the metric `informative` is the share of the others. For `rloo` and `grpo` a truncated answer has the mean return of the
+finished ones to its prompt, and so no advantage.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ from evenhand.training.loop import BatchSampler, Ended, Observer, batches, nobod
 from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
-from evenhand.training.options import PPOOptions
+from evenhand.training.options import GROUPED, PPOOptions
 from evenhand.training.parallel import full_tensor
 from evenhand.training.ppo.assessor import Assessor
 from evenhand.training.ppo.checks import Checks
@@ -152,6 +156,7 @@ class PPOTrainer:
             results |= run.first_and_last(metric, ended.step)
         lines = {line["step"]: line for line in read_metrics(o.out)}
         checked = self._assessor.baseline.checked
+        results |= {"reference_unfinished": checked.unfinished} if checked else {}
         before = checked.as_metrics() if checked else {}
         after = lines.get(ended.step, before)
         for name in ("reward", "score") if self._held_out else ():
@@ -202,9 +207,10 @@ class PPOTrainer:
             )
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
         kl_coefficient = 0.0 if o.kl_in == "loss" else self._kl_coefficient
-        token_rewards = losses.token_rewards(
-            self._assessor.scaled(rewards), logprobs, reference_logprobs, mask, kl_coefficient
-        )
+        scores = self._assessor.scaled(rewards)
+        if o.algorithm not in GROUPED:
+            scores = losses.unfinished_as_mean(scores, torch.tensor(rollout.ended, device=mask.device), len(scores))
+        token_rewards = losses.token_rewards(scores, logprobs, reference_logprobs, mask, kl_coefficient)
         sampled = logprobs if answers is None or answers.logprobs is None else answers.logprobs
         experience = Experience(
             rollout, sampled, reference_logprobs, *self._advantages(prompts, rollout, token_rewards)
@@ -261,29 +267,31 @@ class PPOTrainer:
     def _advantages(self, prompts: Sequence[Prompt], rollout: Rollout, rewards: Any) -> tuple[Any, Any, Any]:
         """Do step 4: return the advantages and, with a critic, its values and the returns it should predict."""
         o, mask = self._options, rollout.answer
-        ended = torch.tensor(rollout.ended, device=mask.device)
         if self._models.critic is not None:
             (values,) = self._assessor.for_all(lambda part: (self._assessor.values(part),), rollout)
             advantages = losses.gae(rewards, values, mask, gamma=o.gamma, lam=o.lam)
-            advantages = losses.centered(advantages, mask * ended[:, None])
+            advantages = losses.centered(advantages, mask)
             return advantages, values, losses.returns(rewards, mask, gamma=o.gamma)
         returns = rewards.sum(1)
         if o.algorithm == "remax":
             greedy = self._assessor.roll_out(self._models.actor, prompts, temperature=0)
-            ended &= torch.tensor(greedy.ended, device=mask.device)
+            ended = torch.tensor(greedy.ended, device=mask.device)
             advantages = (
                 losses.over_greedy(returns, self._assessor.scaled(self._assessor.rewards(prompts, greedy))) * ended
             )
         else:
+            ended = torch.tensor(rollout.ended, device=mask.device)
             returns = losses.unfinished_as_mean(returns, ended, o.answers_per_prompt)
             estimate = losses.leave_one_out if o.algorithm == "rloo" else losses.group_normalized
             advantages = estimate(returns, o.answers_per_prompt)
         return advantages[:, None] * mask, None, None
 
     def _informative(self, experience: Experience) -> list[int]:
-        """Return the answers to learn from: those that have ended and, without a critic, have an advantage."""
+        """Return the answers to learn from: none if none has ended; without a critic, those that have an advantage."""
+        if not any(experience.rollout.ended):
+            return []
         if self._models.critic is not None:
-            return [i for i, ended in enumerate(experience.rollout.ended) if ended]
+            return list(range(len(experience.advantages)))
         return (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
 
     def _mini_batches(self, rows: Sequence[int]) -> list[Sequence[int]]:

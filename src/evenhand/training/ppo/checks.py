@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any
 
+from evenhand.events import event
 from evenhand.training import drift, stage
 from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt
@@ -45,9 +47,17 @@ class Checks:
         self._prompts, self._held_out, self._steps = prompts, held_out, steps
         self.chooser: Chooser | None = None
 
-    @torch.no_grad()
     def measure_reference(self, *, resume: bool) -> None:
-        """Measure the reference's answers, or read what was measured when the training began."""
+        """Measure the reference's answers, or read what was measured when the training began; warn if many are cut."""
+        self._measure_reference(resume=resume)
+        checked = self._assessor.baseline.checked
+        assert checked is not None
+        warning = drift.too_short(checked.unfinished, self._options.max_new_tokens)
+        if warning and self._machine.team.is_main:
+            event("training", warning, level=logging.WARNING)
+
+    @torch.no_grad()
+    def _measure_reference(self, *, resume: bool) -> None:
         o, team = self._options, self._machine.team
         path = o.out / REFERENCE
         if resume and path.is_file():
